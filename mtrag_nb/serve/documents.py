@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import io
 import json
+import logging
 import math
 import os
 import re
@@ -22,7 +23,7 @@ import unicodedata
 import zipfile
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,8 @@ _MAX_ELEMENTS = 300_000  # of a part of a DOCX; a page has about a hundred
 _MAX_PAGES = 2_000
 _MAX_CHARS = 20_000_000  # of text that came out
 _MAX_HEADINGS = 50_000
-_SECONDS, _MEMORY = 300, 2_000_000_000  # for one document: time, and bytes of address space
+_SECONDS = dict.fromkeys(_ENDINGS, 20) | {"pdf": 300, "docx": 60}  # for one document
+_MEMORY = 2_000_000_000  # bytes of address space
 _ODD = "This is no ordinary document: do not trust it"  # what to do about a file that was made to go beyond them
 
 # %% ../../nbs/serve/00_documents.ipynb #117d9446
@@ -72,7 +74,7 @@ class Section:
     heading: int  # where its own heading begins in the text; `start` if it has none there
     page: int | None = None  # page of its heading, or else of its text, from 1; None without pages
 
-# %% ../../nbs/serve/00_documents.ipynb #8f3b711c
+
 class Heading(NamedTuple):
     "A heading in a text."
 
@@ -94,7 +96,7 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
         return start, start
     return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
 
-# %% ../../nbs/serve/00_documents.ipynb #5e586700
+
 def sections_of(
     text: str, headings: Sequence[Heading], pages: Sequence[int] = ()
 ) -> tuple[Section, ...]:
@@ -147,7 +149,7 @@ def _hidden_note(hidden: int) -> list[str]:
     "A note on characters that nobody can see; none where there are none."
     return [f"{hidden:,} hidden characters were dropped"] if hidden else []
 
-# %% ../../nbs/serve/00_documents.ipynb #114b60d6
+
 def _decoded(
     data: bytes,
     declared: str = "",  # the encoding that the file names; only those of `_CHARSETS` are believed
@@ -155,10 +157,8 @@ def _decoded(
     "Bytes as text, and a note if its encoding was guessed. Raises DataError for bytes that are none."
     marked = next((name for mark, name in _MARKS if data.startswith(mark)), "")
     encoding = marked or (declared.lower() if _CHARSETS.fullmatch(declared) else "utf-8")
-    binary = DataError(
-        "holds bytes that no text holds",
-        remedy="Is it another kind of file? Give it the ending that it is",
-    )
+    remedy = "Is it another kind of file? Give it the ending that it is"
+    binary = DataError("holds bytes that no text holds", remedy=remedy)
     controls = re.findall(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]", data)
     if not marked and (b"\0" in data or len(controls) > len(data) / 200):
         raise binary
@@ -175,57 +175,50 @@ _CHAPTER = re.compile(r"(chapter|part|section|appendix|article)\s+([\dIVXLC]+|[A
 _NUMBERED = re.compile(r"((\d{1,3})(\.\d{1,3})*)[.)]?\s+(?=[^\W\d_])")
 
 
-def _underlines(line: str, below: str) -> bool:
-    "Whether a line is underlined by the one below it."
-    rule = below.strip()
-    long = len(rule) >= max(3, len(line.strip()) / 2)
-    return long and len(set(rule)) == 1 and rule[0] in "=-~^\"'*+#"
+def _depth(title: str) -> int:
+    "The level that a heading's number says; 0 without one."
+    number = _NUMBERED.match(title)
+    return number[1].count(".") + 1 if number else int(bool(_CHAPTER.match(title)))
 
 
 def _text_level(line: str) -> int:
     "The level of a line that stands alone; 0 if it is no heading."
-    words = line.split()
+    words, number = line.split(), _NUMBERED.match(line)
     if not 2 < len(line) <= 100 or line[-1] in ",;:!?" or line.endswith(".") and len(words) > 2:
         return 0
-    if _CHAPTER.match(line) and len(words) < 12:
-        return 1
-    if number := _NUMBERED.match(line):
-        return number[1].count(".") + 1 if line[number.end()].isupper() else 0
+    if number or _CHAPTER.match(line):
+        return (
+            _depth(line) if len(words) < 12 and (not number or line[number.end()].isupper()) else 0
+        )
     letters = sum(c.isalpha() for c in line)
-    return 1 if letters > max(3, len(line) / 2) and line.upper() == line else 0
+    return int(letters > max(3, len(line) / 2) and line.upper() == line)
 
-# %% ../../nbs/serve/00_documents.ipynb #6c65c15a
+
 def _text_headings(text: str) -> list[Heading]:
-    "The headings of a plain text. Underlines rank by their first appearance, as in reStructuredText; a line above counts as another kind."
+    "The headings of a plain text: lines that are underlined, which rank by their first appearance, and lines that stand alone and look like one."
     lines, found, ranks, at = text.split("\n"), [], [], 0
     for above, line, below in zip(["", *lines], lines, [*lines[1:], ""]):
-        title, blank_above = " ".join(line.split()), not above.strip()
-        over = bool(below.strip()) and above.strip() == below.strip()
-        if title and (over or blank_above) and _underlines(line, below):
-            if (mark := (below.strip()[0], over)) not in ranks:
-                ranks.append(mark)
-            number = _NUMBERED.match(title)
-            level = ranks.index(mark) + 1 + (number[1].count(".") if number else 0)
-            start = at - len(above) - 1 if over else at
-            found.append(Heading(level, title, start, at + len(line) + 1 + len(below)))
-        elif title and blank_above and not below.strip() and (level := _text_level(line.strip())):
-            found.append(Heading(level, title, at, at + len(line)))
-        at += len(line) + 1
+        title, rule, end = " ".join(line.split()), below.strip(), at + len(line)
+        ruled = len(rule) >= max(3, len(title) / 2) and not rule.strip(rule[0])
+        if title and ruled and rule[0] in "=-~^\"'*+#" and above.strip() in ("", rule):
+            start = at - len(above) - 1 if above.strip() else at
+            ranks += [] if (mark := (rule[0], start < at)) in ranks else [mark]
+            deeper = max(0, _depth(title) - 1)
+            found.append(
+                Heading(ranks.index(mark) + 1 + deeper, title, start, end + 1 + len(below))
+            )
+        elif title and not above.strip() and not rule and (level := _text_level(line.strip())):
+            found.append(Heading(level, title, at, end))
+        at = end + 1
     return found
 
 # %% ../../nbs/serve/00_documents.ipynb #85db0cae
-_ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
+_ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)(.*?)(?:[ \t]+#+)?[ \t]*$")
 _MAX_LINE = 1_000  # characters of a line that may be a heading
 _SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
-_NO_TITLE = re.compile(rf"{_ATX.pattern}|[-*+>|]|\d+[.)] |    ")  # another block, not a title
+_NO_TITLE = re.compile(r" {0,3}#{1,6}(?=[ \t]|$)|[-*+>|]|\d+[.)] |    ")  # another block
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_FRONT = re.compile(r"---\n(.*?)\n(?:---|\.\.\.)\n", re.S)
-
-
-def _without_end_marks(text: str) -> str:
-    "A heading without the marks at its end."
-    bare = text.strip().rstrip("#")
-    return bare if not bare or bare[-1] in " \t" else text.strip()
+_FRONT = re.compile(r"---\n(.{1,20000}?)\n(?:---|\.\.\.)\n", re.S)
 
 
 def _inline(text: str) -> str:
@@ -233,25 +226,24 @@ def _inline(text: str) -> str:
     text = re.sub(r"!?\[([^\[\]]*)\]\([^()]*\)", r"\1", text)
     return " ".join(re.sub(r"[*`]+|(?<!\w)_+|_+(?!\w)|<[^<>]*>", "", text).split())
 
-# %% ../../nbs/serve/00_documents.ipynb #44194847
+
 def _markdown_headings(text: str, start: int = 0) -> list[Heading]:
     "The headings of a Markdown text from `start` on."
     found, fence, at, before = [], "", start, ""
     for line in text[start:].split("\n"):
-        end, mark = at + len(line), _FENCE.match(line)
+        end, mark, long = at + len(line), _FENCE.match(line), len(line) > _MAX_LINE
         if fence:
             if mark and mark[1].startswith(fence) and not line[mark.end() :].strip():
                 fence = ""
         elif mark:
             fence = mark[1]
-        elif len(line) > _MAX_LINE:
-            pass
-        elif (m := _ATX.match(line)) and (title := _inline(_without_end_marks(line[m.end() :]))):
-            found.append(Heading(len(m[1]), title, at, end))
-        elif before and _SETEXT.fullmatch(line) and not _NO_TITLE.match(before):
+        elif not long and (m := _ATX.match(line)):
+            if title := _inline(m[2]):
+                found.append(Heading(len(m[1]), title, at, end))
+        elif not long and before and _SETEXT.fullmatch(line) and not _NO_TITLE.match(before):
             level = 1 if "=" in line else 2
             found.append(Heading(level, _inline(before), at - len(before) - 1, end))
-        before = "" if fence or mark or len(line) > _MAX_LINE else line.strip() and line
+        before = "" if fence or mark or long else line.strip() and line
         at = end + 1
     return found
 
@@ -267,14 +259,35 @@ def _unwrapped(text: str) -> str:
     return _WRAPPED.sub(lambda m: m[0] if m[1] else " ", text)
 
 
+def _imported(name: str) -> ModuleType:
+    "A library that reads one kind of file. Raises DataError if it is not installed."
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        remedy = "pip install 'mtrag_nb[documents]'"
+        raise DataError(f"{name} is not installed", remedy=remedy) from None
+
+
+def _front_matter(text: str) -> tuple[int, dict]:
+    "Where the text after front matter begins, and what that says; 0 and nothing for a text that begins with a mere rule."
+    if not (front := _FRONT.match(text)):
+        return 0, {}
+    yaml = _imported("yaml")
+    try:
+        said = yaml.safe_load(front[1])
+    except (yaml.YAMLError, ValueError, RecursionError):
+        said = None
+    return (front.end(), said) if isinstance(said, dict) else (0, {})
+
+
 def _read_markdown(data: bytes) -> _Content:
-    "A Markdown file."
+    "A Markdown file. Front matter stands in no section, and its keys in a note."
     text, notes = _decoded(data)
-    front = _FRONT.match(text)
-    start = front.end() if front else 0
-    titled = re.search(r"^title:[ \t]*(.+)$", front[1], re.M) if front else None
-    title = titled[1].strip("\"' ") if titled else ""
-    above = [Heading(1, "", 0, start)] if front else []
+    start, front = _front_matter(text)
+    above = [Heading(1, "", 0, start)] if start else []
+    if start:
+        notes = [*notes, f"front matter left out: {', '.join(map(str, front))[:200]}"]
+    title = " ".join(str(front.get("title") or "").split())
     headings = [*above, *_markdown_headings(text, start)]
     return _Content(title, _unwrapped(text), headings, notes=notes)
 
@@ -302,11 +315,20 @@ class _Page(ShownText):
         self._gap = "\n\n"  # before it
         # At the start of an item or cell; in a cell; between two paragraphs of it:
         self._fresh = self._cell = self._broken = False
-        self._pre, self._titled = 0, False
+        self._pre, self._titled, self.struck = 0, False, 0
+        self._mark = ""  # what parts a digit that is raised, or lowered, from one beside it
+
+    def handle_starttag(self, tag, attrs):
+        if not self.hidden and tag in ("del", "s", "strike"):
+            self.hidden, self._depth, self.struck = tag, 1, self.struck + 1
+        else:
+            super().handle_starttag(tag, attrs)
 
     def begin(self, tag, attrs):
         if tag == "title":
             self._titled = not self.title
+        elif tag in ("sup", "sub"):
+            self._mark = "^" if tag == "sup" else "_"
         elif tag == "br":
             self._block.append("\n")
         elif tag in ("td", "th"):
@@ -321,15 +343,16 @@ class _Page(ShownText):
         self._flush("\n" if tag in _LINES else "\n\n", None)
         self._pre += tag == "pre"
         self._fresh, self._cell = tag == "li", self._cell and tag not in ("tr", "table")
-        if tag != "li":
-            return
-        self._block.append("- ")
-        if re.match("(foot|end)note-", attrs.get("id") or ""):
-            self._headings.append(Heading(1, "", self._length, self._length))
+        if tag == "li":
+            self._block.append("- ")
+            if re.match("(foot|end)note-", attrs.get("id") or ""):
+                self._headings.append(Heading(1, "", self._length, self._length))
 
     def end(self, tag):
         if tag == "title":
             self._titled = False
+        elif tag in ("sup", "sub"):
+            self._mark = " "
         elif tag in ("p", "div") and self._cell:
             self._broken = self._filled
         elif tag in _BLOCKS or re.fullmatch("h[1-9]", tag):
@@ -344,6 +367,9 @@ class _Page(ShownText):
             if self._broken:
                 self._flush()
             self._filled, self._fresh = True, False
+        if self._mark and data[:1].isdigit() and self._block and self._block[-1][-1:].isdigit():
+            self._block.append(self._mark)
+        self._mark = ""
         self._block.append(data if self._pre else re.sub(r"\s+", " ", data))
 
     def _flush(self, gap="\n\n", level=0):
@@ -367,9 +393,13 @@ class _Page(ShownText):
         "The result, when all was fed."
         self.close()
         self._flush()
-        notes = []
+        notes = (
+            [f"{self.struck:,} passages that are struck out were left out"] if self.struck else []
+        )
         if self.hidden:
-            notes = [f"<{self.hidden}> is left out and never closed: what follows it is missing"]
+            notes.append(
+                f"<{self.hidden}> is left out and never closed: what follows it is missing"
+            )
         title = " ".join(clean(self.title).split())
         return _Content(title, "".join(self.parts), self._headings, notes=notes)
 
@@ -396,11 +426,8 @@ def _read_html(data: bytes) -> _Content:
     return content._replace(notes=[*notes, *content.notes])
 
 # %% ../../nbs/serve/00_documents.ipynb #f5950d71
-_OFFICE = {
-    "xl/": "an Excel workbook",
-    "ppt/": "PowerPoint slides",
-    "content.xml": "an OpenDocument file",
-}
+_SLIDES, _OPEN = "PowerPoint slides", "an OpenDocument file"
+_OFFICE = {"xl/": "an Excel workbook", "ppt/": _SLIDES, "content.xml": _OPEN}
 
 
 def _checked_archive(data: bytes) -> zipfile.ZipFile:
@@ -424,7 +451,7 @@ def _checked_archive(data: bytes) -> zipfile.ZipFile:
         raise DataError(f"the content is {what}", remedy="Save the text of it as .docx or .pdf")
     return archive
 
-# %% ../../nbs/serve/00_documents.ipynb #7b2d1d73
+
 def _check_xml(data: bytes, name: str = "XML") -> None:
     "Nothing, if XML is well formed, has no document type and is not too deep. Raises DataError."
     depth = elements = 0
@@ -432,10 +459,11 @@ def _check_xml(data: bytes, name: str = "XML") -> None:
     def start(tag, attrs):
         nonlocal depth, elements
         depth, elements = depth + 1, elements + 1
-        if elements > _MAX_ELEMENTS:
-            raise DataError(f"{name} has more than {_MAX_ELEMENTS:,} elements", remedy=_ODD)
-        if depth > _MAX_NESTING:
-            raise DataError(f"{name} is nested deeper than {_MAX_NESTING} elements", remedy=_ODD)
+        if elements > _MAX_ELEMENTS or depth > _MAX_NESTING:
+            many, deep = f"has more than {_MAX_ELEMENTS:,}", f"is nested deeper than {_MAX_NESTING}"
+            raise DataError(
+                f"{name} {deep if depth > _MAX_NESTING else many} elements", remedy=_ODD
+            )
 
     def end(tag):
         nonlocal depth
@@ -450,9 +478,8 @@ def _check_xml(data: bytes, name: str = "XML") -> None:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as e:
-        raise DataError(
-            f"{name} is not well formed ({e})", remedy="Open it in Word and save it again"
-        ) from None
+        remedy = "Open it in Word and save it again"
+        raise DataError(f"{name} is not well formed ({e})", remedy=remedy) from None
 
 # %% ../../nbs/serve/00_documents.ipynb #b2978572
 _HEADINGS = {"Title": 1, **{f"Heading {n}": n + 1 for n in range(1, 7)}}  # style -> level
@@ -462,57 +489,139 @@ _STYLES = "\n".join(
     for name in (style, style.lower())
 )
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+_MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+_STRICT = {  # namespaces of the format's strict form -> of the usual one
+    b"http://purl.oclc.org/ooxml/wordprocessingml/main": _W[1:-1].encode(),
+    b"http://purl.oclc.org/ooxml/officeDocument/math": _M[1:-1].encode(),
+}
+_UNWRAPPED = {f"{_W}{n}" for n in ("fldSimple", "bdo", "dir", "ruby", "rubyBase")}
+_RENAMED = {f"{_W}cr": f"{_W}br", f"{_W}ptab": f"{_W}tab"}
+_NO_TEXT = {f"{_W}{n}" for n in ("permStart", "permEnd", "rubyPr", "fldData")}
+_HIDDEN = "hidden characters were dropped"
+_STRUCK = "characters that are struck out or deleted were left out"
+_RUBY = "characters written above others were left out"
 
 
-def _visible(xml: bytes) -> tuple[bytes, int]:
-    "A part of a DOCX without text that is hidden or that nobody can see; how many characters that were."
-    may_hide = b"vanish" in xml or b"&#" in xml
-    if not may_hide and not INVISIBLE.search(xml.decode("utf-8", "replace")):
-        return xml, 0
-    found, hidden = ElementTree.fromstring(xml), 0
-    for run in found.iter(f"{_W}r"):
-        mark = run.find(f"{_W}rPr/{_W}vanish")
-        gone = mark is not None and mark.get(f"{_W}val", "true") not in ("0", "false", "off")
-        for t in run.iter(f"{_W}t"):
-            shown = "" if gone else INVISIBLE.sub("", t.text or "")
-            hidden, t.text = hidden + len(t.text or "") - len(shown), shown
-    if not hidden:
-        return xml, 0
-    return ElementTree.tostring(found, encoding="utf-8", xml_declaration=True), hidden
+def _math(element) -> str:
+    "A formula as text: a fraction with its bar, powers with `^`."
+    name = element.tag.removeprefix(_M)
+    text = element.text or "" if name == "t" else "".join(map(_math, element))
+    if name in ("num", "den", "sup", "sub") and text and not text.isalnum():
+        text = f"({text})"
+    return {"den": "/", "sup": "^", "sub": "_"}.get(name, "") + text
 
 
-def _imported(name: str) -> ModuleType:
-    "A library that reads one kind of file. Raises DataError if it is not installed."
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        remedy = "pip install 'mtrag_nb[documents]'"
-        raise DataError(f"{name} is not installed", remedy=remedy) from None
+def _text_run(text: str):
+    "A run of a DOCX that holds this text."
+    run = ElementTree.Element(f"{_W}r")
+    ElementTree.SubElement(run, f"{_W}t").text = text
+    return run
+
+
+def _boxes(element) -> Iterator:
+    "The text boxes in an element, those within boxes aside."
+    for child in element:
+        if child.tag == f"{_W}txbxContent":
+            yield child
+        else:
+            yield from _boxes(child)
+
+# %% ../../nbs/serve/00_documents.ipynb #441c0b7d
+def _without_hidden(run, lost: Counter) -> None:
+    "Take hidden and struck-out text, and characters that nobody can see, from a run."
+
+    def is_on(name):
+        mark = run.find(f"{_W}rPr/{_W}{name}")
+        return mark is not None and mark.get(f"{_W}val", "true") not in ("0", "false", "off")
+
+    hidden, struck = is_on("vanish"), is_on("strike") or is_on("dstrike")
+    for t in run.findall(f"{_W}t"):
+        text = t.text or ""
+        t.text = "" if hidden or struck else INVISIBLE.sub("", text)
+        lost[_STRUCK if struck and not hidden else _HIDDEN] += len(text) - len(t.text)
+
+
+def _readable(element, lost: Counter) -> list:
+    "An element of a DOCX as elements that mammoth reads; the characters that are left out are counted in `lost`."
+    tag = element.tag
+    if tag in (f"{_M}oMath", f"{_M}oMathPara"):
+        return [_text_run(INVISIBLE.sub("", _math(element)))]
+    if tag in (f"{_W}del", f"{_W}rt"):
+        texts = element.iter(f"{_W}delText" if tag == f"{_W}del" else f"{_W}t")
+        lost[_STRUCK if tag == f"{_W}del" else _RUBY] += sum(len(t.text or "") for t in texts)
+    if tag in _NO_TEXT or tag == f"{_W}rt":
+        return []
+    if tag == f"{_MC}AlternateContent":
+        choice, fallback = element.find(f"{_MC}Choice"), element.find(f"{_MC}Fallback")
+        shown = [e for e in (fallback, choice) if e is not None]
+        shown = [e for e in shown if next(_boxes(e), None) is not None] or shown
+        return [n for child in (shown[0] if shown else ()) for n in _readable(child, lost)]
+    if tag == f"{_W}r":
+        _without_hidden(element, lost)
+    children = [n for child in element for n in _readable(child, lost)]
+    if tag in _UNWRAPPED:
+        return children
+    element[:], element.tag = children, _RENAMED.get(tag, tag)
+    if element.tag == f"{_W}br":
+        element.attrib.clear()  # the end of a page or column ends a line, too
+    if tag == f"{_W}drawing" and (boxes := list(_boxes(element))):
+        element = ElementTree.Element(f"{_W}pict")
+        element.extend(boxes)
+    return [element]
+
+
+def _readable_part(xml: bytes, lost: Counter) -> bytes:
+    "A part of a DOCX as one that mammoth reads."
+    for strict, usual in _STRICT.items():
+        xml = xml.replace(strict, usual)
+    [root] = _readable(ElementTree.fromstring(xml), lost)
+    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+
+# %% ../../nbs/serve/00_documents.ipynb #57652b90
+_READ_PARTS = re.compile(r"word/(document|footnotes|endnotes)\d*\.xml")
+_MARGINS = re.compile(r"word/(?:header|footer|comments)\d*\.xml")  # their text is left out
+_UNREAD = re.compile(r"An unrecognised element was ignored: (?:\{.*\})?(\S+)|A (w:sym) element")
+
+
+def _safe_docx(data: bytes, lost: Counter) -> tuple[io.BytesIO, str]:
+    "The XML of a DOCX that mammoth may read, as a file, and the title in its properties. Raises DataError."
+    title = ""
+    with _checked_archive(data) as archive, zipfile.ZipFile(safe := io.BytesIO(), "w") as out:
+        parts = [p for p in archive.infolist() if p.filename.endswith((".xml", ".rels"))]
+        if (size := sum(p.file_size for p in parts)) > _MAX_XML:
+            problem = f"would unpack to {size:,} bytes of XML, more than {_MAX_XML:,}"
+            raise DataError(problem, remedy="Split it")
+        for part in parts:
+            name, xml = part.filename, archive.read(part)
+            _check_xml(xml, name)
+            if _READ_PARTS.fullmatch(name):
+                xml = _readable_part(xml, lost)
+            elif _MARGINS.fullmatch(name) and (texts := ElementTree.fromstring(xml).iter(f"{_W}t")):
+                left = sum(len(t.text or "") for t in texts)
+                lost["characters of heads, feet and comments were left out"] += left
+            elif name == "docProps/core.xml":
+                named = ElementTree.fromstring(xml).find("{http://purl.org/dc/elements/1.1/}title")
+                title = named.text or "" if named is not None else ""
+            out.writestr(name, xml)
+    return safe, title
 
 
 def _read_docx(data: bytes) -> _Content:
     "A DOCX file. Raises DataError for what is none, is encrypted or is made to do harm."
-    mammoth, hidden, core = _imported("mammoth"), 0, ""
-    with _checked_archive(data) as archive, zipfile.ZipFile(only := io.BytesIO(), "w") as safe:
-        wanted = [p for p in archive.infolist() if p.filename.endswith((".xml", ".rels"))]
-        if (size := sum(p.file_size for p in wanted)) > _MAX_XML:
-            raise DataError(
-                f"would unpack to {size:,} bytes of XML, more than {_MAX_XML:,}", remedy="Split it"
-            )
-        for part in wanted:
-            _check_xml(data := archive.read(part), part.filename)
-            xml, n = _visible(data)
-            hidden += n
-            safe.writestr(part.filename, xml)
-        if "docProps/core.xml" in archive.namelist():
-            core = archive.read("docProps/core.xml").decode("utf-8", "replace")
-    only.seek(0)
-    html = mammoth.convert_to_html(only, style_map=_STYLES, convert_image=lambda image: []).value
-    named = re.search(r"<dc:title>([^<]*)</dc:title>", core)
-    content = _html_content(html)
-    first = content.headings[0].title if content.headings and content.headings[0].level == 1 else ""
-    title = first or (_html_content(named[1]).text if named else "")
-    return content._replace(notes=[*_hidden_note(hidden), *content.notes], title=title)
+    mammoth, lost = _imported("mammoth"), Counter()
+    safe, named = _safe_docx(data, lost)
+    safe.seek(0)
+    made = mammoth.convert_to_html(safe, style_map=_STYLES, convert_image=lambda image: [])
+    unread = Counter(m[1] or m[2] for note in made.messages if (m := _UNREAD.match(note.message)))
+    notes = [f"{n:,} {what}" for what, n in lost.items() if n]
+    if unread:
+        kinds = ", ".join(f"{n:,} {kind}" for kind, n in unread.most_common())
+        notes.append(f"elements left out: {kinds}")
+    content = _html_content(made.value)
+    first = content.headings[0] if content.headings else None
+    title = first.title if first and first.level == 1 else " ".join(clean(named).split())
+    return content._replace(notes=[*notes, *content.notes], title=title)
 
 # %% ../../nbs/serve/00_documents.ipynb #93436652
 class _Line(NamedTuple):
@@ -520,117 +629,123 @@ class _Line(NamedTuple):
 
     text: str
     page: int  # from 1
-    x: float
     y: float  # from the bottom of the page
-    size: float  # of the letters, in points
-    bold: bool  # nine tenths of it, at least; so for the two below
-    italic: bool
-    mono: bool
-    upright: bool
+    size: float = 0.0  # of the letters, in points; 0: rotated, or not of the page's own text
+    bold: bool = False  # nine tenths of it, at least
 
 
 _LIGATURES = str.maketrans(
     {"\xa0": " ", "\xad": "-", **dict(zip("ﬁﬂﬀﬃﬄﬅﬆ", "fi fl ff ffi ffl st st".split()))}
 )
 _BOLD = re.compile(r"bold|medi(um|ital)?\b|black|heavy|semib|demi|CMBX|\bBd\b|-B$", re.I)
-_ITALIC = re.compile(r"ital|obli|slant|CMTI|-I$", re.I)
-_MONO = re.compile(r"mono|cour|consol|typewriter|menlo|xtt|\dtt|CMTT|code", re.I)
+_NO_LETTER = re.compile(r"/(?:g|cid|glyph|index|char|c|a)\d+$", re.I)  # a glyph's name
 
-# %% ../../nbs/serve/00_documents.ipynb #f9779c90
+
 def _line(runs: list[tuple], page: int) -> _Line | None:
-    "A line of runs (text, x, y, size, font, upright); None if it holds nothing."
+    "A line of runs (text, y, size, font); None if it holds nothing."
     text = " ".join(clean("".join(r[0] for r in runs)).translate(_LIGATURES).split())
     if not text:
         return None
-    shown = [(len("".join(r[0].split())), r) for r in runs if r[0].strip()]
-    total, looks = sum(n for n, _ in shown), Counter()
-    for n, r in shown:
-        looks[r[3], r[5]] += n
+    sizes, bold = Counter(), Counter()
+    for shown, _, size, font in runs:
+        sizes[size] += len("".join(shown.split()))
+        bold[bool(_BOLD.search(font))] += len("".join(shown.split()))
+    y = next(r[1] for r in runs if r[0].strip())
+    return _Line(text, page, y, sizes.most_common(1)[0][0], bold[True] >= 0.9 * bold.total())
 
-    def share(look):
-        return sum(n for n, r in shown if look.search(r[4])) >= 0.9 * total
 
-    (size, upright), _ = looks.most_common(1)[0]
-    _, x, y, *_ = shown[0][1]
-    return _Line(text, page, x, y, size, share(_BOLD), share(_ITALIC), share(_MONO), upright)
+def _hides_letters(font: Mapping) -> bool:
+    "Whether a font of a PDF does not say which letters its glyphs show."
+    encoding = font["/Encoding"] if "/Encoding" in font else None
+    if "/ToUnicode" in font or font.get("/Subtype") == "/Type0":
+        return "/ToUnicode" not in font and str(encoding).startswith("/Identity")
+    named = encoding["/Differences"] if "/Differences" in (encoding or ()) else ()
+    return any(_NO_LETTER.match(str(name)) for name in named)
 
 # %% ../../nbs/serve/00_documents.ipynb #844024f8
-def _page_lines(page, number: int) -> list[_Line]:
-    "The lines of a page of pypdf, in reading order."
-    runs, lines, now = [], [], []
+def _page_lines(page, number: int) -> tuple[list[_Line], int]:
+    "The lines of a page of pypdf in reading order, and how many characters are in fonts that hide their letters."
+    lines, now, hidden, known = [], [], 0, {}
 
     def visit(text, cm, tm, font, size):
-        if not text:
-            return
-        x, y = (tm[4] * cm[i] + tm[5] * cm[i + 2] + cm[i + 4] for i in (0, 1))
+        nonlocal hidden, now
+        font = font or {}
+        face = str(font.get("/BaseFont", ""))
+        if "/ToUnicode" not in font:  # names of ligatures that pypdf does not read
+            text = re.sub(r"/(f(?:_[fijlt])+)", lambda m: m[1].replace("_", ""), text)
+            known[face] = known[face] if face in known else _hides_letters(font)
+            hidden += len(text) if known[face] else 0
+        y = float(tm[4] * cm[1] + tm[5] * cm[3] + cm[5])
         across, up = (tm[0] * cm[i] + tm[1] * cm[i + 2] for i in (0, 1))
         stretched = float(size) * math.hypot(*(tm[2] * cm[i] + tm[3] * cm[i + 2] for i in (0, 1)))
-        points, face = round(stretched * 2) / 2, str((font or {}).get("/BaseFont", ""))
-        runs.append((text, float(x), float(y), points, face, abs(up) <= abs(across)))
+        points = round(stretched * 2) / 2 if abs(up) <= abs(across) else 0.0
+        for n, part in enumerate(text.split("\n")):
+            if n:
+                lines.append(_line(now, number))
+                now = []
+            now.append((part, y, points, face))
 
     page.extract_text(visitor_text=visit)
-    for text, *look in runs:
-        first, *rest = text.split("\n")
-        now.append((first, *look))
-        for part in rest:
-            lines.append(_line(now, number))
-            now = [(part, *look)]
-    return [line for line in [*lines, _line(now, number)] if line]
+    return [line for line in [*lines, _line(now, number)] if line], hidden
+
+
+def _typed(page, number: int) -> list[_Line]:
+    "What was typed into the forms of a page, and its notes, as lines below it."
+    found = {}
+
+    def part(of, key):
+        return of[key] if key in of else None
+
+    for mark in part(page, "/Annots") or ():
+        mark = mark.get_object()
+        kind, name, said = part(mark, "/Subtype"), "", part(mark, "/Contents")
+        if kind in ("/Popup", "/Link"):
+            continue
+        if kind == "/Widget":
+            field = mark if "/T" in mark else part(mark, "/Parent") or mark
+            name, said = str(part(field, "/T") or ""), part(mark, "/V") or part(field, "/V")
+            said = ", ".join(map(str, said)) if isinstance(said, list) else str(said or "")
+            said = said.removeprefix("/").removeprefix("Off") if said[:1] == "/" else said
+        text = " ".join(clean(f"{name}: {said}" if name and said else str(said or "")).split())
+        if text:
+            found[text] = _Line(text, number, -1.0 - len(found))
+    return list(found.values())
 
 # %% ../../nbs/serve/00_documents.ipynb #18a0c4f6
-def _running_lines(pages: Sequence[Sequence[_Line]]) -> set[tuple[int, int]]:  # (page from 0, line)
-    "The running heads and page numbers of a document."
-    out, sizes = set(), Counter()
-    for line in (line for lines in pages for line in lines):
-        sizes[line.size] += len(line.text)
-    largest = 1.15 * sizes.most_common(1)[0][0] if sizes else 0
+_PAGE_NUMBER = re.compile(
+    r"[-–—|\[( ]*(?:page|seite|p\.|s\.)?\s*(?:\d{1,4}|[ivxlc]{1,6})(?:\s*(?:of|von|/)\s*\d+)?[-–—|\]). ]*",
+    re.I,
+)
+
+
+def _running_kind(line: _Line, apart: bool) -> str:
+    "What a line at a page's edge shares with those of other pages if it runs through them; '' if it does not."
+    if _PAGE_NUMBER.fullmatch(line.text):
+        return "#"
+    moved = re.sub(r"^\d{1,4}\b|\b\d{1,4}$", lambda m: f"#{int(m[0]) - line.page}", line.text)
+    return moved if apart else ""
+
+
+def _running_lines(pages: Sequence[Sequence[_Line]]) -> dict[tuple[int, int], str]:
+    "The running heads and page numbers: (page from 0, line) -> its text. They are alike on three pages or more, at one height, and a head stands apart from the text."
+    pairs = [(a, b) for lines in pages for a, b in zip(lines, lines[1:])]
+    gaps = Counter(round(a.y - b.y) for a, b in pairs if a.y > b.y)
+    usual, out = gaps.most_common(1)[0][0] if gaps else 0, {}
     for _ in range(2):
-        seen, places = defaultdict(set), defaultdict(list)
+        alike = defaultdict(set)
         for n, lines in enumerate(pages):
-            left = [i for i in range(len(lines)) if (n, i) not in out]
-            left.sort(key=lambda i: lines[i].y)
-            for i in {*left[:1], *left[-1:]}:
-                what, y = re.sub(r"\d+|\b[ivxlc]+\b", "#", lines[i].text), round(lines[i].y)
-                a_title = lines[i].size > largest and len(what) < 20
-                if a_title or what.endswith(".") and what.count(" ") > 5:
-                    continue
-                seen[what, y].add(n)
-                places[y].append((n, i, what))
-
-        def often(where):
-            return len(where) > 2 and 2.5 * len(where) > max(where) - min(where)
-
-        again = {k for k, where in seen.items() if often(where)}
-        for y, members in places.items():
-            sure = [m for m in members if (m[2], y) in again]
-            out |= {m[:2] for m in (members if 2 * len(sure) > len(members) else sure)}
+            left = sorted(
+                (i for i in range(len(lines)) if (n, i) not in out), key=lambda i: lines[i].y
+            )
+            for i, *beside in filter(None, (left[:2], left[:-3:-1])):
+                apart = any(abs(lines[i].y - lines[j].y) > 1.3 * usual for j in beside)
+                if kind := _running_kind(lines[i], apart):
+                    alike[kind, round(lines[i].y)].add((n, i))
+        for places in alike.values():
+            on = sorted(n for n, _ in places)
+            if len(on) > 2 and 2.5 * len(on) > on[-1] - on[0]:
+                out |= {(n, i): pages[n][i].text for n, i in places}
     return out
-
-# %% ../../nbs/serve/00_documents.ipynb #b2472837
-class _Typical(NamedTuple):
-    "What is usual in a document."
-
-    leading: dict[float, float]  # size of the letters -> distance of two lines
-    length: int  # characters of a full line
-    size: float  # of most of the text
-    bold: bool  # whether most of the text is
-    italic: bool
-    words: Counter  # how often each word occurs, cut ones left out
-
-
-def _typical(lines: Sequence[_Line]) -> _Typical:
-    "What is usual in these lines."
-    looks, distances, words = Counter(), defaultdict(Counter), Counter()
-    for line, below in zip(lines, [*lines[1:], None]):
-        looks[line.size, line.bold, line.italic] += len(line.text)
-        words.update(re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", line.text.lower().rpartition(" ")[0]))
-        alike = below and (below.page, below.size) == (line.page, line.size)
-        if alike and 0 < line.y - below.y < 3 * line.size:
-            distances[line.size][round(line.y - below.y, 1)] += 1
-    (size, bold, italic), _ = looks.most_common(1)[0]
-    lengths = sorted(len(line.text) for line in lines if line.size == size)
-    leading = {s: c.most_common(1)[0][0] for s, c in distances.items()}
-    return _Typical(leading, lengths[len(lengths) * 4 // 5], size, bold, italic, words)
 
 # %% ../../nbs/serve/00_documents.ipynb #3b0a452a
 _ITEM = re.compile(r"[•▪■●○–∗◦·‣*-] |\(?(\d{1,2}|[a-z]|[ivx]{1,4})[.)] ")
@@ -638,42 +753,55 @@ _LEADER = re.compile(r"(\. ?){5}")  # of a table of contents
 _ENDED = re.compile(r"[.!?:…][\"'”’)\]]*$")
 
 
-def _separator(a: _Line, b: _Line, usual: _Typical) -> str:
+class _Usual(NamedTuple):
+    "What most of a document's text looks like."
+
+    size: float
+    bold: bool
+    full: int  # characters of a full line
+    leading: float  # distance of two lines, in the size of the letters
+
+
+def _usual_look(lines: Sequence[_Line]) -> _Usual:
+    "What is usual in these lines."
+    looks, gaps = Counter(), Counter()
+    for line, below in zip(lines, [*lines[1:], lines[-1]]):
+        looks[line.size, line.bold] += len(line.text)
+        gap = line.y - below.y if below[1::2] == line[1::2] else 0
+        gaps[round(gap / line.size, 2) if 0 < gap < 3 * line.size else 1.2] += gap > 0
+    (size, bold), _ = looks.most_common(1)[0]
+    lengths = sorted(len(line.text) for line in lines if line.size == size)
+    return _Usual(size, bold, lengths[len(lengths) * 4 // 5], gaps.most_common(1)[0][0])
+
+
+def _separator(a: _Line, b: _Line, usual: _Usual) -> str:
     "What stands between two lines that follow each other: '' where a word was cut."
-    near, leading = a.page == b.page and 0 < a.y - b.y, usual.leading.get(a.size, 1.2 * a.size)
-    if abs(a.size - b.size) >= 1 or near and a.y - b.y > 1.4 * leading:
+    near = a.page == b.page and 0 < a.y - b.y
+    if abs(a.size - b.size) >= 1 or near and a.y - b.y > 1.4 * usual.leading * a.size:
         return "\n\n"
     if not near and _ENDED.search(a.text):
         return "\n\n"
-    if a.mono or b.mono or _ITEM.match(b.text) or _LEADER.search(a.text):
+    if _ITEM.match(b.text) or _LEADER.search(a.text):
         return "\n"
     if re.search(r"[^\W\d_]-$", a.text) and b.text[0].islower():
         return ""
-    return "\n" if len(a.text) < 0.6 * usual.length else " "
+    return "\n" if len(a.text) < 0.6 * usual.full else " "
 
 
-def _kept_hyphen(a: str, b: str, words: Counter) -> bool:
-    "Whether a word that was cut is written with its hyphen elsewhere in the document, and not without."
-    first, second = re.search(r"[^\W\d_]+-$", a.lower())[0], re.match(r"[^\W\d_]+", b.lower())[0]
-    return words[first + second] > words[first[:-1] + second]
-
-# %% ../../nbs/serve/00_documents.ipynb #8983925f
-def _joined_text(
-    lines: Sequence[_Line], alone: Iterable[tuple[int, int]] = ()
-) -> tuple[str, list[int]]:
-    "The text of the lines, and where in it each begins. lines[i:j] of `alone` are headings."
-    usual, parts, starts, at = _typical(lines), [], [], 0
-    edges = {i for pair in alone for i in pair}
-    inside = {k for i, j in alone for k in range(i + 1, j)}
-    for k, line in enumerate(lines):
-        if not k:
-            joint = ""
-        elif k in edges:
-            joint = "\n\n"
-        else:
-            joint = " " if k in inside else _separator(lines[k - 1], line, usual)
-        if k and not joint and not _kept_hyphen(lines[k - 1].text, line.text, usual.words):
-            parts[-1], at = parts[-1][:-1], at - 1
+def _joined_text(lines: Sequence[_Line], headings: Sequence[tuple]) -> tuple[str, list[int]]:
+    "The text of the lines, and where in it each begins. lines[i:j] of `headings` stand alone. A cut word keeps its hyphen if it has one elsewhere."
+    usual, parts, starts, at = _usual_look(lines), [], [], 0
+    edges = {i for heading in headings for i in heading[:2]}
+    inside = {k for i, j, *_ in headings for k in range(i + 1, j)}
+    words = Counter(w for line in lines for w in re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", line.text))
+    for above, (k, line) in zip([None, *lines], enumerate(lines)):
+        joint = "\n\n" if k in edges else " " if k in inside else None
+        joint = "" if not k else _separator(above, line, usual) if joint is None else joint
+        if k and not joint:
+            first = re.search(r"[^\W\d_]+-$", above.text)[0]
+            second = re.match(r"[^\W\d_]+", line.text)[0]
+            if words[first + second] <= words[first[:-1] + second]:
+                parts[-1], at = parts[-1][:-1], at - 1
         starts.append(at + len(joint))
         parts += [joint, line.text]
         at = starts[-1] + len(line.text)
@@ -681,7 +809,7 @@ def _joined_text(
 
 # %% ../../nbs/serve/00_documents.ipynb #d7422c6f
 class _Mark(NamedTuple):
-    "lines[first:last] is a heading; first == last: the lines do not hold it, but it stands there."
+    "lines[first:last] is a heading."
 
     first: int
     last: int
@@ -689,37 +817,32 @@ class _Mark(NamedTuple):
     title: str
 
 
-def _letters_of(text: str) -> str:
-    "The letters and digits of a text."
-    return "".join(c for c in text.casefold() if c.isalnum())
-
-# %% ../../nbs/serve/00_documents.ipynb #976fe83f
-_ONLY_NUMBER = re.compile(
-    r"(chapter|part|section|appendix|kapitel|teil|anhang)?([ivxlc]{1,6}|[a-z]?\d{0,6})"
+_BEFORE_TITLE = re.compile(
+    r"((chapter|part|section|appendix|kapitel|teil|anhang)\s+)?([ivxlc]{1,6}|[a-z]?[\d.]{0,9})[.:)]?\s+",
+    re.I,
 )
 
 
-def _same_but_number(a: str, b: str) -> bool:
-    "Whether `a` is `b`, or a number and `b`."
-    return a.endswith(b) and bool(_ONLY_NUMBER.fullmatch(a[: len(a) - len(b)]))
+def _letters_of(text: str, bare: bool = False) -> str:
+    "The letters and digits of a text; `bare`: of a title, without its number."
+    text = _BEFORE_TITLE.sub("", text, count=1) if bare and _BEFORE_TITLE.match(text) else text
+    return "".join(c for c in text.casefold() if c.isalnum())
 
 
-def _title_places(
-    title: str, lines: Sequence[_Line], first: int, last: int
-) -> list[tuple[int, int]]:
+def _title_places(title: str, lines: Sequence[_Line], first: int, last: int) -> list[tuple]:
     "The lines that hold nothing but a title, one of the two perhaps with its number."
-    wanted, found = _letters_of(title), []
+    wanted, found = {_letters_of(title), _letters_of(title, True)}, []
     for i in range(first, last):
-        got = ""
+        text = ""
         for j in range(i, min(i + 4, last)):
-            got += _letters_of(lines[j].text)
-            if _same_but_number(got, wanted) or len(got) > 3 and _same_but_number(wanted, got):
+            text += " " + lines[j].text
+            if wanted & {_letters_of(text), _letters_of(text.strip(), True)}:
                 found.append((i, j + 1))
-            if len(got) > len(wanted) + 12:
+            if len(text) > len(title) + 20:
                 break
     return found
 
-# %% ../../nbs/serve/00_documents.ipynb #8b46079a
+
 def _entries(outline: list, level: int = 1) -> Iterator[tuple[int, object]]:
     "The entries of an outline with their levels; what lies below an entry is a list after it."
     for entry in outline:
@@ -728,198 +851,141 @@ def _entries(outline: list, level: int = 1) -> Iterator[tuple[int, object]]:
         else:
             yield level, entry
 
-# %% ../../nbs/serve/00_documents.ipynb #f361f0f0
+
 def _outline_marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], int]:
-    "The headings that the outline of a PDF names, and how many of them the lines hold."
-    pages = [line.page for line in lines]
-    marks, found, before = [], 0, 0
+    "The headings of a PDF's outline that the lines hold, on their page or the next, and how many it names."
+    on, marks, named = [line.page for line in lines], [], 0
     for level, entry in _entries(reader.outline):
         title = " ".join(clean(str(entry.title or "")).split())
         page = reader.get_destination_page_number(entry) if title else None
         if page is None or page < 0:
             continue
-        first, last = bisect_left(pages, page + 1), bisect_right(pages, page + 1)
-        after = bisect_right(pages, page + 2)
-        height = float(entry.top) if isinstance(entry.top, (int, float)) else 1e6
-        if not title or first == len(lines):
-            continue
+        named += 1
+        first, last, after = (bisect_left(on, page + n) for n in (1, 2, 3))
         places = _title_places(title, lines, first, last) or _title_places(
             title, lines, last, after
         )
-        if places:
-
-            def distance(p):
-                return abs(lines[p[0]].y - height) if height < 1e6 else p[0]
-
-            before, end = min(places, key=lambda p: (p[0] < before, distance(p)))
-            marks.append(_Mark(before, end, level, title))
-            found += 1
-        else:
-            at = next((i for i in range(first, last) if lines[i].y <= height), max(first, last - 1))
-            marks.append(_Mark(at, at, level, title))
-    return marks, found
+        top = float(entry.top) if isinstance(entry.top, (int, float)) else 1e6
+        before = marks[-1].last if marks else 0
+        places.sort(key=lambda p: (p[0] < before, abs(lines[p[0]].y - top) if top < 1e6 else 0, p))
+        marks += [_Mark(*place, level, title) for place in places[:1]]
+    return marks, named
 
 # %% ../../nbs/serve/00_documents.ipynb #2c4e91c5
-_NUMBER = re.compile(
-    r"(?:(?i:chapter|part|section|appendix)\s+)?"
-    r"(?:(?P<roman>[IVX]{1,5})|(?P<letter>[A-Z])|(?P<decimal>\d{1,2}(?:\.\d{1,2}){0,4}))(?:[.:)]\s*|\s+)(?=[^\W\d_]|$)"
-)
 _CAPTION = re.compile(r"(fig(ure|\.)?|table|listing|algorithm|equation)\s*\d", re.I)
 
 
-def _looks_like_heading(text: str, line: _Line, usual: _Typical) -> bool:
-    "Whether lines of this look, with this text, are a heading."
-    number, letters = _NUMBER.match(text), [c for c in text if c.isalpha()]
-    if not line.upright or line.mono or _CAPTION.match(text) or text.endswith((",", ";", "-")):
+def _may_be_heading(text: str) -> bool:
+    "Whether a text could be a heading, whatever its look."
+    letters = sum(c.isalpha() for c in text)
+    if not 2 < letters <= len(text) <= 150 or 2 * letters < len(text) or _CAPTION.match(text):
         return False
-    if not 2 < len(letters) <= len(text) <= 150 or 2 * len(letters) < len(text):
-        return False
-    if not number and (text.endswith(".") or text[0].islower() and " " in text):
-        return False
-    capitals = bool(number) and sum(c.isupper() for c in letters) > 0.9 * len(letters)
-    larger = line.size >= 1.15 * usual.size
-    bolder = line.bold and not usual.bold and line.size >= 0.9 * usual.size
-    return larger or bolder or capitals or bool(number) and line.italic and not usual.italic
-
-# %% ../../nbs/serve/00_documents.ipynb #792f7580
-class _Found(NamedTuple):
-    "Lines that look like a heading."
-
-    first: int
-    last: int
-    text: str
-    size: float
-    bold: bool
-
-
-def _continues(a: _Line, b: _Line, usual: _Typical) -> bool:
-    "Whether a heading goes on in the next line: the same look, right below, and the first one was about full."
-    if len(a.text) * a.size < 0.4 * usual.length * usual.size or _NUMBER.match(b.text):
-        return False
-    alike = (a.size, a.bold, a.italic, a.page) == (b.size, b.bold, b.italic, b.page)
-    return alike and 0 < a.y - b.y < 1.6 * a.size
-
-
-def _headings_by_look(lines: Sequence[_Line], usual: _Typical) -> list[_Found]:
-    "What looks like a heading."
-    found, i = [], 0
-    while i < len(lines):
-        j = i + 1
-        while j < min(len(lines), i + 4) and _continues(lines[j - 1], lines[j], usual):
-            j += 1
-        text = " ".join(line.text for line in lines[i:j])
-        if _looks_like_heading(text, lines[i], usual):
-            found.append(_Found(i, j, text, lines[i].size, lines[i].bold))
-        i = j
-
-    def small(a):
-        return a.size < 1.15 * usual.size and not _NUMBER.match(a.text)
-
-    def in_a_row(a, b):
-        return a.last == b.first and (a.size, a.bold) == (b.size, b.bold) and small(a)
-
-    return [a for a, b in zip(found, [*found[1:], None]) if not (b and in_a_row(a, b))]
-
-# %% ../../nbs/serve/00_documents.ipynb #acecd1dc
-def _depth(text: str, roman: bool) -> int:
-    "The level that a number says; 0 without one. Single letters stand below Roman numbers."
-    if not (m := _NUMBER.match(text)):
-        return 0
-    if m["decimal"]:
-        return m["decimal"].count(".") + 1 + roman
-    return 1 if m["roman"] else 1 + roman
+    sentence = text.endswith(".") or text[0].islower() and " " in text
+    return not text.endswith((",", ";", "-")) and (not sentence or bool(_depth(text)))
 
 
 def _marks_by_look(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
-    "The headings of a PDF by their look, and its title, '' if no line stands out."
-    found = _headings_by_look(lines, usual := _typical(lines))
-    top = max((f.size for f in found), default=0)
-    largest = [f for f in found if f.size == top >= 1.15 * usual.size]
-    title = largest[0] if len(largest) == 1 else None
-    if title and (lines[title.first].page != 1 or _NUMBER.match(title.text)):
-        title = None
-    found = [f for f in found if f != title]
-    roman = sum(bool(m and m["roman"]) for m in (_NUMBER.match(f.text) for f in found)) > 1
-    looks = sorted({(f.size, f.bold) for f in found}, reverse=True)
-    numbered = defaultdict(list)
-    for f in found:
-        if depth := _depth(f.text, roman):
-            numbered[f.size, f.bold].append(depth)
+    "The headings of a PDF, larger than its text or bolder, and its title: the one line on page 1 that is larger than all others, or ''. A number says the level; else the look."
+    (size, bold, full, _), found, i = _usual_look(lines), [], 0
 
-    def level(f):
-        by_look = 1 + looks.index((f.size, f.bold))
-        return _depth(f.text, roman) or min(numbered[f.size, f.bold], default=by_look)
+    def look(mark):
+        return lines[mark.first].size, lines[mark.first].bold
 
-    marks = [_Mark(f.first, f.last, level(f), f.text) for f in found]
-    return marks, title.text if title else ""
+    while i < len(lines):
+        j, a = i + 1, lines[i]
+        larger = a.size >= max(1, 1.15 * size)
+        if larger or a.bold and not bold and a.size >= max(1, 0.9 * size):
+            while (
+                j < min(len(lines), i + 4) and lines[j][3:] == a[3:] and not _depth(lines[j].text)
+            ):
+                gap, wide = lines[j - 1].y - lines[j].y, len(lines[j - 1].text) * a.size
+                if (
+                    lines[j].page != a.page
+                    or not 0 < gap < 1.6 * a.size
+                    or wide < 0.4 * full * size
+                ):
+                    break
+                j += 1
+            text = " ".join(line.text for line in lines[i:j])
+            found += [_Mark(i, j, _depth(text), text)] if _may_be_heading(text) else []
+        i = j
+    largest, title = [m for m in found if look(m)[0] == max(look(f)[0] for f in found)], ""
+    if len(largest) == 1 and lines[largest[0].first].page == 1 and not largest[0].level:
+        if look(largest[0])[0] >= 1.15 * size:
+            title = largest[0].title
+            found.remove(largest[0])
+    looks, numbered = sorted({look(m) for m in found}, reverse=True), defaultdict(list)
+    for m in found:
+        numbered[look(m)] += [m.level] if m.level else []
+    by_look = {k: min(numbered[k], default=n) for n, k in enumerate(looks, 1)}
+    return [m._replace(level=m.level or by_look[look(m)]) for m in found], title
 
 # %% ../../nbs/serve/00_documents.ipynb #d6a47b2d
-def _open_pdf(data: bytes):
-    "pypdf's reader of a PDF that is not encrypted, or with an empty password, and not too long. Raises DataError."
+def _all_lines(reader) -> tuple[list[_Line], list[str]]:
+    "The lines of all pages without running heads, and notes. Raises DataError if there is no text, or too much."
+    pages, typed, size, hidden, broken = [], [], 0, 0, 0
+    for n, page in enumerate(reader.pages, 1):
+        lines, without_letters = _page_lines(page, n)
+        pages.append(lines)
+        try:
+            typed.append(_typed(page, n))
+        except Exception:  # pypdf raises what it happens to meet
+            typed.append([])
+            broken += 1
+        hidden += without_letters
+        size += sum(len(line.text) for line in [*lines, *typed[-1]])
+        if size > _MAX_CHARS:
+            raise DataError(f"holds more than {_MAX_CHARS:,} characters of text", remedy="Split it")
+    out, lines = _running_lines(pages), []
+    for n, page in enumerate(pages):
+        lines += [line for i, line in enumerate(page) if (n, i) not in out] + typed[n]
+    if not any(c.isalnum() for line in lines for c in line.text):
+        problem = f"no text in {len(pages)} pages: a scan, or drawings only"
+        raise DataError(problem, remedy="Run text recognition over it (ocrmypdf is one)")
+    heads = sorted({re.sub(r"\d+", "#", text)[:60] for text in out.values()})
+    counts = {
+        "of {} pages hold no text": sum(not page for page in pages),
+        f"running heads and page numbers left out: {', '.join(map(repr, heads[:5]))}": len(out),
+        "form fields and notes stand below the text of their pages": sum(map(len, typed)),
+        "pages have broken form fields or notes": broken,
+        "characters are in fonts that do not say which letters they show": hidden,
+    }
+    return lines, [f"{n:,} {what}".format(len(pages)) for what, n in counts.items() if n]
+
+
+def _marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], str, str]:
+    "Headings, title and a note on where they are from."
+    ruled, title = _marks_by_look(lines)
+    try:
+        marks, named = _outline_marks(reader, lines)
+    except Exception as e:  # pypdf raises what it happens to meet
+        return ruled, title, f"headings by their look: the outline is broken ({type(e).__name__})"
+    held = f"{len(marks)} of {named}"
+    if marks and 2 * len(marks) >= named:
+        return marks, title, f"headings from the outline: {held} found in the text"
+    unused = f": {held} of the outline are in the text" if named else ""
+    return ruled, title, f"headings by their look{unused}"
+
+# %% ../../nbs/serve/00_documents.ipynb #8810a652
+def _read_pdf(data: bytes) -> _Content:
+    "A PDF file. Raises DataError for one that is encrypted, too long or without text."
     reader = _imported("pypdf").PdfReader(io.BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
         raise DataError("encrypted", remedy="Save it without a password")
     if (n := len(reader.pages)) > _MAX_PAGES:
         raise DataError(f"has {n:,} pages, more than {_MAX_PAGES:,}", remedy="Split it")
-    return reader
-
-# %% ../../nbs/serve/00_documents.ipynb #d47f3c44
-def _all_lines(reader) -> tuple[list[_Line], list[str]]:
-    "The lines of all pages without running heads, and notes. Raises DataError if there is no text, or too much."
-    pages, size = [], 0
-    for n, page in enumerate(reader.pages, 1):
-        pages.append(_page_lines(page, n))
-        size += sum(len(line.text) for line in pages[-1])
-        if size > _MAX_CHARS:
-            raise DataError(f"holds more than {_MAX_CHARS:,} characters of text", remedy="Split it")
-    out, empty = _running_lines(pages), sum(not lines for lines in pages)
-    numbered = ((n, i, line) for n, page in enumerate(pages) for i, line in enumerate(page))
-    lines = [line for n, i, line in numbered if (n, i) not in out]
-    if not any(c.isalnum() for line in lines for c in line.text):
-        raise DataError(
-            f"no text in {len(pages)} pages: a scan, or drawings only",
-            remedy="Run text recognition over it (ocrmypdf is one)",
-        )
-    notes = {
-        f"{empty} of {len(pages)} pages hold no text": empty,
-        f"{len(out)} running heads and page numbers left out": out,
-    }
-    return lines, [note for note, there in notes.items() if there]
-
-# %% ../../nbs/serve/00_documents.ipynb #2fdf8059
-def _marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], str, str]:
-    "Headings, title and a note on where they are from."
-    ruled, title = _marks_by_look(lines)
-    try:
-        marks, held = _outline_marks(reader, lines)
-    except Exception as e:  # pypdf raises what it happens to meet
-        return ruled, title, f"headings by their look: the outline is broken ({type(e).__name__})"
-    if marks and (2 * held >= len(marks) or not ruled):
-        return marks, title, f"headings from the outline: {held} of {len(marks)} found in the text"
-    held_of = f": of the outline's {len(marks)} the text holds {held}" if marks else ""
-    return ruled, title, f"headings by their look{held_of}"
-
-# %% ../../nbs/serve/00_documents.ipynb #8810a652
-def _read_pdf(data: bytes) -> _Content:
-    "A PDF file. Raises DataError for one that is encrypted, too long or without text."
-    reader = _open_pdf(data)
     lines, notes = _all_lines(reader)
     marks, title, note = _marks(reader, lines)
     marks.sort(key=lambda m: m.first)  # an outline may jump
-    ends_before = [0, *(m.last for m in marks)]
-    marks = [m for m, end in zip(marks, ends_before) if end <= m.first]
-    text, starts = _joined_text(lines, [m[:2] for m in marks])
+    marks = [m for m, end in zip(marks, [0, *(m.last for m in marks)]) if end <= m.first]
+    text, starts = _joined_text(lines, marks)
     first_pages = _letters_of(" ".join(line.text for line in lines if line.page <= 2))
     named = " ".join(clean(str((reader.metadata or {}).get("/Title") or "")).split())
     if len(_letters_of(named)) > 3 and _letters_of(named) in first_pages:
         title = named
     ends = [s + len(line.text) for s, line in zip(starts, lines)]
-
-    def heading(m):
-        end = ends[m.last - 1] if m.last > m.first else starts[m.first]
-        return Heading(m.level, m.title, starts[m.first], end)
-
-    headings, on = list(map(heading, marks)), [line.page for line in lines]
+    headings = [Heading(m.level, m.title, starts[m.first], ends[m.last - 1]) for m in marks]
+    on = [line.page for line in lines]
     firsts = [bisect_left(on, n) for n in range(1, len(reader.pages) + 1)]
     pages = [starts[i] if i < len(lines) else len(text) for i in firsts]
     return _Content(title, text, headings, pages, [note, *notes])
@@ -954,9 +1020,7 @@ _WHAT = (
     (b"PK\3\4", "a ZIP archive, as DOCX and XLSX are"),
     (_OLE, "an old Office file, or a locked new one"),
     (b"{\\rtf", "RTF"),
-    (b"\x89PNG", "a picture"),
-    (b"\xff\xd8\xff", "a picture"),
-    (b"GIF8", "a picture"),
+    *((mark, "a picture") for mark in (b"\x89PNG", b"\xff\xd8\xff", b"GIF8")),
     (b"\x1f\x8b", "a gzip archive"),
     (b"%!PS", "PostScript"),
     (b"<!doctype html", _PAGE),
@@ -964,8 +1028,6 @@ _WHAT = (
 )
 _BEGINS = {"pdf": b"%PDF-", "docx": b"PK\3\4"}
 _MAX_TITLE, _MAX_PATH = 300, 9  # characters of a heading; steps of a path
-_SECONDS_TEXT = 20  # for one HTML, Markdown or text file
-_SECONDS_DOCX = 60  # SECONDS for a PDF
 
 
 def name_of(path: str | Path, name: str = "") -> str:
@@ -977,18 +1039,15 @@ def kind_of(name: str) -> str:
     "The kind of document that a file of this name is read as. Raises DataError for a name that leads elsewhere or has an unknown ending."
     leads_out = ".." in re.split(r"[/\\]", name) or os.path.isabs(name) or name.startswith("\\")
     if leads_out or not name.isprintable():
-        raise DataError(
-            f"the name {name[:80]!r} leads elsewhere, or cannot be shown", remedy="Rename the file"
-        )
+        problem = f"the name {name[:80]!r} leads elsewhere, or cannot be shown"
+        raise DataError(problem, remedy="Rename the file")
     ending = Path(name).suffix.lower()
     if ending in KINDS:
         return KINDS[ending]
-    raise DataError(
-        f"{ending or 'a name without an ending'} is no kind that is read",
-        remedy=f"Save it as one of {', '.join(KINDS)}",
-    )
+    problem = f"{ending or 'a name without an ending'} is no kind that is read"
+    raise DataError(problem, remedy=f"Save it as one of {', '.join(KINDS)}")
 
-# %% ../../nbs/serve/00_documents.ipynb #1adda148
+
 def _file_data(path: Path, kind: str) -> bytes:
     "The bytes of a file, if they are of this kind and not too many. Raises DataError."
     status = path.stat()
@@ -997,9 +1056,8 @@ def _file_data(path: Path, kind: str) -> bytes:
     if not status.st_size:
         raise DataError("empty", remedy="Fetch it again")
     if status.st_size > MAX_BYTES[kind]:
-        raise DataError(
-            f"{status.st_size:,} bytes, more than {MAX_BYTES[kind]:,}", remedy="Split it"
-        )
+        problem = f"{status.st_size:,} bytes, more than {MAX_BYTES[kind]:,}"
+        raise DataError(problem, remedy="Split it")
     with path.open("rb") as f:
         data = f.read(MAX_BYTES[kind])
     begins = data[:1024].lstrip()
@@ -1007,10 +1065,8 @@ def _file_data(path: Path, kind: str) -> bytes:
     if what and data.startswith(_OLE):
         raise DataError(f"the content is {what}", remedy="Save it as .docx without a password")
     if kind in _BEGINS and _BEGINS[kind] not in data[:1024]:
-        raise DataError(
-            f"the content is {what or 'no ' + kind.upper()}",
-            remedy="Fetch it again, or give it the ending that it is",
-        )
+        remedy = "Fetch it again, or give it the ending that it is"
+        raise DataError(f"the content is {what or 'no ' + kind.upper()}", remedy=remedy)
     if kind not in _BEGINS and what not in ("", _PAGE):
         raise DataError(f"the content is {what}", remedy="Give it the ending that it is")
     return data
@@ -1033,24 +1089,19 @@ def _made_document(content: _Content, name: str, kind: str, data: bytes) -> Docu
     title, sections = (title or Path(name).stem)[:_MAX_TITLE], sections_of(text, headings, pages)
     return Document(made, name, title, kind, text, sections, tuple(pages), tuple(notes))
 
-# %% ../../nbs/serve/00_documents.ipynb #8c5abf45
-_READERS = {
-    "pdf": _read_pdf,
-    "docx": _read_docx,
-    "html": _read_html,
-    "markdown": _read_markdown,
-    "text": _read_text,
-}
+
+_READERS = dict(zip(_ENDINGS, (_read_pdf, _read_docx, _read_html, _read_markdown, _read_text)))
 _BROKEN = (
     "broken, or not what it says",
     "Open it in its program and save it again, or fetch it again",
 )
+_LOCKED = (
+    "locked, or packed in an unusual way",
+    "Save it without a password, or install the package",
+)
 _RAISED = {
     "LimitReachedError": ("goes beyond a limit of pypdf", _ODD),
-    "DependencyError": (
-        "locked, or packed in an unusual way",
-        "Save it without a password, or install the package",
-    ),
+    "DependencyError": _LOCKED,
 }
 
 
@@ -1068,16 +1119,14 @@ def parse_document(
     except FileNotFoundError:
         raise DataError("no such file", path, remedy="Check the path") from None
     except MemoryError:
-        raise DataError(
-            "needs more memory than a document may", path, remedy="Split it, or do not trust it"
-        ) from None
+        problem = "needs more memory than a document may"
+        raise DataError(problem, path, remedy="Split it, or do not trust it") from None
     except RecursionError:
         raise DataError("nested too deeply", path, remedy=_ODD) from None
     except Exception as e:  # the readers raise what they happen to meet in a broken file
         problem, remedy = _RAISED.get(type(e).__name__, _BROKEN)
-        raise DataError(
-            f"{problem} ({type(e).__name__}: {' '.join(str(e).split())[:80]})", path, remedy=remedy
-        ) from None
+        problem += f" ({type(e).__name__}: {' '.join(str(e).split())[:80]})"
+        raise DataError(problem, path, remedy=remedy) from None
 
 # %% ../../nbs/serve/00_documents.ipynb #5fb7f2a7
 _FORBIDDEN = tuple(
@@ -1087,15 +1136,20 @@ _HARMLESS = ("os.listdir", "os.scandir", "os.fspath", "os.walk", "os.putenv", "o
 _CODE = (".py", ".pyc", ".so", ".pyd", ".dll", ".dylib")
 
 
+def _set_limit(name: str, most: float) -> None:
+    "Hold this process to a limit of the system, where it has such limits."
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        kind = getattr(resource, name)
+        resource.setrlimit(kind, (int(most), resource.getrlimit(kind)[1]))
+
+
 def _only_reading(memory: int) -> list[str]:
     """Take from this process, for good, what reading a document does not need. `memory`: bytes of address space, which
     Linux holds it to; the rest holds everywhere. The list is to be filled with the one file that may be read."""
-    with suppress(ImportError):  # Windows has no such limits
-        import resource
-
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    _set_limit("RLIMIT_AS", memory)
+    _set_limit("RLIMIT_FSIZE", 0)
     allowed = []
 
     def watch(event, args):
@@ -1112,31 +1166,15 @@ def _only_reading(memory: int) -> list[str]:
     sys.addaudithook(watch)
     return allowed
 
-# %% ../../nbs/serve/00_documents.ipynb #293d48be
+
 def _limit_processor(seconds: float) -> None:
     "This process ends when it has used so much more processor time. On Linux and macOS; the rest goes by the parent's clock."
-    with suppress(ImportError):
-        import resource
-
-        _, most = resource.getrlimit(resource.RLIMIT_CPU)
-        until = math.ceil(time.process_time() + seconds) + 1
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_CPU, (until, most))
+    _set_limit("RLIMIT_CPU", math.ceil(time.process_time() + seconds) + 1)
 
 
 def answer_requests(memory: int) -> None:
     "The work of the reader's process: for each line with a path, a name and seconds, a line with a document or a problem."
-    import logging
-
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
-    parent = os.getppid()
-
-    def orphaned():
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=orphaned, daemon=True).start()
+    logging.disable(logging.CRITICAL)
     out, sys.stdout, allowed = sys.stdout, sys.stderr, _only_reading(memory)
     for line in sys.stdin:
         allowed[:], name, seconds = json.loads(line)
@@ -1154,7 +1192,7 @@ class Reader:
 
     def __init__(
         self,
-        seconds: float = _SECONDS,  # for one document; starting the process, and loading a reader, counts
+        seconds: float = max(_SECONDS.values()),  # for one document, its reader's start included
         memory: int = _MEMORY,  # bytes
     ):
         self.seconds, self.memory = seconds, memory
@@ -1194,30 +1232,25 @@ class Reader:
 
     def read(self, path: str | Path, name: str = "") -> Document:
         "A document. Raises DataError (file, remedy) for one that cannot be read, takes too long or too much memory."
-        most = {".pdf": self.seconds, ".docx": _SECONDS_DOCX}
-        kind = Path(name or path).suffix.lower()
-        seconds = min(self.seconds, most.get(kind, _SECONDS_TEXT))
+        kind = KINDS.get(Path(name or path).suffix.lower(), "text")
+        seconds, answer = min(self.seconds, _SECONDS[kind]), ""
         with self._lock:
-            if self._closed:
-                raise DataError("not read: its reader was closed", path, remedy="Give it again")
             begun = time.monotonic()
-            answer = self._answer(json.dumps([[os.path.abspath(path)], name, seconds]), seconds)
-            if not answer.endswith("\n"):
-                self._end()
-        if not answer.endswith("\n"):
-            if self._closed:
-                raise DataError("not read: its reader was closed", path, remedy="Give it again")
-            slow = time.monotonic() - begun >= seconds
-            why = (
-                f"took more than {seconds:g} s"
-                if slow
-                else f"broke its reader (its limit of memory is {self.memory:,} bytes)"
-            )
-            raise DataError(f"reading it {why}", path, remedy="Split it, or do not trust it")
-        found = json.loads(answer)
-        if "problem" in found:
-            raise DataError(found["problem"], path, remedy=found["remedy"])
-        return structured(Document, found["document"])
+            if not self._closed:
+                answer = self._answer(json.dumps([[os.path.abspath(path)], name, seconds]), seconds)
+                if not answer.endswith("\n"):
+                    self._end()
+        if answer.endswith("\n"):
+            found = json.loads(answer)
+            if "problem" in found:
+                raise DataError(found["problem"], path, remedy=found["remedy"])
+            return structured(Document, found["document"])
+        if self._closed:
+            raise DataError("not read: its reader was closed", path, remedy="Give it again")
+        why = f"broke its reader (its limit of memory is {self.memory:,} bytes)"
+        if time.monotonic() - begun >= seconds:
+            why = f"took more than {seconds:g} s"
+        raise DataError(f"reading it {why}", path, remedy="Split it, or do not trust it")
 
     def _end(self) -> None:
         if self._process is not None:
@@ -1245,9 +1278,19 @@ def _found(folder: Path) -> Iterator[tuple[Path, str]]:
     "The files of a folder and their names in it, hidden ones left out, in the order of the names."
     for where, folders, files in os.walk(folder):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
-        for name in sorted(f for f in files if not f.startswith((".", "~$"))):
-            path = Path(where) / name
-            yield path, path.relative_to(folder).as_posix()
+        paths = [Path(where, f) for f in sorted(files) if not f.startswith((".", "~$"))]
+        yield from ((path, path.relative_to(folder).as_posix()) for path in paths)
+
+
+def _inside(path: Path, folder: Path) -> None:
+    "Nothing, if a file lies in a folder and not behind a link out of it. Raises DataError."
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        problem = "a link that leads nowhere, or to itself"
+        raise DataError(problem, path, remedy="Remove it") from None
+    if not real.is_relative_to(folder.resolve()):
+        raise DataError("a link that leads out of the folder", path, remedy="Copy the file")
 
 
 def iter_documents(
@@ -1258,26 +1301,13 @@ def iter_documents(
     folder = Path(folder)
     files = [(folder, folder.name)] if folder.is_file() else list(_found(folder))
     if not files:
-        raise DataError(
-            "no files in it" if folder.is_dir() else "no such file or folder",
-            folder,
-            remedy="Check the path",
-        )
+        problem = "no files in it" if folder.is_dir() else "no such file or folder"
+        raise DataError(problem, folder, remedy="Check the path")
     with reader or Reader() as reading:
         for path, name in files:
             try:
-                outside = folder.is_dir() and not path.resolve(strict=True).is_relative_to(
-                    folder.resolve()
-                )
-                if outside:
-                    raise DataError(
-                        "a link that leads out of the folder", path, remedy="Copy the file"
-                    )
-                found = reading.read(path, name)
+                if folder.is_dir():
+                    _inside(path, folder)
+                yield reading.read(path, name)
             except DataError as e:
-                found = e
-            except (OSError, RuntimeError):
-                found = DataError(
-                    "a link that leads nowhere, or to itself", path, remedy="Remove it"
-                )
-            yield found
+                yield e

@@ -72,11 +72,10 @@ def token_of(headers: Mapping[str, str]) -> str:
     kind, _, token = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip()
-    try:
-        cookie = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return ""
-    return cookie[COOKIE].value if COOKIE in cookie else ""
+    with suppress(CookieError):
+        if found := SimpleCookie(headers.get("cookie", "")).get(COOKIE):
+            return found.value
+    return ""
 
 
 def same(a: str, b: str) -> bool:
@@ -125,36 +124,6 @@ class _Rate:
             self._left.popitem(last=False)
         return 0.0 if left >= 1 else (1 - left) * 60 / full
 
-# %% ../../nbs/serve/05_guard.ipynb #54ec54fc
-class _Stopped(Exception):
-    "A body that was not read on: a status, and why."
-
-    def __init__(self, status: int, message: str):
-        super().__init__(message)
-        self.status = status
-
-
-class _Body:
-    "The body of a request, counted."
-
-    def __init__(self, receive: Callable, most: int, seconds: float):
-        self.receive, self.most, self.until = receive, most, time.monotonic() + seconds
-        self.size, self.ended = 0, False
-
-    async def __call__(self) -> dict:
-        if self.ended:  # what comes now is that the client went away
-            return await self.receive()
-        left = max(0.1, self.until - time.monotonic())
-        try:
-            message = await asyncio.wait_for(self.receive(), left)
-        except asyncio.TimeoutError:
-            raise _Stopped(408, "the request did not come in time") from None
-        self.size += len(message.get("body", b""))
-        self.ended = not message.get("more_body", False)
-        if self.size > self.most:
-            raise _Stopped(413, f"the request is longer than {self.most:,} bytes")
-        return message
-
 # %% ../../nbs/serve/05_guard.ipynb #a760d825
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -183,13 +152,6 @@ class Rules:
     seconds: float = 60.0  # for a request to come; a long one has ten times as long
     drain: float = 10.0  # seconds for which a body that is refused is read on
     free: frozenset[str] = frozenset({"/", TOKEN_PATH})  # paths that need no token
-
-    def body_of(self, path: str, receive: Callable) -> _Body:
-        "The body of a request to a path, counted."
-        long = path in self.long_body
-        return _Body(
-            receive, self.long_body.get(path, self.body), self.seconds * (10 if long else 1)
-        )
 
 
 def error(status: int, message: str, after: float = 0.0, **headers: str) -> JSONResponse:
@@ -248,22 +210,32 @@ class Guard:
         await error(status, message, after, connection="close", **_HEADERS)(scope, receive, send)
 
     async def through(self, scope, receive, send) -> None:
-        "Hand a request on; if its body is stopped, answer in the app's place, whatever the app makes of it."
-        body, stopped, begun = self.rules.body_of(scope["path"], receive), [], []
+        "Hand a request on, its body counted and timed; if that is stopped, answer in the app's place, whatever the app makes of it."
+        r, path = self.rules, scope["path"]
+        most, size, ended, stopped, begun = r.long_body.get(path, r.body), 0, False, (), False
+        until = time.monotonic() + r.seconds * (10 if path in r.long_body else 1)
 
         async def counted():
+            nonlocal size, ended, stopped
+            if ended:  # what comes now is that the client went away
+                return await receive()
             try:
-                return await body()
-            except _Stopped as e:
-                stopped.append(e)
-                raise
+                message = await asyncio.wait_for(receive(), max(0.1, until - time.monotonic()))
+            except asyncio.TimeoutError:
+                stopped = 408, "the request did not come in time"
+                raise ConnectionAbortedError from None
+            size, ended = size + len(message.get("body", b"")), not message.get("more_body")
+            if size > most:
+                stopped = 413, f"the request is longer than {most:,} bytes"
+                raise ConnectionAbortedError
+            return message
 
         async def strict(message):
+            nonlocal begun
             if stopped:
                 return
             if message["type"] == "http.response.start":
-                begun.append(True)
-                own = {k.lower() for k, _ in message["headers"]}
+                begun, own = True, {k.lower() for k, _ in message["headers"]}
                 more = [(k.encode(), v.encode()) for k, v in _HEADERS.items()]
                 more = [(k, v) for k, v in more if k not in own]
                 message = {**message, "headers": [*message["headers"], *more]}
@@ -275,7 +247,7 @@ class Guard:
             if not stopped:
                 raise
         if stopped and not begun:
-            await self.refuse(scope, receive, send, stopped[0].status, str(stopped[0]))
+            await self.refuse(scope, receive, send, *stopped)
 
 # %% ../../nbs/serve/05_guard.ipynb #fab2a8b5
 async def _drained(
