@@ -314,7 +314,7 @@ def test_a_damaged_run_is_refused(command, name):
     assert_refused(([command, run, *rest[command]] for run in damaged_copies(DONE, name)))
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "parents.sqlite"])
+@pytest.mark.parametrize("name", ["manifest.json", "documents.json"])
 def test_a_damaged_index_is_refused(name):
     commands = ([*RUN[:8], index, "--out", "odd"] for index in damaged_copies(INDEX, name))
     assert_refused(commands)
