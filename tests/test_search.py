@@ -2,6 +2,7 @@
 splits or stores beside them."""
 
 import importlib
+import json
 from collections import Counter
 
 import pytest
@@ -16,10 +17,12 @@ from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.serve.ask import ask
 from mtrag_nb.serve.library import Library, documents_index
-from tests.test_house import SOURCES
+from tests.test_house import NBS, SOURCES
 
 SAMPLE = sample_dir() / "reference.jsonl"
+WALK = NBS / "tour" / "00_walkthrough.ipynb"
 
 
 @pytest.fixture
@@ -63,6 +66,19 @@ def test_documents_of_ones_own_are_parsed_and_stored(tmp_path, calls):
     assert calls["parsed"] == calls["stored"] == 1
     documents_index(tmp_path / "fees.md", tmp_path / "index", HashEmbedder(), "own", progress=False)
     assert calls["parsed"] == calls["stored"] == 2
+
+
+def test_a_question_to_a_library_queries(tmp_path, calls):
+    (tmp_path / "fees.md").write_text("# Fees\n\nA dog costs four crowns.\n")
+    Library(tmp_path / "library").add(tmp_path / "fees.md", "own", HashEmbedder())
+    how = {"models": scripted(), "questions": ["How much is a dog?"], "out": tmp_path / "asked"}
+    ask(tmp_path / "library", "naive", **how)
+    assert calls["queried"]
+
+
+def test_the_walk_through_builds_its_index_likewise():
+    cells = "".join("".join(c["source"]) for c in json.loads(WALK.read_text("utf-8"))["cells"])
+    assert "build_index(" in cells and "mtrag_nb.search.ingest" in cells
 
 
 def test_the_demo_parses_stores_and_queries(tmp_path, calls):
