@@ -311,6 +311,24 @@ def test_readme_is_read_in_four_minutes():
     assert len(re.sub(r"<[^>]+>", "", page).split()) <= 700
 
 
+@pytest.mark.parametrize(
+    "notebook", sorted(p.relative_to(NBS).as_posix() for p in NBS.rglob("*.ipynb"))
+)
+def test_outputs_carry_no_path_of_a_machine(notebook):
+    shown = [
+        "".join(o["text"])
+        for c in cells(notebook)
+        for o in c.get("outputs", [])
+        if o["output_type"] == "stream"
+    ]
+    assert not re.findall(r"(?<![\w.:/])/(?:home|root|work|Users|mnt)/\S+", "".join(shown))
+
+
+def test_a_kept_output_names_files_from_the_clone_on():
+    told = {"output_type": "stream", "name": "stdout", "text": f"read {ROOT}/data/sample\n"}
+    assert outputs.worth_keeping([told])[0]["text"] == "read data/sample\n"
+
+
 def test_ruff_decides_the_layout():
     for command in (["format", "--check"], ["check", "--select", "E731,E701,E702"]):
         done = subprocess.run(

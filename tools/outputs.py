@@ -9,7 +9,9 @@ import difflib
 import itertools
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
+CLONE = f"{Path(__file__).resolve().parents[1]}/"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 # A decimal fraction; versions (1.2.3) and names (v1.5) are words.
 NUMBER = re.compile(
@@ -34,11 +36,13 @@ def directives(source: str) -> dict:
 
 
 def worth_keeping(outputs: list) -> list:
-    "The outputs that a page keeps: no warnings (they carry paths), no progress bars, no widget state, no counts; stdout in one piece."
+    "The outputs that a page keeps: no warnings (they carry paths), no progress bars, no widget state, no counts; stdout in one piece, paths from the clone on."
     kept = []
     for o in outputs:
         if o["output_type"] == "stream" and o["name"] == "stderr":
             continue
+        if o["output_type"] == "stream":
+            o["text"] = o["text"].replace(CLONE, "")
         if o["output_type"] == "stream" and kept and kept[-1]["output_type"] == "stream":
             kept[-1]["text"] += o["text"]
             continue
