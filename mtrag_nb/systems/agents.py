@@ -47,7 +47,7 @@ from mtrag_nb.systems.system import (
     END,
     START,
     Deadline,
-    Departure,
+    read_departures,
     Mechanism,
     System,
     TurnState,
@@ -60,10 +60,10 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['VARIATION_PROMPTS', 'KINDS', 'Count', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'PROFILES', 'SERVED', 'PUBLISHED', 'AGENTS',
-           'Variation', 'variations', 'fused', 'estimate', 'cut_to', 'fit', 'BudgetTable', 'Window', 'tokens_in',
-           'folded', 'recent', 'summarize', 'extract', 'Memory', 'remember', 'AgentsSettings', 'AgentsState',
-           'Remembered', 'Varied', 'Composed', 'memory_of', 'varied', 'reformulate_node', 'tokens_used', 'why']
+__all__ = ['VARIATION_PROMPTS', 'KINDS', 'Count', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'PROFILES', 'SERVED', 'AGENTS', 'Variation',
+           'variations', 'fused', 'estimate', 'cut_to', 'fit', 'BudgetTable', 'Window', 'tokens_in', 'folded', 'recent',
+           'summarize', 'extract', 'Memory', 'remember', 'AgentsSettings', 'AgentsState', 'Remembered', 'Varied',
+           'Composed', 'memory_of', 'varied', 'reformulate_node', 'tokens_used', 'why']
 
 # %% ../../nbs/5_systems/05_agents.ipynb #dea56c6b
 VARIATION_PROMPTS = read_prompts("variation")
@@ -777,76 +777,6 @@ SERVED = {
 }  # Ollama gives no probabilities of labels, and has 40 and 1.1 by itself
 
 # %% ../../nbs/5_systems/05_agents.ipynb #3b711b72
-def _own(key: str, published: object, place: str, reason: str) -> Departure:
-    return Departure(f"agents.{key}", published, place, reason)
-
-
-_SMALL = "The laptop's model cannot; the ways that calibration trusts take its place."
-PUBLISHED = (
-    Departure("chunks.parent_size", 1500, "2.2", "The index of a profile serves every system."),
-    Departure("chunks.parent_overlap", 300, "2.2", "The same."),
-    Departure("chunks.child_size", 500, "2.2", "The same."),
-    Departure("chunks.child_overlap", 100, "2.2", "The same."),
-    Departure(
-        "retrieval.views",
-        "query*0.7 bm25:query*0.3",
-        "4.2: 70 % by meaning, 30 % by words",
-        "A search by words needs an index that holds them.",
-    ),
-    Departure(
-        "retrieval.rerank_k",
-        6,
-        "4.2: the top 6",
-        "Five, as for the others: more is read, not more is found.",
-    ),
-    Departure(
-        "retrieval.reranker",
-        "none",
-        "4.2: the order of the fusion is final",
-        "A profile's reranker serves every system.",
-    ),
-    Departure(
-        "stages.max_new_tokens",
-        2048,
-        "3.2",
-        "An answer of the benchmark has some 80 tokens; a small model fills what it gets.",
-    ),
-    Departure(
-        "stages.rewrite",
-        "always",
-        "5.1: three wordings, none taken back",
-        "The laptop's model makes most questions worse.",
-    ),
-    Departure(
-        "stages.declined_by",
-        "never",
-        "5.2: no refusal at all",
-        "An answer that says it cannot answer is a refusal, and is counted as one.",
-    ),
-    Departure(
-        "stages.tidy",
-        False,
-        "no such step",
-        "Small models repeat sentences and are cut off in the middle of one.",
-    ),
-    _own("summary", "model", "5.1: the model condenses the history", _SMALL),
-    _own("grade", "scale", "5.1: the model grades", _SMALL),
-    _own("grade_threshold", 7.0, "5.1", "The threshold of the way that is taken."),
-    _own(
-        "temperature", 0.1, "3.2", "The laptop's answers are greedy, as those of the other systems."
-    ),
-    _own("top_p", 0.9, "3.2", "The same."),
-    _own("top_k", 40, "3.2", "The same; Ollama's own default."),
-    _own(
-        "repeat_penalty", 1.1, "3.2", "The same; Ollama's own default, on the prompt's words, too."
-    ),
-    _own(
-        "deadline",
-        30.0,
-        "8.2, 12.1",
-        "With eight turns in flight on a CPU a turn waits for the others.",
-    ),
-)
 AGENTS = System(
     "agents",
     _build_agents,
@@ -858,7 +788,7 @@ AGENTS = System(
     profiles=PROFILES,
     retries=lambda settings: settings.own.rounds,
     paper="agents",
-    variants={"published": PUBLISHED},
+    variants=read_departures("agents"),
     derived={
         "queries": ("query", lambda query: [query]),
         "grades": ("kept", lambda ids: dict.fromkeys(ids, 1.0)),

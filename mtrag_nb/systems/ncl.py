@@ -38,7 +38,6 @@ from mtrag_nb.systems.system import (
     DECLINED,
     END,
     START,
-    Departure,
     Mechanism,
     System,
     TurnState,
@@ -46,6 +45,7 @@ from mtrag_nb.systems.system import (
     after_check,
     answered,
     drafted,
+    read_departures,
     skip_check,
     refuse,
     retrieve_node,
@@ -57,11 +57,11 @@ if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
-__all__ = ['LAPTOP', 'QWEN', 'MAX_NEW_TOKENS', 'CLASSES', 'LABELS', 'FIELDS', 'EMPTY', 'UNANSWERABLE', 'PUBLISHED', 'NCL',
-           'NclSettings', 'Relation', 'relate_by_score', 'read_class', 'relate_by_words', 'relate_by_cosine',
-           'exchanges', 'Local', 'local_rewrite', 'bad_answer', 'NclState', 'Prechecked', 'GloballyRewritten',
-           'LocallyRewritten', 'Related', 'global_rewrite_node', 'relation_node', 'rerank_node', 'answerability',
-           'answer_node', 'why', 'after_generate']
+__all__ = ['LAPTOP', 'QWEN', 'MAX_NEW_TOKENS', 'CLASSES', 'LABELS', 'FIELDS', 'EMPTY', 'UNANSWERABLE', 'NCL', 'NclSettings',
+           'Relation', 'relate_by_score', 'read_class', 'relate_by_words', 'relate_by_cosine', 'exchanges', 'Local',
+           'local_rewrite', 'bad_answer', 'NclState', 'Prechecked', 'GloballyRewritten', 'LocallyRewritten', 'Related',
+           'global_rewrite_node', 'relation_node', 'rerank_node', 'answerability', 'answer_node', 'why',
+           'after_generate']
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c2d471de
 @dataclass(frozen=True)
@@ -670,67 +670,6 @@ def _as_the_paper_fixes(settings: Settings) -> Settings:
     )
 
 
-PUBLISHED = (
-    Departure(
-        "stages.prompts",
-        "published",
-        "abstract: zero-shot",
-        "Two worked examples keep a small model from answering in the place of rewriting.",
-    ),
-    Departure(
-        "ncl.relation",
-        "words",
-        "3.3: a deterministic judgment by the model",
-        "The likeliest of four labels always parses, and is as deterministic.",
-    ),
-    Departure(
-        "ncl.local",
-        "once",
-        "3.4: one rewrite with three outputs",
-        "A small model leaves fields out; asked one by one, it cannot.",
-    ),
-    Departure(
-        "ncl.gate",
-        "verdict",
-        "3.5: a strict yes or no in words",
-        "The likelier of Yes and No is the same decision, always parses, "
-        "and leaves a score for the dial.",
-    ),
-    Departure(
-        "stages.history_turns",
-        1000,
-        "3.2, 5: the full dialogue history, where it is shown",
-        "Long prompts cost memory and time; "
-        "only No Classification shows the gate and the generator more than the selected turns.",
-    ),
-    Departure(
-        "stages.turn_chars",
-        100_000,
-        "3.2: the full dialogue history",
-        "The same, for long answers.",
-    ),
-    Departure(
-        "stages.declined_by",
-        "never",
-        "Table 1: three triggers, and a generator that declines is none",
-        "An answer that says it cannot answer is a refusal, and is counted as one.",
-    ),
-    Departure(
-        "stages.tidy",
-        False,
-        "3.6: no such step",
-        "A last sentence that was cut off is dropped before the quality gate rejects the "
-        "whole answer for it.",
-    ),
-    Departure(
-        "stages.rewrite",
-        "always",
-        "3.2: each question is rewritten",
-        "The laptop's model makes most questions worse.",
-    ),
-)
-
-
 NCL = System(
     "ncl",
     _build_ncl,
@@ -743,7 +682,7 @@ NCL = System(
     fixed=_as_the_paper_fixes,
     retries=lambda settings: settings.own.max_retries,
     paper="ncl",
-    variants={"published": PUBLISHED},
+    variants=read_departures("ncl"),
     derived={"answerable": ("passed", bool)},
     mechanisms=(
         Mechanism(

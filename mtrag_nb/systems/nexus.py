@@ -62,7 +62,7 @@ from mtrag_nb.systems.system import (
     DECLINED,
     END,
     START,
-    Departure,
+    read_departures,
     Mechanism,
     System,
     TurnState,
@@ -76,9 +76,8 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'PUBLISHED', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits',
-           'ConfidenceLicence', 'read_confidence', 'NexusSettings', 'NexusState', 'search_node', 'reformulate_node',
-           'answer_node', 'why']
+__all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence',
+           'read_confidence', 'NexusSettings', 'NexusState', 'search_node', 'reformulate_node', 'answer_node', 'why']
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #73d71323
 def coverage(
@@ -535,33 +534,6 @@ PROFILES = {
         retrieval=_HYBRID,
     ),
 }
-_SMALL = "The laptop's model cannot."
-PUBLISHED = (
-    Departure(
-        "retrieval.views",
-        "query*0.7 bm25:query*0.3",
-        "3.1: dense .7, sparse .3",
-        "The views of a profile serve every system.",
-    ),
-    Departure("retrieval.fusion", "rrf", "3.1: reciprocal ranks, k 60", "The same."),
-    Departure("retrieval.reranker", "none", "3.1: the fused order is final", "The same."),
-    Departure(
-        "stages.rewrite",
-        "never",
-        "no such step",
-        "A follow-up cannot be searched for as it stands.",
-    ),
-    Departure("stages.prompts", "permissive", "4.2: a prompt that enforces citations", _SMALL),
-    Departure(
-        "nexus.grade",
-        "labels",
-        "3.3: each chunk receives a grade",
-        "The thresholds of the cosine that calibration found.",
-    ),
-    Departure("nexus.reformulate", "model", "3.3: reformulate the query", _SMALL),
-    Departure("nexus.generator", "write", "4: a synthesizer", _SMALL),
-    Departure("nexus.cite", "model", "4.2: cite every factual claim", _SMALL),
-)
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #20584e51
 NEXUS = System(
@@ -580,7 +552,7 @@ NEXUS = System(
     profiles=PROFILES,
     retries=lambda settings: settings.own.rounds + settings.own.retry,
     paper="nexus",
-    variants={"published": PUBLISHED},
+    variants=read_departures("nexus"),
     derived={"weights": ("kept", lambda ids: dict.fromkeys(ids, 1.0))},
     mechanisms=(
         Mechanism(

@@ -16,6 +16,7 @@ from typing import Annotated, TypedDict
 
 from pydantic import TypeAdapter, ValidationError
 
+from ..core.files import data_dir, read_json
 from ..core.html import text_table, words_table
 from ..core.record import Calls, Checked, Drafted, Grade, Graded, Rank, Ranked, Refused
 from ..core.record import Retried, Retrieved, Rewritten, Step, Trajectory, trajectory
@@ -30,10 +31,11 @@ from .stages import Toolbox, require_ways
 # %% auto #0
 __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'GRADE_OFF', 'CHECK_OFF',
            'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState', 'NodeError', 'surround',
-           'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure', 'System', 'unlike_paper', 'own_setting',
-           'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node',
-           'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse', 'check_node', 'retry_node',
-           'after_check', 'unless_declined', 'TurnTooLong', 'Deadline', 'skip_rewrite', 'skip_grade', 'skip_check']
+           'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure', 'read_departures', 'System', 'unlike_paper',
+           'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph', 'rewrite_node',
+           'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse', 'check_node',
+           'retry_node', 'after_check', 'unless_declined', 'TurnTooLong', 'Deadline', 'skip_rewrite', 'skip_grade',
+           'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -303,6 +305,12 @@ class Departure:
     published: object  # the value that does what the paper says
     place: str  # where and what the paper says
     why: str  # the reason of the default
+
+
+def read_departures(system: str) -> dict[str, tuple[Departure, ...]]:
+    "Name of a variant -> its departures, of a system: `data/paper/departures.json`."
+    variants = read_json(data_dir("paper") / "departures.json")[system]
+    return {name: tuple(Departure(*row) for row in rows) for name, rows in variants.items()}
 
 # %% ../../nbs/5_systems/01_system.ipynb #sysvalue1
 @dataclass(frozen=True)
