@@ -10,40 +10,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from mtrag_nb.app.command import (
-    Changes,
-    Chosen,
-    Cluster,
-    Dir,
-    File,
-    Limit,
-    Minutes,
-    OldIndex,
-    Option,
-    Reference,
-    RunDir,
-    ShardOf,
-    changes_of,
-    chosen,
-    done,
-    on_ray,
-    reference_of,
-    reference_or_sample,
-)
+from .command import Changes, Chosen, Cluster, Dir, File, Limit, Minutes, OldIndex
+from .command import Option, Reference, RunDir, ShardOf, changes_of, chosen, done
+from .command import on_ray, reference_of, reference_or_sample
 from .run import print_run, whole
 from ..core.files import Shard
 from ..core.html import text_table
 from ..core.record import LEFT_OUT, Run
 from ..core.types import DataError, SettingsError
-from mtrag_nb.data.mtrag import (
-    human_rewrites,
-    official_dir,
-    official_file,
-    read_benchmark,
-    read_predictions,
-    read_qrels,
-    with_rewrites,
-)
+from ..data.mtrag import human_rewrites, official_dir, official_file, read_benchmark
+from ..data.mtrag import read_predictions, read_qrels, with_rewrites
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.calibrate import Calibration
@@ -294,13 +270,8 @@ def _without_each(
     run: Run, out: Path, only: Sequence[str], **how
 ) -> tuple[dict[str, Run], dict[str, str]]:
     "Mechanism -> the run without it, and mechanism -> why it could not be taken out."
-    from mtrag_nb.runs.forks import (
-        NotRecorded,
-        audit_run,
-        mechanisms_of,
-        settings_of_run,
-        system_of_run,
-    )
+    from mtrag_nb.runs.forks import NotRecorded, audit_run, mechanisms_of, settings_of_run
+    from mtrag_nb.runs.forks import system_of_run
 
     settings, made, missing = settings_of_run(run, system_of_run(run)), {}, {}
     web = (run.folder / "web.jsonl").exists()

@@ -19,55 +19,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from mtrag_nb.app.command import (
-    Chosen,
-    Cluster,
-    Dir,
-    Domains,
-    File,
-    Limit,
-    Minutes,
-    NeededDir,
-    Option,
-    ProfileName,
-    RunDir,
-    ShardOf,
-    SystemName,
-    Variant,
-    Web,
-    chosen,
-    done,
-    on_ray,
-    with_variant,
-)
+from .command import Chosen, Cluster, Dir, Domains, File, Limit, Minutes, NeededDir
+from .command import Option, ProfileName, RunDir, ShardOf, SystemName, Variant, Web
+from .command import chosen, done, on_ray, with_variant
 from ..core.files import Shard, sized
 from ..core.html import text_table
 from ..core.record import Run, breakdown, breakdown_table, telemetry, tell
-from mtrag_nb.core.settings import (
-    ModelSpec,
-    Settings,
-    SparseSettings,
-    names_code,
-    with_settings,
-)
+from ..core.settings import ModelSpec, Settings, SparseSettings, names_code, with_settings
 from ..core.text import clipped
 from ..core.types import DOMAINS, DataError, ModelNotFound, SettingsError, Task
-from mtrag_nb.data.mtrag import (
-    FETCHED,
-    OFFICIAL_COMMIT,
-    OFFICIAL_URL,
-    PARTS,
-    Benchmark,
-    FormatReport,
-    check_format,
-    fetch_data,
-    official_dir,
-    read_benchmark,
-    read_corpus,
-    read_qrels,
-    sample_corpus,
-    sample_dir,
-)
+from ..data.mtrag import FETCHED, OFFICIAL_COMMIT, OFFICIAL_URL, PARTS, Benchmark
+from ..data.mtrag import FormatReport, check_format, fetch_data, official_dir
+from ..data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
 from ..systems.registry import DEFAULT, profiles, system_named
 
 if TYPE_CHECKING:

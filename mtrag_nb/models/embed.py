@@ -23,27 +23,10 @@ from ..core.settings import ModelSpec
 from ..core.text import sentences, spans_of, unmarked
 from ..core.types import ModelNotFound, SettingsError, digest
 from .chat import chat
-from mtrag_nb.models.device import (
-    RESIDENTS,
-    Resident,
-    TooLarge,
-    device_for_helper,
-    enter,
-    finite,
-    out_of_memory,
-    too_large,
-    weight_bytes,
-)
-from mtrag_nb.models.local import (
-    TransformersChat,
-    find_model,
-    foundation,
-    pick_dtype,
-    run_batches,
-    torch_dtype,
-    trim_memory,
-    weight_files,
-)
+from .device import RESIDENTS, Resident, TooLarge, device_for_helper, enter, finite
+from .device import out_of_memory, too_large, weight_bytes
+from .local import TransformersChat, find_model, foundation, pick_dtype, run_batches
+from .local import torch_dtype, trim_memory, weight_files
 
 # %% auto #0
 __all__ = ['MANY', 'EmbedderLike', 'HashEmbedder', 'prefixed', 'by_length', 'Helper', 'Embedder', 'FromEmbedding',

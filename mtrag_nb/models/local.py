@@ -26,37 +26,13 @@ from ..core.files import checksum, make_folder, need_room, read_json, sized, wri
 from ..core.settings import ModelSpec, Settings
 from ..core.text import unmarked, without_thinking
 from ..core.types import DataError, ModelNotFound, MTRAGError, SettingsError, digest
-from mtrag_nb.models.chat import (
-    Completion,
-    Contract,
-    OnText,
-    Prompt,
-    Sampling,
-    Score,
-    all_answered,
-    as_sampling,
-    by_template,
-    chat,
-    seeds_for,
-    unmarked_prompt,
-)
-from mtrag_nb.models.device import (
-    RESIDENTS,
-    Resident,
-    TooLarge,
-    capability_of,
-    enter,
-    finite,
-    make_way,
-    memory_of,
-    out_of_memory,
-    own_quantization,
-    repeat_key_heads,
-    too_large,
-    turn_into,
-    usable_device,
-    weight_bytes,
-)
+from .chat import Completion, Contract, OnText, Prompt, Sampling, Score
+from .chat import all_answered, as_sampling, by_template, chat, seeds_for
+from .chat import unmarked_prompt
+from .device import RESIDENTS, Resident, TooLarge, capability_of, enter, finite
+from .device import make_way, memory_of, out_of_memory, own_quantization
+from .device import repeat_key_heads, too_large, turn_into, usable_device
+from .device import weight_bytes
 
 # %% auto #0
 __all__ = ['EMBEDDED', 'UNGATED', 'foundation', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype',

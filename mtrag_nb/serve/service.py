@@ -25,62 +25,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
 from ..core.files import JsonlLog, make_folder, only_writer, write_jsonl
-from mtrag_nb.core.record import (
-    Graded,
-    Ranked,
-    Run,
-    predicted_passages,
-    ranking_scores,
-    read_lines,
-    read_manifest,
-    tell,
-    without_places,
-)
+from ..core.record import Graded, Ranked, Run, predicted_passages, ranking_scores
+from ..core.record import read_lines, read_manifest, tell, without_places
 from ..core.settings import ChunkSettings, Settings
-from mtrag_nb.core.types import (
-    TO_ANSWER,
-    Context,
-    DataError,
-    DiskFull,
-    InUse,
-    MTRAGError,
-    SettingsError,
-    Task,
-    Turn,
-    digest,
-    plain,
-)
+from ..core.types import TO_ANSWER, Context, DataError, DiskFull, InUse, MTRAGError
+from ..core.types import SettingsError, Task, Turn, digest, plain
 from .documents import Reader, document_of, kind_of
 from ..core.text import Label, sentences
-from mtrag_nb.serve.reply import (
-    DOUBT,
-    ID,
-    REMOVED,
-    Conversations,
-    Gate,
-    ServedRun,
-    accepted_questions,
-    cross_out,
-    delete_from,
-    deletions,
-    error_line,
-    exchange,
-    fault_number,
-    keep_mark,
-    label_of,
-    marked,
-    marked_line,
-    new_id,
-    now,
-    open_run,
-    place_of,
-    read_one,
-    readable,
-    recover,
-    reply_of,
-    step_line,
-    to_delete,
-)
+from .reply import DOUBT, ID, REMOVED, Conversations, Gate, ServedRun
+from .reply import accepted_questions, cross_out, delete_from, deletions, error_line
+from .reply import exchange, fault_number, keep_mark, label_of, marked, marked_line
+from .reply import new_id, now, open_run, place_of, read_one, readable, recover
+from .reply import reply_of, step_line, to_delete
 from ..systems.registry import SERVING, configured, is_place, system_named, system_names
 
 if TYPE_CHECKING:

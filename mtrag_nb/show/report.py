@@ -29,55 +29,17 @@ from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest,
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
 from ..evaluate.judge import judge_report, run_items
-from mtrag_nb.evaluate.pairs import (
-    FLOOR,
-    PRICED_FLOOR,
-    SHARES,
-    SELF_CORRECTIONS,
-    Forked,
-    Pair,
-    RunSummary,
-    disagreements,
-    compare_right,
-    cost_points,
-    dominated,
-    endings,
-    forked,
-    wins,
-    paired,
-    price_curve,
-    summarize_run,
-)
-from mtrag_nb.evaluate.scores import (
-    Evidence,
-    RefusalReport,
-    idk_verdicts,
-    named_measure,
-    refusal_report,
-)
-from mtrag_nb.evaluate.statistics import (
-    INTERVALS,
-    LEAST,
-    Comparison,
-    Interval,
-    PairRow,
-    compare,
-    mean_interval,
-)
-from mtrag_nb.show.figures import (
-    INK,
-    QUIET,
-    STAGE_COLOURS,
-    blank,
-    comparison_figure,
-    cost_figure,
-    drawn,
-    gain_figure,
-    ink_on,
-    risk_coverage_figure,
-    score_figure,
-    svg_uri,
-)
+from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SHARES, SELF_CORRECTIONS, Forked, Pair
+from ..evaluate.pairs import RunSummary, disagreements, compare_right, cost_points
+from ..evaluate.pairs import dominated, endings, forked, wins, paired, price_curve
+from ..evaluate.pairs import summarize_run
+from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measure
+from ..evaluate.scores import refusal_report
+from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow, compare
+from ..evaluate.statistics import mean_interval
+from .figures import INK, QUIET, STAGE_COLOURS, blank, comparison_figure, cost_figure
+from .figures import drawn, gain_figure, ink_on, risk_coverage_figure, score_figure
+from .figures import svg_uri
 from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html, unlicensed
 
 # %% auto #0

@@ -18,46 +18,18 @@ from ..search.fusion import rrf
 
 from ..core.html import html_table, text_table
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
-from mtrag_nb.core.settings import (
-    constant,
-    BGE_M3,
-    ChunkSettings,
-    ModelSpec,
-    RetrievalSettings,
-    Settings,
-    StageSettings,
-)
+from ..core.settings import constant, BGE_M3, ChunkSettings, ModelSpec, RetrievalSettings
+from ..core.settings import Settings, StageSettings
 from ..core.text import clipped, format_docs_for_gen, sentences
 from ..core.types import Context, ReplyError, SettingsError, Turn, digest
 from ..models.chat import ChatModel, Prompt, Sampling, chat
 from ..search.web import WebSearched, web_step
 from .self_crag import IRRELEVANT
-from mtrag_nb.systems.stages import (
-    GRADERS,
-    SCALE_PROMPTS,
-    Toolbox,
-    clean_answer,
-    clean_rewrite,
-    generate,
-    history_head,
-    read_prompts,
-)
-from mtrag_nb.systems.system import (
-    DECLINED,
-    END,
-    START,
-    Deadline,
-    read_departures,
-    Mechanism,
-    System,
-    TurnState,
-    Work,
-    answered,
-    refuse,
-    seed_for,
-    as_node,
-    unless_declined,
-)
+from .stages import GRADERS, SCALE_PROMPTS, Toolbox, clean_answer, clean_rewrite
+from .stages import generate, history_head, read_prompts
+from .system import DECLINED, END, START, Deadline, read_departures, Mechanism
+from .system import System, TurnState, Work, answered, refuse, seed_for, as_node
+from .system import unless_declined
 
 # %% auto #0
 __all__ = ['VARIATION_PROMPTS', 'KINDS', 'Count', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'PROFILES', 'SERVED', 'AGENTS', 'Variation',

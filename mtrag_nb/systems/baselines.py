@@ -19,22 +19,9 @@ from ..core.text import Stance, Verdict, clipped, content_words, known_words, sc
 from ..core.types import Context, DataError, Outcome, Reason, Task, Turn, digest
 from ..models.chat import ChatModel, chat
 from .stages import Toolbox, asked_of
-from mtrag_nb.systems.system import (
-    DECLINED,
-    END,
-    GRADE_OFF,
-    START,
-    Mechanism,
-    System,
-    TurnState,
-    Work,
-    answered,
-    as_node,
-    generate_node,
-    refuse,
-    retrieve_node,
-    unless_declined,
-)
+from .system import DECLINED, END, GRADE_OFF, START, Mechanism, System, TurnState
+from .system import Work, answered, as_node, generate_node, refuse, retrieve_node
+from .system import unless_declined
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike

@@ -14,44 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge
 
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
-from mtrag_nb.core.settings import (
-    constant,
-    BGE_M3,
-    ModelSpec,
-    Settings,
-    StageSettings,
-    later,
-    with_settings,
-)
-from mtrag_nb.core.text import (
-    Label,
-    Verdict,
-    clipped,
-    content_words,
-    format_docs_for_gen,
-    without_thinking,
-)
+from ..core.settings import constant, BGE_M3, ModelSpec, Settings, StageSettings, later
+from ..core.settings import with_settings
+from ..core.text import Label, Verdict, clipped, content_words, format_docs_for_gen
+from ..core.text import without_thinking
 from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
 from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts
-from mtrag_nb.systems.system import (
-    DECLINED,
-    END,
-    START,
-    Mechanism,
-    System,
-    TurnState,
-    Work,
-    after_check,
-    answered,
-    drafted,
-    read_departures,
-    skip_check,
-    refuse,
-    retrieve_node,
-    retry_node,
-    as_node,
-)
+from .system import DECLINED, END, START, Mechanism, System, TurnState, Work
+from .system import after_check, answered, drafted, read_departures, skip_check
+from .system import refuse, retrieve_node, retry_node, as_node
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike

@@ -19,61 +19,21 @@ from ..search.fusion import view_text
 from ..core.files import data_dir, read_json
 from ..core.html import html_table, text_table
 from ..core.record import Drafted, Grade, Retrieved, Rewritten
-from mtrag_nb.core.settings import (
-    MINILM,
-    ModelSpec,
-    RetrievalSettings,
-    ByAdapter,
-    Settings,
-    constant,
-)
-from mtrag_nb.core.text import (
-    Verdict,
-    format_docs_for_gen,
-)
+from ..core.settings import MINILM, ModelSpec, RetrievalSettings, ByAdapter, Settings
+from ..core.settings import constant
+from ..core.text import Verdict, format_docs_for_gen
 from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
 from .agents import VARIATION_PROMPTS, variations
 from .baselines import NOTHING, Quoted, asked_of, copied_draft, copied_text
 from .self_crag import IRRELEVANT
-from mtrag_nb.systems.stages import (
-    CITING_PROMPTS,
-    LABEL_PROMPTS,
-    WAYS_TO_LABEL,
-    Cited,
-    Claim,
-    Labelled,
-    Supports,
-    Toolbox,
-    adapter_claims,
-    attached_claims,
-    by_claims,
-    by_words,
-    copied_claims,
-    counted,
-    format_sources,
-    label_by_choice,
-    label_by_cosine,
-    label_by_text,
-    read_marks,
-    weighed,
-    written_claims,
-)
-from mtrag_nb.systems.system import (
-    DECLINED,
-    END,
-    START,
-    read_departures,
-    Mechanism,
-    System,
-    TurnState,
-    Work,
-    refuse,
-    retrieve_node,
-    retry_node,
-    rewrite_node,
-    seed_for,
-    as_node,
-)
+from .stages import CITING_PROMPTS, LABEL_PROMPTS, WAYS_TO_LABEL, Cited, Claim
+from .stages import Labelled, Supports, Toolbox, adapter_claims, attached_claims
+from .stages import by_claims, by_words, copied_claims, counted, format_sources
+from .stages import label_by_choice, label_by_cosine, label_by_text, read_marks
+from .stages import weighed, written_claims
+from .system import DECLINED, END, START, read_departures, Mechanism, System
+from .system import TurnState, Work, refuse, retrieve_node, retry_node
+from .system import rewrite_node, seed_for, as_node
 
 # %% auto #0
 __all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence',

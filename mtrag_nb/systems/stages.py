@@ -14,19 +14,8 @@ from ..core.claims import check_claims, claims_something, draft_score
 from ..core.files import data_dir, parse_json
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
 from ..core.settings import Settings, StageSettings
-from mtrag_nb.core.text import (
-    Label,
-    Verdict,
-    clipped,
-    declines,
-    read_verdict,
-    scored,
-    sentences,
-    spans_of,
-    support,
-    titled,
-    without_thinking,
-)
+from ..core.text import Label, Verdict, clipped, declines, read_verdict, scored, sentences
+from ..core.text import spans_of, support, titled, without_thinking
 from ..core.types import Context, ReplyError, SettingsError, Turn
 from ..models.chat import ChatModel, Contract, Prompt, Sampling, chat, choose
 
