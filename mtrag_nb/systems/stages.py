@@ -497,13 +497,13 @@ def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.
 
 def check_by_classifier(
     classifier: Classifier,
-    question: str,
+    question: str,  # not read: it is called as the other checks are
     answer: str,
     documents: Sequence[str],
     threshold: float = 0.5,
 ) -> tuple[Verdict, Places]:
     "The least support of a part of the answer, and the places below the threshold."
-    parts = [(a, b, round(p, 4)) for a, b, p in classifier.parts(documents, answer, question)]
+    parts = [(a, b, round(p, 4)) for a, b, p in classifier.parts(documents, answer)]
     spans: list[tuple[int, int]] = []
     for a, b in ((a, b) for a, b, p in parts if p < threshold):
         if spans and not answer[spans[-1][1] : a].strip():
