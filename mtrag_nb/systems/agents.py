@@ -602,7 +602,8 @@ _SHARED = {
     "retrieval": RetrievalSettings(**_SEARCH),  # (4.2)
     "stages": StageSettings(max_new_tokens=2048),  # (3.2)
 }
-_OLLAMA, _PREFIXES = "http://localhost:11434/v1", "search_query: |search_document: "
+_OLLAMA = "http://localhost:11434/v1"
+_PREFIXES = "search_query: |search_document: "
 PROFILES = {  # the specification's models: on a GPU of one's own, and served by Ollama
     "agents": Settings(
         profile="agents",
