@@ -32,31 +32,11 @@ from ..core.html import document, page, render
 from ..core.types import MTRAGError, Turn, digest
 from .guard import COOKIE, TOKEN_PATH, Guard, Rules, error, hosts_of, same, token_of
 from .reply import as_markdown, end_of, marked, with_sources, without_sources
-from mtrag_nb.serve.service import (
-    STOPPING,
-    Denied,
-    Service,
-    about_turn,
-    accept,
-    accepted,
-    again,
-    begin,
-    delete_conversation,
-    delete_document,
-    denied,
-    document_text,
-    drawn,
-    mark,
-    numbered,
-    predictions_of,
-    report_html,
-    safe_name,
-    search,
-    status,
-    systems_of,
-    turns_of,
-    why_html,
-)
+from .service import STOPPING, Denied, Service, about_turn, accept, accepted, again
+from .service import begin, delete_conversation, delete_document, denied
+from .service import document_text, drawn, mark, numbered, predictions_of
+from .service import report_html, safe_name, search, status, systems_of, turns_of
+from .service import why_html
 from ..systems.registry import system_named
 
 # %% auto #0
