@@ -1094,7 +1094,7 @@ def test_gate_over_the_equal_study():
 
 
 def test_what_the_gate_tells():
-    "AUROC of answerable against unanswerable questions, as 10_checks prints it."
+    "AUROC of answerable against unanswerable questions, as 06_released prints it."
     some = [kept("gate")["sets"][name] for name in ("mtrag", "mtragun")]
     labels = np.array([x for one in some for x in one["labels"].split()])
     at = np.isin(labels, LABELS)
