@@ -318,9 +318,7 @@ def _read_lines(
         task, how = _found(tasks, own)
         if task.id in seen and not duplicates:
             problem = f"task {task.id!r} was predicted before, in line {seen[task.id]}"
-            remedy = (
-                "Remove one of the two, or name the one that counts: --duplicates first, or last"
-            )
+            remedy = "Remove one, or choose: --duplicates first or last"
             raise DataError(problem, path, n, remedy)
         if task.id in seen and duplicates == "first":
             continue
