@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from starlette.responses import JSONResponse
 
 # %% auto #0
-__all__ = ['COOKIE', 'TOKEN_PATH', 'check_address', 'hosts_of', 'token_of', 'same', 'is_token', 'owned_id', 'owns', 'Rules',
-           'error', 'Guard']
+__all__ = ['COOKIE', 'TOKEN_PATH', 'check_address', 'hosts_of', 'token_of', 'is_token', 'owned_id', 'owns', 'Rules', 'error',
+           'Guard']
 
 # %% ../../nbs/serve/05_guard.ipynb #61985232
 _LEAST_TOKEN = 16  # characters
@@ -80,14 +80,14 @@ def token_of(headers: Mapping[str, str]) -> str:
     return ""
 
 
-def same(a: str, b: str) -> bool:
+def _same(a: str, b: str) -> bool:
     "Whether two secrets are equal, compared in constant time."
     return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))
 
 
 def is_token(given: str, tokens: str) -> bool:
     "Whether a secret is one of the tokens, which blanks part; it is compared with each."
-    return any([same(given, t) for t in tokens.split()])
+    return any([_same(given, t) for t in tokens.split()])
 
 
 _ASKING = ContextVar(
@@ -103,7 +103,7 @@ def owned_id(i: str) -> str:
 
 def owns(i: str) -> bool:
     "Whether what has this id is of whoever asks; where there is one token or none, everything is."
-    return not _ASKING.get()[1] or same(owned_id(i), i)
+    return not _ASKING.get()[1] or _same(owned_id(i), i)
 
 
 def _hostname(host: str) -> str:
