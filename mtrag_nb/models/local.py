@@ -961,6 +961,7 @@ class TransformersChat(_Templated, Resident):
         self, rows, most: int, temperature, seeds, stop=(), on_text=None, adapters=()
     ) -> list:
         "Complete rows of token ids, each by its adapter."
+        self._check_window(rows, most)
 
         def run(at: list[int]) -> list[Completion]:
             some, of = [rows[i] for i in at], [seeds[i] for i in at]
@@ -976,6 +977,7 @@ class TransformersChat(_Templated, Resident):
             pairs = [(self.encode(p), self._ids(c)) for p, c in texts]
             keep = _rows_to_score(pairs)
             rows = list(keep)
+            self._check_window(rows)
 
             def run(at: list[int]) -> list[tuple]:
                 return _score_batch(m, [rows[i] for i in at], max(keep[rows[i]] for i in at))
@@ -1008,6 +1010,14 @@ class TransformersChat(_Templated, Resident):
             self._peft.set_adapter(adapter)
         elif self._peft is not None:
             self._peft.base_model.disable_adapter_layers()
+
+    def _check_window(self, rows: Sequence[Sequence[int]], most: int = 0) -> None:
+        "Raises TooLarge for a prompt that is longer than the model reads, with `most` tokens of the reply."
+        window = getattr(self.load().model.config.get_text_config(), "max_position_embeddings", 0)
+        if window and (longest := max(map(len, rows), default=0)) + most > window:
+            what = f"{longest:,} tokens of a prompt and {most:,} of its reply"
+            remedy = "Give less of it (--set retrieval.rerank_k=3, stages.history_turns=2)"
+            raise TooLarge(f"{what} are more than {self.spec.name} reads ({window:,}). {remedy}")
 
     def _too_long(self, rows: Sequence[Sequence[int]], i: int, problem: str) -> TooLarge:
         "The error for a prompt that does not fit alone."

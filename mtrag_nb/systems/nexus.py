@@ -311,7 +311,7 @@ def answer_node(state: NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
 # %% ../../nbs/5_systems/06_nexus.ipynb #36f9d1b3
 @lru_cache(maxsize=1)
 def _measured_licence() -> ConfidenceLicence:
-    "The licence that this project measured (`9_studies/04_nexus`)."
+    "The licence that this project measured (`9_studies/03_specifications`)."
     return read_confidence()
 
 
