@@ -453,10 +453,8 @@ def read_tasks(
 
 def with_rewrites(gold: Mapping[str, Gold], rewrites: Mapping[str, str]) -> dict[str, Gold]:
     "Gold with the human rewrites (by task id) in it, where it has none."
-    return {
-        i: g if g.rewrite or i not in rewrites else replace(g, rewrite=_unmarked(rewrites[i]))
-        for i, g in gold.items()
-    }
+    lacking = [i for i, g in gold.items() if i in rewrites and not g.rewrite]
+    return {**gold, **{i: replace(gold[i], rewrite=_unmarked(rewrites[i])) for i in lacking}}
 
 
 def read_gold(

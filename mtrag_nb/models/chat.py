@@ -220,9 +220,8 @@ class Sampling:
     def __post_init__(self):
         sizes = self.temperature >= 0 and self.top_k >= 0
         if not (sizes and 0 < self.top_p <= 1 and 0 < self.repeat_penalty < 10):
-            raise SettingsError(
-                f"{self}: temperature and top_k are at least 0, top_p lies in (0, 1], repeat_penalty in (0, 10)"
-            )
+            limits = "top_p lies in (0, 1], repeat_penalty in (0, 10)"
+            raise SettingsError(f"{self}: temperature and top_k are at least 0, {limits}")
 
     def __bool__(self) -> bool:
         return self.temperature > 0

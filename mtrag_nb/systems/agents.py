@@ -61,9 +61,8 @@ def _variation_prompt(
     texts = {**VARIATION_PROMPTS, **prompts}
     again = texts["variation.tried"].format(queries="\n".join(tried)) if tried else ""
     shown = {"history": history_head(history), "question": question, "tried": again}
-    return chat(
-        texts[f"variation.{kind}"], texts["variation.user"].format(**shown), prefill="Query:"
-    )
+    user = texts["variation.user"].format(**shown)
+    return chat(texts[f"variation.{kind}"], user, prefill="Query:")
 
 # %% ../../nbs/5_systems/05_agents.ipynb #b350b10d
 def variations(
@@ -580,9 +579,8 @@ def _build_agents(tools: Toolbox):
     g.add_edge("summarize_history", "rewrite_query")
     g.add_edge("rewrite_query", "retrieve_documents")
     g.add_edge("retrieve_documents", "grade_documents")
-    g.add_conditional_edges(
-        "grade_documents", graded, ["generate", "web_search", "reformulate", "fallback"]
-    )
+    ways = ["generate", "web_search", "reformulate", "fallback"]
+    g.add_conditional_edges("grade_documents", graded, ways)
     g.add_edge("reformulate", "retrieve_documents")
     g.add_conditional_edges("web_search", _after_web, ["generate", "fallback"])
     g.add_conditional_edges("generate", unless_declined, ["fallback", END])

@@ -204,10 +204,8 @@ def _clarify_node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
         hits = next((s.hits for s in reversed(state["steps"]) if isinstance(s, Retrieved)), ())
         scores = [h.score for h in hits] or near(tools, task.question, texts)
         told = features(task.question, task.history, tools.embedder, scores, titles)
-        verdict, seen = (
-            _clear_enough(underspecified(told)),
-            {k: round(v, 3) for k, v in told.items()},
-        )
+        verdict = _clear_enough(underspecified(told))
+        seen = {k: round(v, 3) for k, v in told.items()}
         text = "" if verdict.passed else _asking_text(task.question, task.history, titles)
     asks = {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []} if text else {}
     return asks, Clarified(verdict=verdict, text=text, seen=seen)

@@ -73,9 +73,8 @@ QWEN = Settings(
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #ebcf0545
 _ABSTAIN = "I cannot find the answer in the given documents."
-_PRONOUNS = (
-    "it this that these those they them he she him her its their there such former latter".split()
-)
+_PRONOUNS = "it this that these those they them he she him her its their there".split()
+_PRONOUNS += "such former latter".split()
 MAX_NEW_TOKENS = 96  # Table 1
 _PRONOUN = re.compile(rf"\b(?:{'|'.join(_PRONOUNS)})\b", re.I)
 
@@ -270,9 +269,8 @@ _NUMBER_WORDS = frozenset(
     "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion dozen half both "
     "neither once twice all".split()
 )
-_VAGUE_WORDS = frozenset(
-    "many several some few various numerous multiple lot lots plenty countless".split()
-)
+_MANY = "many several some few various numerous multiple lot lots plenty countless"
+_VAGUE_WORDS = frozenset(_MANY.split())
 _DANGLING = frozenset(
     "a an the and or but nor of to in on at by for with from into as than that which who whose because although while if is are "
     "was were be been such including like between".split()
@@ -384,10 +382,8 @@ def global_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, Globally
         way, turns = "global.previous", sum(exchanges(task.history)[-1:], ())
     prompts = {**tools.prompts, "rewrite.system": tools.prompts[way]}
     r = tools.rewrite(task.question, turns, prompts, whole=True)
-    how = {"raw": r.raw, "kept": r.kept, "similarity": r.similarity}
-    return {"query": r.text}, GloballyRewritten(
-        text=r.text, **how, pronouns=tuple(fired), template=way
-    )
+    how = {"raw": r.raw, "kept": r.kept, "similarity": r.similarity, "template": way}
+    return {"query": r.text}, GloballyRewritten(text=r.text, **how, pronouns=tuple(fired))
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #253181e7
 def relation_node(state: NclState, tools: Toolbox) -> tuple[dict, Related]:
@@ -529,9 +525,8 @@ def _build_ncl(tools: Toolbox):
     g.add_edge(START, "evidence")
     g.add_conditional_edges("evidence", _after_evidence, ["global_rewrite", "fallback"])
     g.add_edge("global_rewrite", "relation")
-    g.add_conditional_edges(
-        "relation", _after_relation, {"local_rewrite": local, "retrieve": "retrieve"}
-    )
+    ways = {"local_rewrite": local, "retrieve": "retrieve"}
+    g.add_conditional_edges("relation", _after_relation, ways)
     g.add_edge("local_rewrite", "retrieve")
     g.add_edge("retrieve", "rerank")
     g.add_conditional_edges("rerank", _after_rerank, ["gate", "fallback"])
