@@ -18,10 +18,9 @@ from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
 from ..core.settings import constant, BGE_M3, ModelSpec, Settings, StageSettings, later
 from ..core.settings import with_settings
 from ..core.text import Label, Verdict, clipped, content_words, format_docs_for_gen
-from ..core.text import without_thinking
 from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
-from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts
+from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts, read_stated
 from .system import DECLINED, END, START, Mechanism, System, TurnState, Work
 from .system import after_check, answered, drafted, read_departures, skip_check
 from .system import refuse, retrieve_node, retry_node, as_node
@@ -148,24 +147,10 @@ def relate_by_score(
     return Relation(1 + shares.index(max(shares)), "score", shares)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #a682d2f4
-_CLASS = re.compile(
-    r"\W*(?:(?:the\s+)?(?:class|category|label|option|answer|relation|type|number|choice)\W*(?:is\W*)?|it(?:['’]s| is)\W+"
-    r"|i (?:choose|say|pick)\W+)?"
-    r"(?<!-)([1-4])\s*(?:$|[.:;,)\]}\"'*(]|[-–—]\s).*",
-    re.I | re.S,
-)
-_UNSURE = re.compile(
-    r"\b(?:not|neither|either|or|and|but|between|maybe|perhaps|wrong|of|rather)\b|n['’]t\b|[?%]",
-    re.I,
-)
-
-
 def read_class(text: str) -> int | None:
     "The class that a reply states; None if it states none, or more than one."
-    said = without_thinking(text)
-    m, numbers = _CLASS.fullmatch(said), re.findall(r"\d+", said)
-    sure = m and len(numbers) == 1 and not _UNSURE.search(said.split(":")[0])
-    return int(m[1]) if sure else None
+    said = read_stated(text, "([1-4])", r"\d+")
+    return int(said) if said else None
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c62ec3d6
 def relate_by_words(
