@@ -68,9 +68,8 @@ def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
             if i in contexts:
                 place = place_of(contexts[i])
             line = {"label": str(v.label.value), "kept": i in step.kept, "how": v.how}
-            lines.append(
-                {"passage": i, **place, **line, "score": v.score, "threshold": v.threshold}
-            )
+            line |= {"score": v.score, "threshold": v.threshold}
+            lines.append({"passage": i, **place, **line})
     return lines
 
 
@@ -514,9 +513,8 @@ def marked(folder: Path) -> Benchmark:
 
 
 def _question(o: dict) -> dict:
-    if not all(
-        isinstance(o["drawn"][key], kind) for key, kind in (("kind", str), ("documents", list))
-    ):
+    drawn = o["drawn"]
+    if not (isinstance(drawn["kind"], str) and isinstance(drawn["documents"], list)):
         raise TypeError("it was not drawn")
     return {"task_id": o["task_id"], **o}
 

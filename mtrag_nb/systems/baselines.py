@@ -404,9 +404,8 @@ def _quote_node(state: TurnState, tools: Toolbox) -> tuple[dict, Quoted]:
     return {**update, "outcome": Outcome.ANSWERED, "answer": step.text, "cited": cited}, step
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #376ea649
-NOTHING = Reason(
-    "nothing_to_quote", "dropped", "no passage passed the grade, or none holds a sentence"
-)
+_NO_SENTENCE = "no passage passed the grade, or none holds a sentence"
+NOTHING = Reason("nothing_to_quote", "dropped", _NO_SENTENCE)
 
 
 def _build_quote(tools: Toolbox):

@@ -715,7 +715,6 @@ class AddressSettings:
     collection: str = ""  # the field of a request that takes the collection; "": it is not sent
     timeout: float = 120.0  # seconds for one reply
     patience: float = 300.0  # seconds; a busy server is then not asked again for the same turn
-    per_minute: int = 0  # most turns begun in a minute; 0: no limit
 
 
 _PLACES = "citations context.citations documents sources passages annotations".split()
@@ -768,17 +767,6 @@ class _Endpoint:
         spec = ModelSpec(settings.model or "default", url=Address(url), api_key_env="MTRAG_API_KEY")
         self.settings = settings
         self.connection = Connection(spec, settings.timeout, settings.patience)
-        self._next, self._lock = time.monotonic(), threading.Lock()
-
-    def _wait(self) -> None:
-        "Wait until another turn may begin."
-        if not self.settings.per_minute:
-            return
-        with self._lock:
-            now = time.monotonic()
-            at = max(now, self._next)
-            self._next = at + 60 / self.settings.per_minute
-        time.sleep(at - now)
 
     def _post(self, body: dict) -> dict:
         "Ask, and again where the server failed (500) or the connection broke. Raises ServerError after the last of `_TRIES`."
@@ -799,8 +787,6 @@ class _Endpoint:
         body = {"messages": messages_of(task), "stream": False}
         body |= {"model": s.model} if s.model else {}
         body |= {s.collection: domain} if s.collection else {}
-        self._wait()
-
         try:
             got = self.connection.each(lambda _: self._post(body), 1, 1)[0]
         except ServerError as e:
