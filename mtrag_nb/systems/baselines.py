@@ -19,8 +19,8 @@ from ..core.text import Verdict, clipped, content_words, known_words, scored
 from ..core.types import Context, DataError, Outcome, Reason, Task, Turn, digest
 from .stages import Toolbox, asked_of
 from .system import DECLINED, END, GRADE_OFF, START, Mechanism, System, TurnState
-from .system import answered, as_node, generate_node, refuse, retrieve_node
-from .system import unless_declined
+from .system import answered, as_node, by_state, generate_node, refuse
+from .system import retrieve_node, unless_declined
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
@@ -412,9 +412,6 @@ def _build_quote(tools: Toolbox):
     "Retrieve, grade, quote."
     from langgraph.graph import StateGraph
 
-    def route(state: TurnState) -> str:
-        return "quote" if state["kept"] else "fallback"
-
     g = StateGraph(TurnState)
     nodes = {
         "retrieve": retrieve_node,
@@ -426,7 +423,8 @@ def _build_quote(tools: Toolbox):
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "retrieve")
     _through_clarify(g, tools, "retrieve", "grade_documents", tools.settings.own.clarify)
-    g.add_conditional_edges("grade_documents", route, ["quote", "fallback"])
+    passed = by_state("kept", "quote", "fallback")
+    g.add_conditional_edges("grade_documents", passed, ["quote", "fallback"])
     g.add_conditional_edges("quote", unless_declined, ["fallback", END])
     g.add_edge("fallback", END)
     return g.compile()

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge
 
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
-from ..core.settings import constant, BGE_M3, ModelSpec, Settings, StageSettings, later
+from ..core.settings import BGE_M3, ModelSpec, Settings, StageSettings, constant, later
 from ..core.settings import with_settings
 from ..core.text import Label, Verdict, clipped, content_words, format_docs_for_gen
 from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
 from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts, read_stated
 from .system import DECLINED, END, START, Mechanism, System, TurnState, Work
-from .system import after_check, answered, drafted, read_departures, skip_check
-from .system import refuse, retrieve_node, retry_node, as_node
+from .system import after_check, answered, as_node, by_state, drafted
+from .system import read_departures, refuse, retrieve_node, retry_node, skip_check
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 __all__ = ['LAPTOP', 'QWEN', 'MAX_NEW_TOKENS', 'CLASSES', 'LABELS', 'FIELDS', 'EMPTY', 'UNANSWERABLE', 'NCL', 'NclSettings',
            'Relation', 'relate_by_score', 'read_class', 'relate_by_words', 'relate_by_cosine', 'exchanges', 'Local',
            'local_rewrite', 'bad_answer', 'NclState', 'Prechecked', 'GloballyRewritten', 'LocallyRewritten', 'Related',
-           'global_rewrite_node', 'relation_node', 'rerank_node', 'answerability', 'answer_node', 'why',
-           'after_generate']
+           'global_rewrite_node', 'relation_node', 'rerank_node', 'answerability', 'answer_node', 'why']
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c2d471de
 @dataclass(frozen=True)
@@ -477,26 +476,6 @@ _NCL_NODES: dict[str, Work] = {
     "fallback": refuse(why),
 }
 
-# %% ../../nbs/5_systems/04_ncl.ipynb #d0516161
-def _after_evidence(state: NclState) -> str:
-    return "fallback" if state["empty"] else "global_rewrite"
-
-
-def _after_relation(state: NclState) -> str:
-    return "local_rewrite" if state["selected"] else "retrieve"  # nothing to rewrite from
-
-
-def _after_rerank(state: NclState) -> str:
-    return "fallback" if state["empty"] else "gate"
-
-
-def _after_gate(state: NclState) -> str:
-    return "generate" if state["answerable"] else "fallback"
-
-
-def after_generate(state: NclState) -> str:
-    return "fallback" if state["declined"] else "quality"
-
 # %% ../../nbs/5_systems/04_ncl.ipynb #0cc7a469
 def _build_ncl(tools: Toolbox):
     "NCL (section 3): pre-check, two rewrites with relation control between them, rerank, gate, generate, quality gate with a retry."
@@ -508,15 +487,18 @@ def _build_ncl(tools: Toolbox):
     for name, work in _NCL_NODES.items():
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "evidence")
-    g.add_conditional_edges("evidence", _after_evidence, ["global_rewrite", "fallback"])
+    given = by_state("empty", "fallback", "global_rewrite")
+    g.add_conditional_edges("evidence", given, ["global_rewrite", "fallback"])
     g.add_edge("global_rewrite", "relation")
-    ways = {"local_rewrite": local, "retrieve": "retrieve"}
-    g.add_conditional_edges("relation", _after_relation, ways)
+    selected = by_state("selected", local, "retrieve")  # else nothing to rewrite from
+    g.add_conditional_edges("relation", selected, [*dict.fromkeys((local, "retrieve"))])
     g.add_edge("local_rewrite", "retrieve")
     g.add_edge("retrieve", "rerank")
-    g.add_conditional_edges("rerank", _after_rerank, ["gate", "fallback"])
-    g.add_conditional_edges("gate", _after_gate, ["generate", "fallback"])
-    g.add_conditional_edges("generate", after_generate, ["quality", "fallback"])
+    g.add_conditional_edges("rerank", by_state("empty", "fallback", "gate"), ["gate", "fallback"])
+    opened = by_state("answerable", "generate", "fallback")
+    g.add_conditional_edges("gate", opened, ["generate", "fallback"])
+    written = by_state("declined", "fallback", "quality")
+    g.add_conditional_edges("generate", written, ["quality", "fallback"])
     g.add_conditional_edges("quality", checked, [END, "increment_retry", "fallback"])
     g.add_edge("increment_retry", "generate")
     g.add_edge("fallback", END)

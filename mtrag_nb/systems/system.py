@@ -29,13 +29,13 @@ from ..models.chat import Sampling
 from .stages import Toolbox, require_ways
 
 # %% auto #0
-__all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'GRADE_OFF', 'CHECK_OFF',
-           'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState', 'NodeError', 'surround',
-           'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure', 'read_departures', 'System', 'unlike_paper',
-           'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph', 'rewrite_node',
-           'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse', 'check_node',
-           'retry_node', 'after_check', 'unless_declined', 'TurnTooLong', 'Deadline', 'skip_rewrite', 'skip_grade',
-           'skip_check']
+__all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'GRADE_OFF',
+           'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState', 'NodeError',
+           'surround', 'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure', 'read_departures', 'System',
+           'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph',
+           'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse',
+           'check_node', 'retry_node', 'after_check', 'by_state', 'TurnTooLong', 'Deadline', 'skip_rewrite',
+           'skip_grade', 'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -675,9 +675,17 @@ def after_check(max_retries: int) -> Callable[[TurnState], str]:
     return route
 
 
-def unless_declined(state: TurnState) -> str:
-    "The end of a turn whose draft is the answer, or the refusal."
-    return "fallback" if state["declined"] else END
+def by_state(key: str, then: str, otherwise: str) -> Callable[[TurnState], str]:
+    "A route to one of two nodes, by what stands in the state."
+
+    def route(state: Mapping) -> str:
+        return then if state[key] else otherwise
+
+    return route
+
+
+# The end of a turn whose draft is the answer, or the refusal.
+unless_declined = by_state("declined", "fallback", END)
 
 # %% ../../nbs/5_systems/01_system.ipynb #212d9c12
 class TurnTooLong(MTRAGError):
