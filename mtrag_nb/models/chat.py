@@ -268,18 +268,13 @@ def seeds_for(seed: int | Sequence[int], n: int) -> list[int]:
     return seeds
 
 # %% ../../nbs/3_models/00_chat.ipynb #5ee5291b
-def _by_length(prompt: Prompt, text: str) -> float:
-    "A log-probability for tests: longer texts are less likely."
-    return -float(len(text))
-
-
 class ScriptedChat:
     "A chat model for tests: replies from a list, or from a function of the prompt; exceptions among them are raised."
 
     def __init__(
         self,
         replies: Sequence[str] | Callable[[Prompt], str] = (),
-        scores: Callable[[Prompt, str], float] = _by_length,  # log-probability
+        scores: Callable[[Prompt, str], float] = lambda prompt, text: -float(len(text)),
         name: str = "scripted",
     ):
         self.replies, self.scores, self.fingerprint = replies, scores, f"scripted:{name}"

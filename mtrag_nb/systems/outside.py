@@ -324,12 +324,6 @@ def _llama_listener():
     return found
 
 
-def _listen() -> None:
-    "Listen to LlamaIndex, if a program has loaded it."
-    if "llama_index.core.instrumentation" in sys.modules:
-        _llama_listener()
-
-
 def _llama_steps(searches: Sequence, reply: Reply, question: str, domain: str) -> list[dict]:
     "What an engine did, by its searches: a query that is not the question, what was found, and what postprocessors left of it."
     last, kept = searches[-1], {c.id for c in reply.passages}
@@ -428,7 +422,8 @@ def _reply_of(function: Callable, task: Task) -> Reply:
     wanted = "collection" in inspect.signature(function).parameters
     known = {"collection": domain} if wanted else {}
     heard = _HEARD.set([])
-    _listen()
+    if "llama_index.core.instrumentation" in sys.modules:  # a program has loaded it
+        _llama_listener()
     try:
         pieces, last = _called(function, messages_of(task), **known)
         searches = _HEARD.get()

@@ -276,11 +276,6 @@ _OF_PROFILE = {  # group -> why a profile has another value than the paper's
 }
 
 
-def _shared_retries(settings: Settings) -> int:
-    "The retries of a system without a loop of its own."
-    return settings.stages.max_retries
-
-
 class NoModel:
     "In the place of a chat model or an embedder that a system does not use."
 
@@ -325,7 +320,8 @@ class System:
     profiles: Mapping[str, Settings] = field(default_factory=dict)
     # what its paper fixes of the shared settings
     fixed: Callable[[Settings], Settings] = lambda settings: settings
-    retries: Callable[[Settings], int] = _shared_retries  # at most so many returns to a node
+    # At most so many returns to a node.
+    retries: Callable[[Settings], int] = lambda settings: settings.stages.max_retries
     # name of a variant -> its departures from the defaults
     variants: Mapping[str, tuple[Departure, ...]] = field(default_factory=dict)
     mechanisms: tuple[Mechanism, ...] | None = None  # None: found by the kinds of its steps
