@@ -20,8 +20,8 @@ from .files import data_dir, read_json
 from .text import STOPWORDS, all_words, content_words, level, sentences, titled
 
 # %% auto #0
-__all__ = ['FEATURES', 'claim_features', 'CheckedClaim', 'claim_weights', 'claims_something', 'check_claims', 'draft_features',
-           'draft_score']
+__all__ = ['FEATURES', 'claim_tokens', 'claim_features', 'CheckedClaim', 'claim_weights', 'claims_something', 'check_claims',
+           'draft_features', 'draft_score']
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00003
 _ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
@@ -106,7 +106,7 @@ class _Token:
 
 
 _TOKEN = regex.compile(
-    r"[$€£%]|(?:(?<![\w)])-)?(?:\d{1,3}(?:[ ,']\d{3})+(?:\.\d+)?(?![\d,])|\d+/\d+(?!/)|\d+(?:[.,:]\d+)*|\.\d+)"
+    r"[$€£%]|(?<!\^)(?:(?<![\w)])-)?(?:\d{1,3}(?:[ ,']\d{3})+(?:\.\d+)?(?![\d,])|\d+/\d+(?!/)|\d+(?:[.,:]\d+)*|\.\d+)"
     r"(?:\^\d+|(?:k|K|M|mn|bn)\b)?|[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)*|[,;:()]"
 )
 _SUFFIXES = {"k": 10**3, "K": 10**3, "M": 10**6, "mn": 10**6, "bn": 10**9}
@@ -161,8 +161,8 @@ def _number_at(words: Sequence[str], i: int) -> tuple[_Token, int] | None:
 
 
 @lru_cache(20_000)
-def _tokens(sentence: str) -> tuple[_Token, ...]:
-    "A sentence in tokens."
+def claim_tokens(sentence: str) -> tuple[_Token, ...]:
+    "A sentence in tokens: key (a number's by value), kind, text, whether it is negated, a number's unit."
     plain = level(sentence)
     if not plain.isascii():
         plain = "".join(str(unicodedata.decimal(c, c)) for c in plain)
@@ -196,7 +196,7 @@ _Window = tuple[frozenset[str], tuple[_Token, ...], int]  # keys, tokens, senten
 @lru_cache(4096)
 def _windows(passage: str) -> tuple[_Window, ...]:
     "The sentences of a passage, and the pairs of neighbours."
-    rows = [r for r in map(_tokens, sentences(passage)) if any(t.kind for t in r)]
+    rows = [r for r in map(claim_tokens, sentences(passage)) if any(t.kind for t in r)]
     pairs = [a + b for a, b in zip(rows, rows[1:])]
     sized = [(r, 1) for r in rows] + [(r, 2) for r in pairs]
     return tuple((frozenset(t.key for t in r if t.kind), r, n) for r, n in sized)
@@ -275,7 +275,7 @@ def _turned(ts: Sequence[_Token], i: int, sources: _Sources) -> _Found:
 
 def claim_features(claim: str, passages: Sequence[str]) -> _Found:
     "What a claim has in common with passages, and what not: a value for each of FEATURES."
-    ts = _tokens(claim)
+    ts = claim_tokens(claim)
     sources = _Sources(ts, passages)
     lacks = [sources.lack(i) for i in sources.at]
     said = [_misplaced(ts[i], *lack) for i, lack in zip(sources.at, lacks)]

@@ -26,7 +26,7 @@ __all__ = ['STOPWORDS', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level'
            'content_words', 'known_words', 'share_known', 'support', 'sentences', 'spans_of', 'weakest_sentence',
            'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked', 'Label', 'Verdict', 'scored',
            'without_thinking', 'thought_in', 'parse_verdict', 'read_verdict', 'Stance', 'script_of', 'unknown_language',
-           'stance', 'declines', 'idk_by_rule', 'rule_in_words']
+           'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
 
 # %% ../../nbs/1_core/03_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -50,7 +50,9 @@ _SAME = {  # characters -> what they count as
 }
 _LEVEL = str.maketrans({c: to for to, some in _SAME.items() for c in some})
 _RANGE = re.compile(r"(?<=\d)\u2013(?=\d)")
-_RAISED = re.compile(r"(?<=\d)(?=[\u00b2\u00b3\u00b9\u2070-\u2079])")  # 10² is not 102
+_RAISED = re.compile(
+    r"(?<![\u00b2\u00b3\u00b9\u2070-\u2079])(?=[\u00b2\u00b3\u00b9\u2070-\u2079])"
+)  # 10² is not 102
 _FRACTION = re.compile(r"(?<=\d)(?=[\u00bc-\u00be\u2150-\u215e])")
 
 
@@ -719,7 +721,7 @@ def _languages_of(text: str, certain: bool = False) -> tuple[_Language, ...]:
 def unknown_language(text: str) -> str:
     'The language of a text if no rule for refusals knows it, "unknown" if nobody can say; "" for a known language and for short texts.'
     plain, script = level(text), script_of(text)
-    if _length(plain) < 8 or script == "":
+    if word_count(plain) < 8 or script == "":
         return ""
     found = _languages_of(plain, True)
     if any(l.speaker for l in found):
@@ -744,7 +746,7 @@ def _asks(sentence: str) -> bool:
     return bool(_ASKS.search(sentence) or _behind(sentence.split("?")[:-1], _TO_ASK, _YOU))
 
 
-def _length(text: str) -> int:
+def word_count(text: str) -> int:
     "Words; of scripts without blanks two characters count as one."
     return max(len(text.split()), len(_UNSPACED.findall(text)) // 2)
 
@@ -754,10 +756,10 @@ def _content(sentence: str, *about) -> str:
     if _declines(sentence, *about):
         behind = _BUT.search(sentence) or re.search(_refusal_rules()["but"], sentence, re.I)
         rest = behind[1].strip() if behind else ""
-        more = _length(rest) > 5 and not _declines(rest, *about) and not _NEITHER.search(rest)
+        more = word_count(rest) > 5 and not _declines(rest, *about) and not _NEITHER.search(rest)
         return rest if more else ""
     offers = any(l.offers.search(sentence) for l in about[1:] and about[1])
-    empty = _NEITHER.search(sentence) or offers or _asks(sentence) or _length(sentence) <= 3
+    empty = _NEITHER.search(sentence) or offers or _asks(sentence) or word_count(sentence) <= 3
     return "" if empty else sentence
 
 
@@ -775,7 +777,7 @@ def stance(
     plain = level(answer)
     text, languages = sentences(_TITLE.sub('""', plain)), _languages_of(plain)
     claims = [c for s in text if (c := _content(s, plain, languages))]
-    words = sum(map(_length, claims))
+    words = sum(map(word_count, claims))
     if any(_declines(s, plain, languages) for s in text):
         partial = words >= 8 or _content(text[0], plain, languages)
         return Stance.PARTIAL if partial else Stance.DECLINES
@@ -797,10 +799,10 @@ LONGEST_REFUSAL = (
 )
 
 
-def idk_by_rule(answer: str) -> float:
+def idk_by_rule(answer: str, phrases: Iterable[str] = ()) -> float:
     "What the official verdict on an answer would most likely be: 1, 0.5 or 0."
     most = 0.5 if len(answer.split()) > LONGEST_REFUSAL else 1.0
-    return min(STANCE_WORTH[stance(answer)], most)
+    return min(STANCE_WORTH[stance(answer, phrases)], most)
 
 
 @cache

@@ -534,6 +534,7 @@ class Item:
     verdict: float | None = None  # whether it refuses, if its file says so: 1, 0.5 or 0
     unranked: bool = False  # what was retrieved is not on record: no ranking can be measured
     passages: str = ""  # of a prediction: whose its contexts are
+    phrases: tuple[str, ...] = ()  # with which its system refuses
 
     @property
     def failed(self) -> bool:
@@ -552,8 +553,11 @@ class Item:
     def refused(self) -> bool:
         "Whether the turn was recorded as a refusal, its file calls it one, or its answer declines where neither says anything."
         if self.outcome is None and self.verdict is None:
-            return declines(self.answer)
-        return self.outcome is Outcome.I_DONT_KNOW or self.verdict == 1
+            return declines(self.answer, self.phrases)
+        by_phrase = (
+            bool(self.phrases) and self.verdict is None and declines(self.answer, self.phrases)
+        )
+        return self.outcome is Outcome.I_DONT_KNOW or self.verdict == 1 or by_phrase
 
     @property
     def documents(self) -> str:
