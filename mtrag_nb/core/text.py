@@ -25,8 +25,8 @@ from .types import Context
 __all__ = ['STOPWORDS', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'squeezed', 'content_spans', 'all_words',
            'content_words', 'known_words', 'share_known', 'support', 'sentences', 'spans_of', 'weakest_sentence',
            'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked', 'Label', 'Verdict', 'scored',
-           'without_thinking', 'thought_in', 'parse_verdict', 'read_verdict', 'Stance', 'script_of', 'unknown_language',
-           'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
+           'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance', 'script_of',
+           'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
 
 # %% ../../nbs/1_core/03_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -65,6 +65,7 @@ def level(text: str) -> str:
     return unicodedata.normalize("NFKC", text).replace("\u2044", "/")
 
 
+@lru_cache(8192)
 def squeezed(text: str) -> str:
     "The letters and digits of a text, with the marks inside numbers: blanks, case, hyphens, quotes and markup left out."
     plain = level(html.unescape(text)).casefold()
@@ -364,31 +365,37 @@ _OTHER_SCALE = re.compile(
 )
 
 
-def _objects(text: str) -> list[dict]:
-    "The JSON objects in a text that hold no others, single quotes and Python's True allowed."
-    out = []
-    for m in re.findall(r"\{[^{}]*\}", text):
-        python = m.replace("True", "true").replace("False", "false")
-        for candidate in (m, m.replace("'", '"'), python.replace("'", '"')):
+def json_objects(text: str) -> list[tuple[tuple[str, object], ...] | None]:
+    "The outermost JSON objects of a text as pairs, since a key may stand twice, objects in them, too; None for one that cannot be read."
+    decode, found, at = json.JSONDecoder(object_pairs_hook=tuple).raw_decode, [], text.find("{")
+    python = text.replace("'", '"').replace("True", "true").replace("False", "false")
+    while at >= 0:
+        pairs, end = None, at + 1
+        for form in (text, python):
             try:
-                out.append(json.loads(candidate))
-            except ValueError:
+                pairs, end = decode(form, at)
+                break
+            except (ValueError, RecursionError):
                 continue
-            break
-    return out
+        found.append(pairs)
+        at = text.find("{", end)
+    return found
+
+
+def _said_in(pairs: Sequence[tuple[str, object]]) -> set[Label | None]:
+    "The verdicts of an object under a key of ours, or else of the objects in it."
+    if any(_OTHER_SCALE.search(k) for k, _ in pairs):
+        return set()
+    names = [(re.sub(r"[\W_]*\d+$|^is_", "", k.lower()), v) for k, v in pairs if len(k) < 40]
+    inner = [v for _, v in names if isinstance(v, tuple)]
+    own = {_yes_or_no(str(v)) for k, v in names if k in _KEYS and not isinstance(v, tuple)} - {None}
+    return own or set().union(*map(_said_in, inner))
 
 
 def _from_json(text: str) -> set[Label] | None:
     "The verdicts in the objects of a text; None if there are no objects."
-    found = _objects(text)
-    of_ours = [o for o in found if not any(_OTHER_SCALE.search(str(k)) for k in o)]
-    entries = [
-        (re.sub(r"[\W_]*\d+$|^is_", "", k.lower()), v)
-        for o in of_ours
-        for k, v in o.items()
-        if len(k) < 40  # none of ours is as long
-    ]
-    return {_yes_or_no(str(v)) for k, v in entries if k in _KEYS} - {None} if found else None
+    found = [o for o in json_objects(text) if o is not None]
+    return set().union(*map(_said_in, found)) if found else None
 
 # %% ../../nbs/1_core/03_text.ipynb #ace40779
 _ENDS = (
@@ -486,7 +493,7 @@ def _statement(text: str) -> Label | None:
 _OPTIONS = re.compile(r"\b(?:yes|no)\s*(?:or|/|\|)\s*(?:yes|no)\b\W*", re.I)
 _OPEN = re.compile(  # both, a question, under a condition, or somebody else's
     r"\b(?:yes|no)\s*(?:and|&)\s*(?:yes|no)\b|\b(?:yes|no)\W*\?|^\W*(?:the\s+)?(?:user|human|question)\s*:"
-    r"|\b(?:yes|no)\W+(?:only\s+)?(?:if|unless|provided|assuming|depending|maybe|perhaps|possibly|part(?:ly|ially))\b",
+    r"|\b(?:yes|no)\W+(?:but\s+)?(?:only\s+)?(?:if|unless|provided|assuming|depending|maybe|perhaps|possibly|part(?:ly|ially))\b",
     re.I,
 )
 _ASKED = re.compile(r"\b(?:relevant|grounded|supported|answerable|helpful)\b", re.I)
@@ -536,7 +543,7 @@ def parse_verdict(text: str) -> Label:
     reply = without_thinking(text)
     if (found := _from_json(reply)) is None:
         return _from_words(_bare(reply))
-    outside = _begins(_bare(re.sub(r"\{[^{}]*\}", " ", reply)))
+    outside = _begins(_bare(re.sub(r"\{.*\}", " ", reply, flags=re.S)))
     return found.pop() if len(found) == 1 and outside <= found else Label.UNPARSED
 
 
@@ -643,7 +650,7 @@ _TITLE = re.compile(
 )  # what is quoted is not the speaker's word
 
 # %% ../../nbs/1_core/03_text.ipynb #lang0002
-_MORE = 60  # letters beside a phrase that refuses; with more of them the answer says something, too
+_MORE = 30  # letters beside a phrase that refuses; with more of them the answer says something, too
 
 
 @cache

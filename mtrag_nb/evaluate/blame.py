@@ -228,7 +228,7 @@ class Blame:
     verdict: str  # right, failed, undecided, or not judged
     cause: str = ""  # of a failed turn: a key of CAUSES, or of UNTOLD why none can be named
     node: str = ""  # that did it, where one did
-    why: str = ""  # of an undecided or a not judged turn: why no measure decides
+    why: str = ""  # undecided: why no measure decides; gold not found: what was compared with what
 
     @property
     def stage(self) -> str:
@@ -363,6 +363,14 @@ def _clarified_cause(t: Trajectory, label: str) -> tuple[str, ...]:
     return ("failed", "answered though underspecified", node) if vague else ()
 
 
+def _compared(run: Evidence, t: Trajectory) -> str:
+    "By what gold was looked for among what a turn found: names of each, two of them."
+    gold = [p.id for p in run.gold[t.task_id].passages] if t.task_id in run.gold else []
+    seen = [run.contexts[i] for i in t.found if i in run.contexts]
+    names = [c.source or c.url or c.document_id for c in seen]
+    return f"gold {', '.join(gold[:2])}; found {', '.join(names[:2]) or 'nothing'}"
+
+
 def _blame_ranking(run: Evidence, t: Trajectory, label: str) -> Blame:
     "What became of a turn of which only the ranking is on record: it failed if no gold is in it."
     relevant = set(run.relevant(t.task_id))
@@ -397,7 +405,9 @@ def blame_turn(run: Evidence, task_id: str) -> Blame:
     if not relevant:
         return Blame(task_id, "failed", _NO_CAUSE[0])
     cause, node = _evidence_cause(run, t, relevant)
-    return Blame(task_id, "failed", *((cause, node) if cause else _draft_cause(run, t, refused)))
+    why = _compared(run, t) if cause == "gold not found" else ""
+    cause, node = (cause, node) if cause else _draft_cause(run, t, refused)
+    return Blame(task_id, "failed", cause, node, why)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #cce4b7d3
 def place_of(turn: int) -> str:
@@ -482,8 +492,13 @@ class BlameReport(Report):
 
     def _reasons(self) -> str:
         "Why turns are undecided, where it is not the recall of a long target."
-        whys = Counter(b.why for b in self.turns.values() if b.why and "thresholds" not in b.why)
-        return "".join(f"{n} undecided: {why}. " for why, n in whys.most_common())
+        unsure = (b.why for b in self.turns.values() if b.verdict == "undecided" and b.why)
+        whys = Counter(why for why in unsure if "thresholds" not in why)
+        told = [f"{n} undecided: {why}. " for why, n in whys.most_common()]
+        lost = [b for b in self.failed if b.cause == "gold not found"]
+        if lost and 2 * len(lost) > len(self.judged):
+            told.append(f"Gold was found in few turns; compared were, for one: {lost[0].why}. ")
+        return "".join(told)
 
     @property
     def note(self) -> str:

@@ -401,7 +401,13 @@ def _called(p: Passage, seen: Sequence[Context], own_ids: bool) -> list[str]:
     by_id = any(c.document_id == p.id for c in seen)
     if by_id and not any(p.id in files_of(c) for c in seen):
         return [p.id]
-    return [c.document_id for c in seen if is_gold(p, c, own_ids)] or [p.id]
+    if found := [c.document_id for c in seen if is_gold(p, c, own_ids)]:
+        return found
+    both = ((a, b, replace(a, text=f"{a.text} {b.text}")) for a, b in zip(seen, seen[1:]))
+    over = [
+        (a.document_id, b.document_id) for a, b, ab in both if p.text and is_gold(p, ab, own_ids)
+    ]
+    return [*over[0]] if over else [p.id]
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #outqrel2
 def _qrels_of(
