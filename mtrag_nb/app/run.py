@@ -504,6 +504,7 @@ def run(
     if calibrated:
         shutil.copyfile(calibrated, Path(out) / "calibration.json")  # the licence of its thresholds
     print_run(result)
+    print(result.manifest["about"])
     return result
 
 # %% ../../nbs/app/01_run.ipynb #3c1816cf
@@ -554,7 +555,7 @@ def _print_demo(run: Run, sample: Benchmark, minutes: float, index: Path) -> Non
     print(
         f"\nAgainst the reference answers {len(found.failed)} of {len(found.judged)} judged turns failed{first}."
     )
-    print("The model is small and its answers are no evidence of quality; every step is real.")
+    print(f"The model is small: its answers are no evidence of quality.\n{run.manifest['about']}")
     if len(turns) < (tasks := len(sample.tasks)):
         print(
             f"{len(turns)} of the sample's {tasks} turns fit into {minutes:g} minutes: `mtrag demo --minutes {minutes + 10:g}` goes on."

@@ -236,7 +236,11 @@ SELF_CRAG = System(
     (IRRELEVANT, DECLINED, EXHAUSTED),
     defaults={"laptop": _LAPTOP},
     paper="t4",
-    variants={"published": PUBLISHED, "graded": _GRADED},
+    variants={
+        "published": PUBLISHED,
+        "graded": _GRADED,
+        "laptop": tuple(Departure(k, v, "", "9_studies/12_mended") for k, v in _LAPTOP.items()),
+    },
     mechanisms=(
         Mechanism(
             "rewrite", "the question as it was put", {"stages.rewrite": "never"}, ("rewrite",)
