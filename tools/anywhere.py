@@ -29,11 +29,14 @@ if not find_spec("{lib}"):
     %pip install -q "{lib}[{extras}] @ git+{address}"
     %pip install -q --no-deps {smollm}"""
 CLONE = """
-if not find_spec("tests"):  # the doubles that some cells use
+try:
+    import tests.support
+except ImportError:  # doubles that some cells use; another package may bring a `tests` of its own
     import sys
 
     !git clone -q --depth 1 {address} {lib}_clone
-    sys.path.append("{lib}_clone")"""
+    sys.path.insert(0, "{lib}_clone")
+    sys.modules.pop("tests", None)"""
 # The notebooks that open on Colab and Kaggle, besides the tour: ingestion, search, the systems, the judge, the case browser.
 ROOMS = ("4_search/", "5_systems/", "2_data/00_mtrag", "7_evaluate/03_judge", "8_show/03_browser")
 EXTRAS = {  # extra -> what a notebook that needs it imports
