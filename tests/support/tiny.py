@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -199,15 +199,24 @@ def _as_published(folder: Path) -> None:
 
 
 def _save_chat(
-    folder: Path, kind: str, config: dict, generation: dict, seed: int, shard: str = "5GB"
+    folder: Path,
+    kind: str,
+    config: dict,
+    generation: dict,
+    seed: int,
+    shard: str = "5GB",
+    device: str = "cpu",  # where the random numbers are drawn
+    tokens: int = 0,  # more of the vocabulary than so many is never written; 0: all may be
 ) -> None:
     "The weights of a chat model, in bfloat16, and how its authors sample from it."
     import torch
     import transformers
 
     make = getattr(transformers, f"{kind}Config")(**config, dtype=torch.bfloat16)
-    with _seeded(seed):
+    with _seeded(seed), torch.device(device):
         model = getattr(transformers, f"{kind}ForCausalLM")(make).to(torch.bfloat16)
+        if tokens:
+            model.lm_head.weight.data[tokens:] = 0
     model.generation_config = transformers.GenerationConfig(do_sample=True, **generation)
     model.save_pretrained(folder, max_shard_size=shard)
     _as_published(folder)
@@ -232,6 +241,8 @@ _LLAMA_ROPE = {
 def tiny_llama(
     folder: Path,
     tied: bool = False,  # one matrix for both ends, as in Llama 3.2's smaller models
+    sizes: Mapping[str, object] = {},  # in the place of tiny ones
+    device: str = "cpu",
 ) -> None:
     "A Llama 3: long positions by scaled rotation, three tokens that end a turn, weights in several files."
     t = _llama_tokenizer(folder)
@@ -251,12 +262,16 @@ def tiny_llama(
         "eos_token_id": ends,
     }
     sampling = {"bos_token_id": bos, "eos_token_id": ends, "temperature": 0.6, "top_p": 0.9}
-    _save_chat(folder, "Llama", _CHAT | config, sampling, seed=0, shard="600KB")
+    shard = "5GB" if sizes else "600KB"
+    known = t.get_vocab_size() if sizes else 0
+    _save_chat(folder, "Llama", {**_CHAT, **config, **sizes}, sampling, 0, shard, device, known)
 
 
 def tiny_qwen(
     folder: Path,
     tied: bool = False,  # one matrix for both ends, as in the smaller models
+    sizes: Mapping[str, object] = {},  # in the place of tiny ones
+    device: str = "cpu",
 ) -> None:
     "A Qwen2.5: two tokens that end a turn, biases in attention, more rows than tokens, and a repetition penalty nobody asked for."
     t = _qwen_tokenizer(folder)
@@ -279,7 +294,9 @@ def tiny_qwen(
         "top_p": 0.8,
         "top_k": 20,
     }
-    _save_chat(folder, "Qwen2", _CHAT | config, sampling, seed=1)
+    known = t.get_vocab_size() if sizes else 0
+    whole = {**_CHAT, **config, **sizes}
+    _save_chat(folder, "Qwen2", whole, sampling, seed=1, device=device, tokens=known)
 
 
 def tiny_qwen3(folder: Path, tied: bool = False) -> None:
@@ -409,18 +426,15 @@ _POOLING = {
 }
 
 
-def tiny_bge_m3(folder: Path) -> None:
+def tiny_bge_m3(folder: Path, sizes: Mapping[str, object] = {}) -> None:
     "A BGE-M3: XLM-R, the first token's vector, normalized; weights in pytorch_model.bin."
     import torch
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
     t = _xlmr_tokenizer(folder)
     with _seeded(2):
-        model = XLMRobertaModel(
-            XLMRobertaConfig(
-                **_XLMR, vocab_size=t.get_vocab_size(), architectures=["XLMRobertaModel"]
-            )
-        )
+        config = {**_XLMR, "vocab_size": t.get_vocab_size(), **sizes}
+        model = XLMRobertaModel(XLMRobertaConfig(**config, architectures=["XLMRobertaModel"]))
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
     model.config.dtype = torch.float32
     model.config.save_pretrained(folder)
@@ -434,20 +448,19 @@ def tiny_bge_m3(folder: Path) -> None:
         ("modules.json", _PARTS),
         ("sentence_bert_config.json", {"max_seq_length": 8192, "do_lower_case": False}),
         ("config_sentence_transformers.json", {"__version__": versions}),
-        ("1_Pooling/config.json", _POOLING),
+        ("1_Pooling/config.json", _POOLING | {"word_embedding_dimension": config["hidden_size"]}),
     ):
         write_json(folder / name, what)
 
 
-def tiny_bge_reranker(folder: Path) -> None:
+def tiny_bge_reranker(folder: Path, sizes: Mapping[str, object] = {}) -> None:
     "A BGE reranker: XLM-R that reads both texts, and one number."
     import torch
     from transformers import XLMRobertaConfig, XLMRobertaForSequenceClassification
 
     t = _xlmr_tokenizer(folder)
-    config = XLMRobertaConfig(
-        **_XLMR, vocab_size=t.get_vocab_size(), num_labels=1, dtype=torch.float32
-    )
+    own = {**_XLMR, "vocab_size": t.get_vocab_size(), **sizes}
+    config = XLMRobertaConfig(**own, num_labels=1, dtype=torch.float32)
     with _seeded(3):
         model = XLMRobertaForSequenceClassification(config)
     model.save_pretrained(folder)
