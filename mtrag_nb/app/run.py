@@ -443,6 +443,7 @@ def run(
     if calibrated:
         shutil.copyfile(calibrated, Path(out) / "calibration.json")  # the licence of its thresholds
     print_run(result)
+    print(result.manifest["about"])
     return result
 
 # %% ../../nbs/app/01_run.ipynb #3c1816cf
@@ -492,7 +493,7 @@ def _print_demo(run: Run, sample: Benchmark, minutes: float, index: Path) -> Non
     first = f", first at: {stages}" if stages else ""
     failed = f"{len(found.failed)} of {len(found.judged)} judged turns failed{first}"
     print(f"\nAgainst the reference answers {failed}.")
-    print("The model is small and its answers are no evidence of quality; every step is real.")
+    print(f"The model is small: its answers are no evidence of quality.\n{run.manifest['about']}")
     if len(turns) < (tasks := len(sample.tasks)):
         fit = f"{len(turns)} of the sample's {tasks} turns fit into {minutes:g} minutes"
         print(f"{fit}: `mtrag demo --minutes {minutes + 10:g}` goes on.")
