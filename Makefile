@@ -1,7 +1,7 @@
 # Two commands on a fresh machine (Python 3.10 or newer, and make):
 #   make demo   a system answers the sample's conversations with real models, every turn recorded
 #   make test   every notebook is run, each in a process of its own, and what it shows is held against what is kept in it
-# PIP_ARGS is for pip, e.g. PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu" for a torch without CUDA.
+# PIP_ARGS is for uv and for pip, e.g. PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu" for a torch without CUDA.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -15,7 +15,7 @@ OTHER ?=
 ROWS ?=
 NAME ?=
 BIN = $(VENV)/bin
-PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
+PIP = $(BIN)/python tools/install.py -c constraints.txt $(PIP_ARGS)
 # One thread a process: two busy threads on a busy core are slower than one. The notebooks' runner sees to that by itself.
 STUDY = PYTHONPATH=$(CURDIR):$(CURDIR)/tools HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
 nbdev = $(or $(wildcard $(BIN)/nbdev-$(1)),$(BIN)/nbdev_$(1))

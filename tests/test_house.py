@@ -75,7 +75,9 @@ def test_pyproject_says_what_settings_say():
         **{k: " ".join(v) for k, v in nbdev.items() if k.startswith("allowed_")},
     }
     assert said == {name: ini[name] for name in said}
-    assert f"setuptools{toml['build-system']['requires'][0][10:]}" in ini["requirements"].split()
+    assert (
+        f"setuptools{toml['build-system']['requires'][0][10:]}" in ini["run_requirements"].split()
+    )
     assert not set(project) - {"name", "urls", "dynamic"}, "setup.py says the rest"
 
 

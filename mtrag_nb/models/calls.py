@@ -23,6 +23,7 @@ from ..core.record import Calls
 from ..core.settings import ModelSpec, Settings, names_code, load_place
 from mtrag_nb.core.types import (
     DataError,
+    ModelNotFound,
     PartlyFailed,
     ReplyError,
     ServerError,
@@ -263,7 +264,15 @@ class BatchingChat:
 
     @property
     def fingerprint(self) -> str:
-        return self.model.fingerprint
+        "The model's; of weights that are not here, their name: whoever asks them gets the error."
+        try:
+            return self.model.fingerprint
+        except ModelNotFound:
+            return f"{self.model.spec.name}: not here"
+
+    @property
+    def exact(self) -> bool:
+        return getattr(self.model, "exact", True)
 
     @contextmanager
     def task(self) -> Iterator[None]:
