@@ -113,7 +113,7 @@ def alone(folder: Path, wheel: Path) -> tuple[Path, dict]:
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     pip, files = [str(folder / "bin" / "python"), "-m", "pip"], folder / "files"
     before, start = megabytes(folder), time.perf_counter()
-    subprocess.run([*pip, "download", "-q", "-d", str(files), str(wheel)], check=True)
+    subprocess.run([*pip, "wheel", "-q", "-w", str(files), str(wheel)], check=True)
     downloaded = megabytes(files)
     found = ["--no-index", "--find-links", str(files)]
     subprocess.run([*pip, "install", "-q", *found, str(wheel)], check=True)
@@ -150,10 +150,11 @@ from importlib.util import find_spec
 assert not [name for name in %r.split() if find_spec(name)]
 import mtrag_nb
 from mtrag_nb.core.files import data_dir
+from mtrag_nb.core.record import telemetry
 run = mtrag_nb.Run(data_dir("recorded") / "sample_naive")
 print(mtrag_nb.blame(run, gold=mtrag_nb.read_benchmark(data_dir("sample") / "reference.jsonl").gold))
 assert "table" in mtrag_nb.CaseBrowser(run)._repr_html_()
-assert mtrag_nb.figures.outcomes_figure({"naive": run.trajectories.values()}).axes
+assert mtrag_nb.figures.outcomes_figure({"naive": telemetry(run.trajectories.values())}).axes
 for ask in (lambda: mtrag_nb.load_models(), lambda: mtrag_nb.build_index, lambda: mtrag_nb.evaluate(len, [{"question": "?"}])):
     try:
         ask()
