@@ -195,13 +195,15 @@ def ask(
     "Hold a conversation with a system; the folder of the runs."
     from mtrag_nb.models.calls import Models
 
-    index = index or _last_index()
+    if index is None:
+        index = _last_index()
+        print(f"{index}: the library or index that was changed last")
     base = settings if isinstance(settings, Settings) else (settings or Setup()).base()
     system = with_variant(system or ANSWERING.get(base.profile, DEFAULT), variant)
     settings = chosen(settings, system)
     models = models or Models(settings)
     with closing(Talk(index, system, settings, models, domain, web, out, resume=resume)) as talk:
-        where = f"{index}: {system} on {models.settings.profile}, {domain or 'all domains'}"
+        where = f"{system} on {models.settings.profile}, {domain or 'all domains'}"
         print(_wrapped(f"{where}: {system_named(system).about}. /quit ends it."))
         if resume:
             n, last = len(talk.turns), talk.turns[-1].question
