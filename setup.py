@@ -36,6 +36,7 @@ extras |= {name: cfg[f"{name}_requirements"].split() + run for name in ("clients
 # On the package index README's links and pictures lead to the repository.
 page = (here / "README.md").read_text(encoding="utf-8")
 page = re.sub(r'(src|srcset)="(?!http)', rf'\1="{cfg["git_url"]}/raw/main/', page)
+page = re.sub(r'href="(?!http)', f'href="{cfg["git_url"]}/blob/main/', page)
 page = re.sub(r"\]\((?!http)", f"]({cfg['git_url']}/blob/main/", page)
 
 setuptools.setup(

@@ -317,7 +317,7 @@ def test_readme_is_read_in_four_minutes_and_names_what_is_here():
     first = " ".join(words[:150])
     named = "Self-CRAG NCL multi-agent NexusRAG Jupyter LangGraph LlamaIndex Qwen".split()
     assert [n for n in named if n not in first] == []
-    shown = re.findall(r'(?:src|srcset)="(?!http)([^"]+)"', text)
+    shown = re.findall(r'(?:src|srcset|href)="(?!http)([^"]+)"', text)
     assert shown and all((ROOT / name).is_file() for name in shown), shown
 
 

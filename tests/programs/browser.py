@@ -819,6 +819,8 @@ def kept(shot: Path, name: str) -> None:
 
 def pictures(browser, expect, folder: Path) -> None:
     "The README's pictures: a turn whose loop ran, the graph that it went through, the case browser in JupyterLab."
+    from PIL import Image
+
     from mtrag_nb.core.html import document, page
     from mtrag_nb.show.turn import turn_html
     from mtrag_nb.systems.registry import configured, system_named
@@ -838,22 +840,26 @@ def pictures(browser, expect, folder: Path) -> None:
             viewport={"width": 900, "height": 300}, device_scale_factor=1.5, color_scheme=scheme
         )
         tab.goto(card.as_uri())
-        tab.screenshot(path=folder / "turn.png", full_page=True)
+        end = tab.get_by_text("Counters", exact=True).last.bounding_box()["y"]
+        clip = {"x": 0, "y": 0, "width": 900, "height": end - 6}
+        tab.screenshot(path=folder / "turn.png", clip=clip, full_page=True)
         kept(folder / "turn.png", f"turn{more}")
         tab.close()
         figure = draw_graph(graph)
         for arrow in figure.axes[0].texts:
             if arrow.get_text() == "":
                 arrow.arrow_patch.set_color(ink)
-        look = {"dpi": 110, "bbox_inches": "tight", "transparent": True}
-        figure.savefig(ROOT / "figures" / f"turn_graph{more}.png", **look)
+        path = ROOT / "figures" / f"turn_graph{more}.png"
+        figure.savefig(path, dpi=110, transparent=True)
+        picture = Image.open(path)
+        picture.crop(picture.getbbox()).save(path, optimize=True)
     runs = sorted(p.name for p in RECORDED.iterdir())
     cell = f"CaseBrowser([Evidence({str(RECORDED)!r} + '/' + name, gold=gold) for name in {runs}], timing=False)"
     notebook(folder / "cases.ipynb", HEAD, cell)
     with jupyterlab(folder) as address:
         tab = browser.new_page(viewport={"width": 1700, "height": 1900})
         tab.goto(address("cases.ipynb"))
-        run_all(tab, expect)
+        run_all(tab, expect, 600)
         tab.wait_for_timeout(3000)
         at = tab.locator(".jp-OutputArea-output").last.bounding_box()
         place = {**at, "height": min(at["height"], 760)}
