@@ -7,6 +7,7 @@ __all__ = ['score', 'judge', 'report', 'cases', 'replay', 'audit', 'ladder', 'ca
 
 # %% ../../nbs/app/03_evaluate.ipynb #imports0
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -82,7 +83,7 @@ def score(
     /,
     reference: Reference = None,
     qrels: Iterable[File] = (),  # for the retrieval measures
-    encoder: _Encoder = "minilm",  # of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm)
+    encoder: _Encoder = "",  # of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm; none where bert-score is not installed)
     idk: Literal["best", "recorded", "rule", "judge"] = "best",  # who says what is a refusal
     out: Dir = None,  # folder for the scores (default: the run's own; runs/scores/NAME for a file)
     live_web: bool = False,  # compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again
@@ -92,6 +93,7 @@ def score(
     from mtrag_nb.evaluate.pairs import compare_retrieval
     from mtrag_nb.evaluate.scores import compare_runs, score_run
 
+    encoder = encoder or ("minilm" if find_spec("bert_score") else "none")
     paths = [Path(p) for p in sources]
     runs = {p: Run(p) for p in paths if p.is_dir()}
     negatives = {r.system.split(LEFT_OUT)[0]: r for r in runs.values() if LEFT_OUT in r.system}

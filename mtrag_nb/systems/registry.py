@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING
 
 from ..core.files import reading_yaml
 from ..core.html import Table
-from ..core.settings import PROFILES, Settings, plugins
-from ..core.types import DataError, SettingsError, first_problem
+from ..core.settings import PROFILES, Settings, plugins, with_settings
+from ..core.types import DataError, SettingsError, first_problem, require_packages
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from yaml import Node
 
+    from mtrag_nb.models.calls import Models
     from mtrag_nb.systems.system import System
 
 # %% auto #0
 __all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'NAMES', 'is_place', 'system_names', 'system_named',
-           'profiles', 'configured', 'read_system_yaml', 'becomes', 'Config']
+           'profiles', 'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
 
 # %% ../../nbs/5_systems/08_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -80,17 +81,32 @@ def profiles() -> dict[str, Settings]:
     return PROFILES | {k: s for some in brought for k, s in some.items()}
 
 
+def _profile(name: str) -> Settings:
+    known = profiles()
+    if name not in known:
+        raise SettingsError(f"unknown profile {name!r}: there are {', '.join(known)}")
+    return known[name]
+
+
+def load_models(
+    profile: str = "laptop",  # a key of `profiles`
+    changes: Mapping[str, object] | None = None,  # dotted key -> value
+) -> Models:
+    "The models of a profile, each loaded when it is first used. Raises SettingsError for what does not exist."
+    from mtrag_nb.models.calls import Models
+
+    require_packages()
+    return Models(with_settings(_profile(profile), changes or {}))
+
+
 def configured(
     system: System | str = DEFAULT,
     profile: str = "laptop",  # a key of `profiles`
     changes: Mapping[str, object] | None = None,  # dotted key -> value; the system's own, too
 ) -> Settings:
     "The settings of a run. Raises SettingsError for what does not exist."
-    known = profiles()
-    if profile not in known:
-        raise SettingsError(f"unknown profile {profile!r}: there are {', '.join(known)}")
     value = system_named(system) if isinstance(system, str) else system
-    return value.configured(known[profile], changes)
+    return value.configured(_profile(profile), changes)
 
 # %% ../../nbs/5_systems/08_registry.ipynb #5a684f77
 _KEYS = {  # key -> its type, and the settings that it becomes
