@@ -50,7 +50,7 @@ from ..systems.registry import SYSTEMS, system_named
 from ..systems.system import Toolbox, draw_graph
 
 # %% auto #0
-__all__ = ['PAPERS', 'Block', 'PaperTable', 'paper_tables', 'paper_figures', 'paper_html']
+__all__ = ['PAPERS', 'Block', 'PaperTable', 'paper_tables', 'own_figures', 'paper_figures', 'paper_html']
 
 # %% ../../nbs/8_show/04_papers.ipynb #ba6d61ec
 @dataclass(frozen=True)
@@ -118,15 +118,7 @@ def _remark(name: str) -> str:
     return published(paper)["remarks"][key]
 
 # %% ../../nbs/8_show/04_papers.ipynb #standin2
-_ASKED = (
-    "always",
-    "labels",
-    "model",
-    "scale",
-    "verdict",
-    "words",
-    "write",
-)  # ways that ask a model
+_ASKED = "always labels model scale verdict words write".split()  # ways that ask a model
 
 
 def _base_name(run: Evidence) -> str:
@@ -139,6 +131,7 @@ def _named_settings(run: Evidence) -> dict[str, object]:  # dotted key -> value
     settings, name = run.manifest["settings"], _base_name(run)
     own = system_named(name).settings if name in SYSTEMS else None
     flat = dotted({k: v for k, v in settings.items() if k not in ("profile", *SPEED)})
+    flat = {k: v for k, v in flat.items() if v not in (None, "")}  # a setting that came later
     named = {re.sub(r"^own\.", f"{name}.", k): v for k, v in flat.items()}
     return {**came_later({name: own} if own else {}), **named}
 
@@ -504,9 +497,10 @@ def _ablation_block(a: Evidence, b: Evidence, setting: str, measures: Sequence[s
         *filter(None, measured),
     ]
     header = ("", f"{a.name} ({value(a)})", f"{b.name} ({value(b)})", "difference, paired")
-    caption = f"{a.system}, {len(both)} turns; only {setting} differs"
-    note = "measures: means over the turns for which both runs have one"
-    return Block(caption, header, tuple(rows), note)
+    talks = f"{len(both)} turns of {len({a.talks[i] for i in both})} conversations"
+    caption = f"{a.system}, {talks}; only {setting} differs"
+    notes = ("measures: means over the turns for which both runs have one", _unjudged(a))
+    return Block(caption, header, tuple(rows), "; ".join(filter(None, notes)))
 
 # %% ../../nbs/8_show/04_papers.ipynb #5048e72f
 _ABLATION_MEASURES = ("rb_agg_conditioned", "K-precision", "RougeL", "judge_faithfulness")
@@ -520,7 +514,7 @@ def _table_ablation(facts: Mapping, pairs: Sequence[tuple[str, Evidence, Evidenc
     "One ablation of Self-CRAG."
     key, place = facts["setting"], facts["place"]
     own = _ablation_blocks([p for p in pairs if p[0] == key])
-    how = f"to record one: mtrag run ... --set {key}={facts['example']}"
+    how = f"{facts.get('here', '')}to record one: mtrag run ... --set {key}={facts['example']}"
     nothing = Block(f"two runs that differ in {key} alone", (), (), how)
     note = f"; {facts['note']}" if facts.get("note") else ""
     before = (facts["before"], facts["before_figure"] or "no figure")
@@ -696,41 +690,32 @@ def _tokens_block(run: Evidence) -> Block:
 
 def _agents_facts(run: Evidence) -> _Facts:
     "What the templates of the specification name: settings of a run, its turns, and measurements."
-    turns, footprint, search = [*run.turns.values()], *map(_measured, ("footprint", "bench"))
-    document, large = footprint["alone"]["document"], footprint["large"]
+    turns, footprint = [*run.turns.values()], _measured("footprint")
+    document = footprint["alone"]["document"]
     a_child = _measured("ingestion")["payload_and_words_bytes"] + 4 * 384  # MiniLM's vectors
-    sums = {k: sum(getattr(t.calls, k) for t in turns) for k in ("tokens_in", "tokens_out")}
-    millions = (sums["tokens_in"] + sums["tokens_out"]) / len(turns) / 1000
+    store = document["children"] * a_child / 1e6
+    read, written = (
+        sum(getattr(t.calls, k) for t in turns) / len(turns) / 1000
+        for k in ("tokens_in", "tokens_out")
+    )
     printed = dict(published("agents")["tables"]["8.3"]["rows"])
-    price = millions / printed["total, million tokens"]
-    graded = [g for t in turns for s in t.of(Graded) for g in s.grades]
-    peaks = [x["peak_mb"] for x in large["replaced"]]
-    peaks += [x["peak_mb"] for x in large.values() if isinstance(x, dict) and "peak_mb" in x]
-    session = run.manifest["sessions"][0]
+    price = (read + written) / printed["total, million tokens"]
+    graded = [g.verdict.passed for t in turns for s in t.of(Graded) for g in s.grades]
+    nodes = [{s.node for s in t.steps} for t in turns]
     return {
         **run.manifest["settings"],
-        "sparse": SparseSettings(),
-        "document": document,
-        "text": document["characters"] / 1000,
-        "store": document["children"] * a_child / 1e6,
-        "stored": (document["children"] * a_child + document["characters"]) / 1e6,
-        "read": sums["tokens_in"] / len(turns) / 1000,
-        "written": sums["tokens_out"] / len(turns) / 1000,
-        "million": millions,
+        **{"footprint": footprint, "bench": _measured("bench"), "document": document},
+        **{"sparse": SparseSettings(), "nodes": len(AGENTS_NODES), "turns": len(turns)},
+        **{"text": document["characters"] / 1000, "store": store},
+        **{"stored": store + document["characters"] / 1e6, "read": read, "written": written},
+        "million": read + written,
         "gpt": price * printed["OpenAI GPT-4, $"],
         "claude": price * printed["Anthropic Claude, $"],
-        "held": large["held"],
-        "peak": max(peaks),
-        "search": search["search_366k"],
-        "searches": 1000 / search["search_366k"]["edge_wall_ms"],
-        "speed": 60 * session["turns"] / session["seconds"],
-        "nodes": len(AGENTS_NODES),
-        "turns": len(turns),
+        "minutes": sum(s["seconds"] for s in run.manifest["sessions"]) / 60,
         "folded": sum(bool(t.of(Remembered)) for t in turns),
         "wordings": sum(len(t.of(Rewritten)) for t in turns) / len(turns),
-        "graded": len(graded),
-        "kept": sum(g.verdict.passed for g in graded),
-        "web": sum(any(s.node == "web_search" for s in t.steps) for t in turns),
+        **{"graded": len(graded), "kept": sum(graded)},
+        "web": sum("web_search" in some for some in nodes),
         "answered": sum(t.answered for t in turns),
     }
 
@@ -914,14 +899,17 @@ def _grades_figure(runs: Sequence[Evidence]) -> _Figures:
     return {**_graph_of("nexus", "NexusRAG"), "grades": (figure, about)}
 
 
+_LATENCY_STAGES = (
+    "gate",
+    "rewrite",
+    "retrieve",
+    "grade",
+    "rerank",
+    "generate",
+    "",
+)  # as _COMPONENTS
 _LATENCY_COLOURS = {
-    "history summarization": STAGE_COLOURS["gate"],
-    "query rewriting": STAGE_COLOURS["rewrite"],
-    "embedding and search": STAGE_COLOURS["retrieve"],
-    "document grading": STAGE_COLOURS["grade"],
-    "web search": STAGE_COLOURS["rerank"],
-    "response generation": STAGE_COLOURS["generate"],
-    "overhead and state": STAGE_COLOURS[""],
+    k: STAGE_COLOURS[s] for k, s in zip((*_COMPONENTS, "overhead and state"), _LATENCY_STAGES)
 }
 _GRADE_COLOURS = {"correct": "#47A682", "ambiguous": "#c4c4c4", "incorrect": "#B85000"}
 _FIGURES: dict[str, Callable[[Sequence[Evidence]], _Figures]] = {  # paper -> what it draws
@@ -941,12 +929,15 @@ _SELF_CORRECTIONS = {  # a key of pairs.SELF_CORRECTIONS -> its colour
 }
 
 
-def paper_figures(runs: Sequence[Evidence], papers: Sequence[str] = ()) -> _Figures:
-    "The figures of recorded runs, before them what the papers draw or count: file name -> figure, what it shows."
+def own_figures(paper: str, runs: Sequence[Evidence]) -> _Figures:
+    "What a paper draws or counts, beside the same of recorded runs: file name -> figure, what it shows."
+    return _FIGURES[paper](runs)
+
+
+def paper_figures(runs: Sequence[Evidence]) -> _Figures:
+    "The figures of recorded runs: file name -> figure, what it shows."
     measures = [m for m in _SCORED if all(r.of(m) for r in runs)]
-    own = [_FIGURES[paper](runs) for paper in papers]
-    found = {k: v for some in own for k, v in some.items()}
-    found |= {**_ending_figures(runs), **_scored_figures(runs, measures)}
+    found = {**_ending_figures(runs), **_scored_figures(runs, measures)}
     if any(r.gold for r in runs):
         base = "rb_agg" if all(r.of("rb_agg") for r in runs) else "RougeL"
         curves = {r.name: risk_coverage(r, base) for r in runs}
