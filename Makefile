@@ -86,12 +86,6 @@ test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 
 study: $(VENV)/.installed-dev ## measure a study again into data/measured (NAME=blame; without a name: which there are); hours for some
 	@$(STUDY) tools/study.py $(NAME)
 
-footprint: $(VENV)/.installed-dev ## measure memory and seconds of the service over 50,000 children (half an hour)
-	@$(STUDY) tools/footprint.py
-
-platforms: $(VENV)/.installed-dev ## what pip would add and change on Colab and Kaggle and for each Python (online)
-	@PYTHONPATH=$(CURDIR) $(BIN)/python tools/resolve.py
-
 lab: $(VENV)/.installed-dev ## JupyterLab, with the tests' stand-ins and what the studies share on the path
 	@PYTHONPATH=$(CURDIR):$(CURDIR)/tools $(BIN)/jupyter lab
 
