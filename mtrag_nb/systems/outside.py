@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import json
 import math
+import re
 import sys
 import threading
 import time
@@ -42,8 +43,8 @@ _FIELDS = {  # a field of a context -> its names, the first that is there counts
     "document": ("ref_doc_id",),
     "title": ("title", "name"),
     "url": ("url",),
-    "source": ("source", "file_name"),
-    "page": ("page_label", "page"),
+    "source": ("source", "file_name", "file_path", "filename", "document_name"),
+    "page": ("page_label", "page", "page_number"),
     "score": ("score",),
 }
 
@@ -62,12 +63,17 @@ def _fields(value: object) -> dict[str, object]:
     return {f: next((v for v in some if v not in (None, "")), None) for f, some in found.items()}
 
 
+_FLOAT = re.compile(r"-?\d+(\.\d+)?")
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def as_passage(value: object, domain: str = "") -> Context:
     "A passage as systems give it. Raises DataError for something that has neither text nor address."
+    if isinstance(value, tuple) and len(value) == 2 and _is_number(value[1]):
+        value = {"node": value[0], "score": value[1]}  # as similarity_search_with_score gives it
     if isinstance(value, str):
         value = {"url" if value.startswith(("http://", "https://")) else "text": value}
     got = _fields(value)
@@ -77,6 +83,7 @@ def as_passage(value: object, domain: str = "") -> Context:
         problem = f"a passage has neither text nor url: {str(value)[:80]!r}"
         fields = "text, and id, title, url, score if there are any"
         raise DataError(problem, remedy=f"Give a text, or a dictionary with {fields}")
+    score = float(score) if isinstance(score, str) and _FLOAT.fullmatch(score) else score
     if score is not None and not (_is_number(score) and math.isfinite(score)):
         raise DataError(f"the score of a passage is {score!r}", remedy="Give a number, or none")
     if got["page"] is not None and (source or url):
@@ -88,14 +95,15 @@ def as_passage(value: object, domain: str = "") -> Context:
 
 
 def _as_passages(values: object, domain: str = "") -> tuple[Context, ...]:
-    "Passages, best first, each once. Raises DataError for what is no list."
+    "Passages, best first, each once; another text under one id gets a name of its own. Raises DataError for what is no list."
     if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__"):
         problem = f"passages are a {type(values).__name__}, not a list"
         raise DataError(problem, remedy="Give a list of passages")
     first: dict[str, Context] = {}
-    for value in values:
-        p = as_passage(value, domain)
-        first.setdefault(p.id, p)
+    for p in (as_passage(value, domain) for value in values):
+        if first.setdefault(p.id, p).text != p.text:
+            own = replace(p, id=f"{p.id}#{digest(p.text, 8)}")
+            first.setdefault(own.id, own)
     return tuple(first.values())
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00021
