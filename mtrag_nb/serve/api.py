@@ -60,10 +60,6 @@ class _Sent(BaseModel):
 
 
 _HELP = {
-    "conversation_id": "of a conversation to go on with; empty: a new one",
-    "collection": "search only here; empty: everywhere",
-    "top_k": "passages to answer from; 0: as the system has it",
-    "system": "one of /v1/models; empty: the service's own",
     "stream": "true: server-sent events `step`, `writing`, and at last `reply` or `error`",
     "verdict": "right, wrong, refuse (it should have refused), ask (it should have asked back); empty: none",
     "user": "who asks, where several people share an address and a token: their chats are told apart by it",
@@ -76,10 +72,12 @@ class Query(_Sent):
 
     model_config = ConfigDict(extra="forbid")
     question: str
-    conversation_id: str = Field("", description=_HELP["conversation_id"])
-    collection: str = Field("", description=_HELP["collection"])
-    top_k: int = Field(0, ge=0, description=_HELP["top_k"])
-    system: str = Field("", description=_HELP["system"])
+    conversation_id: str = Field(
+        "", description="of a conversation to go on with; empty: a new one"
+    )
+    collection: str = Field("", description="search only here; empty: everywhere")
+    top_k: int = Field(0, ge=0, description="passages to answer from; 0: as the system has it")
+    system: str = Field("", description="one of /v1/models; empty: the service's own")
     stream: bool = Field(False, description=_HELP["stream"])
 
 

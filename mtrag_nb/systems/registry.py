@@ -132,9 +132,7 @@ def _system_yaml() -> TypeAdapter:
 
 def _pairs(node: Node, path: Path, what: str) -> dict[str, tuple[int, Node]]:
     "Key -> its line and its value. Raises DataError for what holds no keys, and for a key twice."
-    import yaml
-
-    if not isinstance(node, yaml.MappingNode):
+    if node.id != "mapping":
         raise DataError(f"{what} holds no keys", path, node.start_mark.line + 1)
     out = {}
     for key, value in node.value:

@@ -214,10 +214,8 @@ def label_by_text(
     "The label that the model writes."
     asked = _document_prompts(prompts, "labels", question, history, documents)
     read = [(text, _read_label(text)) for text in _written(model, asked)]
-    return [
-        Verdict(label or Label(default), "labels-text", raw=text, defaulted=label is None)
-        for text, label in read
-    ]
+    how = [(label or Label(default), label is None, text) for text, label in read]
+    return [Verdict(label, "labels-text", raw=t, defaulted=unread) for label, unread, t in how]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #c20d5cad
 def label_by_cosine(
