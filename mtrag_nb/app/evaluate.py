@@ -10,40 +10,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from mtrag_nb.app.command import (
-    Changes,
-    Chosen,
-    Cluster,
-    Dir,
-    File,
-    Limit,
-    Minutes,
-    OldIndex,
-    Option,
-    Reference,
-    RunDir,
-    ShardOf,
-    changes_of,
-    chosen,
-    done,
-    on_ray,
-    reference_of,
-    reference_or_sample,
-)
+from .command import Changes, Chosen, Cluster, Dir, File, Limit, Minutes, OldIndex
+from .command import Option, Reference, RunDir, ShardOf, changes_of, chosen, done
+from .command import on_ray, reference_of, reference_or_sample
 from .run import print_run, whole
 from ..core.files import Shard
 from ..core.html import text_table
 from ..core.record import LEFT_OUT, Run
 from ..core.types import DataError, SettingsError
-from mtrag_nb.data.mtrag import (
-    human_rewrites,
-    official_dir,
-    official_file,
-    read_benchmark,
-    read_predictions,
-    read_qrels,
-    with_rewrites,
-)
+from ..data.mtrag import human_rewrites, official_dir, official_file, read_benchmark
+from ..data.mtrag import read_predictions, read_qrels, with_rewrites
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.calibrate import Calibration
@@ -56,14 +32,8 @@ if TYPE_CHECKING:
     from mtrag_nb.runs.forks import Fork
 
 # %% ../../nbs/app/03_evaluate.ipynb #3d879a2e
-_COMPARED = (
-    "rb_agg_conditioned",
-    "RougeL",
-    "K-precision",
-    "judge_faithfulness",
-    "rl_f_local_conditioned",
-    "rb_llm_local_conditioned",
-)
+_COMPARED = "rb_agg_conditioned RougeL K-precision judge_faithfulness".split()
+_COMPARED += "rl_f_local_conditioned rb_llm_local_conditioned".split()
 
 
 def _places(
@@ -77,11 +47,9 @@ def _places(
     for p in paths:
         folder = place_of_scores(p, Path(out) / p.stem if out and len(paths) > 1 else out)
         if other := next((q for q, taken in found.items() if taken == folder), None):
-            raise DataError(
-                f"and {p} would both leave their scores in {folder}",
-                other,
-                remedy="Score one at a time, each with its own --out",
-            )
+            problem = f"and {p} would both leave their scores in {folder}"
+            remedy = "Score one at a time, each with its own --out"
+            raise DataError(problem, other, remedy=remedy)
         found[p] = folder
     return found
 
@@ -140,9 +108,8 @@ def score(
             print(f"{ranked[-1]!r}\n")
             continue
         negative = negatives.get(runs[p].system) if p in runs else None
-        report = score_run(
-            runs.get(p, p), known.gold, known.tasks, relevant, bert, idk, negative, places[p]
-        )
+        how = (relevant, bert, idk, negative, places[p])
+        report = score_run(runs.get(p, p), known.gold, known.tasks, *how)
         scored.append(report)
         print(f"{report!r}\n")
     for m in _COMPARED if len(scored) > 1 else ():
@@ -233,9 +200,8 @@ def report(
     print(f"{path}: {path.stat().st_size // 1000} kB, opens in any browser, loads nothing")
     if files := views_in(turns_beside(path)):
         size = sum(p.stat().st_size for p in files) / 1e6
-        print(
-            f"{turns_beside(path)}: its turns, {len(files)} files of {size:.1f} MB; the page needs them beside it"
-        )
+        turns = f"its turns, {len(files)} files of {size:.1f} MB"
+        print(f"{turns_beside(path)}: {turns}; the page needs them beside it")
     return path
 
 # %% ../../nbs/app/03_evaluate.ipynb #49727c48
@@ -294,19 +260,12 @@ def _without_each(
     run: Run, out: Path, only: Sequence[str], **how
 ) -> tuple[dict[str, Run], dict[str, str]]:
     "Mechanism -> the run without it, and mechanism -> why it could not be taken out."
-    from mtrag_nb.runs.forks import (
-        NotRecorded,
-        audit_run,
-        mechanisms_of,
-        settings_of_run,
-        system_of_run,
-    )
+    from mtrag_nb.runs.forks import NotRecorded, audit_run, mechanisms_of, settings_of_run
+    from mtrag_nb.runs.forks import system_of_run
 
-    settings, made, missing = settings_of_run(run, system_of_run(run)), {}, {}
-    web = (run.folder / "web.jsonl").exists()
-    names = [
-        s.name for s in mechanisms_of(system_of_run(run), settings, run.trajectories.values(), web)
-    ]
+    system, web = system_of_run(run), (run.folder / "web.jsonl").exists()
+    used = mechanisms_of(system, settings_of_run(run, system), run.trajectories.values(), web)
+    names, made, missing = [m.name for m in used], {}, {}
     if unknown := sorted(set(only) - set(names)):
         raise DataError(f"no mechanism {unknown[0]!r}: it used {', '.join(names)}", run.folder)
     for name in (n for n in names if not only or n in only):
@@ -407,9 +366,8 @@ def calibrate(
 ) -> "Calibration":
     "Calibrate a profile's models, print what came of it, write it down."
     if "cosine" not in ways:
-        raise SettingsError(
-            "the grade by cosine is always measured: the combination needs it; add cosine to --ways"
-        )
+        why = "the grade by cosine is always measured: the combination needs it"
+        raise SettingsError(f"{why}; add cosine to --ways")
     settings, own = chosen(settings), None
     if not (reference and retrieved and ratings):
         own = official_dir("the tasks, what was retrieved for them, and the rated answers")
@@ -421,9 +379,8 @@ def calibrate(
     known = read_benchmark(reference or official_file(own, "mtrag-human/reference"))
     candidates = read_candidates(retrieved or official_file(own, "mtrag-human/elser"))
     rated, models = read_ratings(ratings or rated_file_of(Path(own))), models or Models(settings)
-    found = measure(
-        settings, models, known.tasks, known.gold, candidates, rated, limit, tuple(ways)
-    )
+    asked = (known.tasks, known.gold, candidates, rated)
+    found = measure(settings, models, *asked, limit, tuple(ways))
     path = Path(out or f"calibrated/{settings.profile}.json")
     write_calibration(found, path)
     print(f"{found}\n{path}: for `mtrag run --profile {settings.profile} --calibrated {path}`")

@@ -20,17 +20,8 @@ from typing import ClassVar, Literal, TypeVar
 from .files import JsonlLog, read_json, read_jsonl
 from .html import Table, esc, text_table, word_diff
 from .text import Label, Verdict, clipped
-from mtrag_nb.core.types import (
-    Context,
-    DataError,
-    Outcome,
-    ROLES,
-    Passage,
-    Task,
-    digest,
-    plain,
-    structured,
-)
+from .types import Context, DataError, Outcome, ROLES, Passage, Task, digest, plain
+from .types import structured
 
 # %% auto #0
 __all__ = ['WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved', 'Grade', 'Graded', 'Rank', 'Ranked',

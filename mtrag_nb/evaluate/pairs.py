@@ -16,7 +16,8 @@ from ..core.record import Checked, Clarified, Outcome, Retried, Run, Step, Traje
 from ..core.text import clipped, declines
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, digest
 from .blame import COSTS, Blame, BlameReport, CostPoint, blame, blame_turn
-from .blame import draft_rouge_l, place_of, verdict_by_recall
+from .blame import draft_rouge_l, place_of
+from .measures import verdict_of
 from .measures import RetrievalReport
 from .scores import Evidence, decision, distinct
 from .statistics import Comparison, Interval, Report, compare, compare_all
@@ -375,7 +376,7 @@ def right_by_target(gold: Mapping[str, Gold]) -> Callable[[str, str], bool | Non
 
     def right(task_id: str, draft: str) -> bool | None:
         targets = gold[task_id].targets if task_id in gold else ()
-        verdict = verdict_by_recall(draft, targets)
+        verdict = verdict_of(draft, targets)
         return None if verdict == "undecided" else verdict == "right"
 
     return right
@@ -582,7 +583,7 @@ def _first_verdict(run: Evidence, task_id: str, last: str) -> str:  # last: of t
     if label in TO_REFUSE:
         return "right" if declined else "failed"
     targets = run.gold[task_id].targets if label else ()
-    value = "wrong" if declined else verdict_by_recall(t.drafts[0].text, targets)
+    value = "wrong" if declined else verdict_of(t.drafts[0].text, targets)
     return "failed" if value == "wrong" else value
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #230e68e8
