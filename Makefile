@@ -39,6 +39,9 @@ demo: $(VENV)/.installed ## install, then answer the sample's conversations and 
 	@echo "[2/2] Self-CRAG answers the sample's conversations: up to 5 minutes on two cores, seconds when the record is there"
 	@HF_HUB_OFFLINE=1 $(BIN)/mtrag demo --out $(OUT)
 
+figures: $(VENV)/.installed ## the papers' tables and figures, of the runs that are kept, into figures/PAPER (about a minute, no model)
+	@for paper in self_crag ncl agents nexus; do $(BIN)/mtrag reproduce $$paper --recorded || exit 1; done
+
 test: $(VENV)/.installed-dev ## install, then run every notebook and the tests of tests/ (NB=nbs/5_systems/00_stages.ipynb for one, or several)
 	@echo "[2/2] Running the notebooks, $(JOBS) at a time: all of them take about 10 minutes on two cores"
 	@$(NOTEBOOKS) $(NB); status=$$?; if [ -z "$(NB)" ]; then $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile tests || status=1; fi; exit $$status
@@ -82,12 +85,6 @@ test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 
 
 study: $(VENV)/.installed-dev ## measure a study again into data/measured (NAME=blame; without a name: which there are); hours for some
 	@$(STUDY) tools/study.py $(NAME)
-
-footprint: $(VENV)/.installed-dev ## measure memory and seconds of the service over 50,000 children (half an hour)
-	@$(STUDY) tools/footprint.py
-
-platforms: $(VENV)/.installed-dev ## what pip would add and change on Colab and Kaggle and for each Python (online)
-	@PYTHONPATH=$(CURDIR) $(BIN)/python tools/resolve.py
 
 lab: $(VENV)/.installed-dev ## JupyterLab, with the tests' stand-ins and what the studies share on the path
 	@PYTHONPATH=$(CURDIR):$(CURDIR)/tools $(BIN)/jupyter lab

@@ -20,18 +20,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 from .files import JsonlLog, read_json, read_jsonl
 from .html import Table, esc, text_table, word_diff
 from .text import Label, Verdict, clipped
-from mtrag_nb.core.types import (
-    Context,
-    DataError,
-    Outcome,
-    ROLES,
-    Passage,
-    SettingsError,
-    Task,
-    digest,
-    plain,
-    structured,
-)
+from .types import ROLES, Context, DataError, Outcome, Passage, SettingsError, Task
+from .types import digest, plain, structured
 
 if TYPE_CHECKING:
     import pandas

@@ -19,37 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtrag_nb.core.files import (
-    JsonlLog,
-    only_writer,
-    parse_json,
-    write_jsonl,
-    write_whole,
-)
-from mtrag_nb.core.record import (
-    Fault,
-    Graded,
-    Run,
-    Step,
-    Trajectory,
-    read_lines,
-    read_passages,
-    read_turn,
-    trajectory,
-    turn_line,
-)
-from mtrag_nb.core.types import (
-    TO_ANSWER,
-    Context,
-    DataError,
-    DiskFull,
-    MTRAGError,
-    Reason,
-    Task,
-    Turn,
-    digest,
-    plain,
-)
+from ..core.files import JsonlLog, only_writer, parse_json, write_jsonl, write_whole
+from ..core.record import Fault, Graded, Run, Step, Trajectory, read_lines, read_passages
+from ..core.record import read_turn, trajectory, turn_line
+from ..core.types import TO_ANSWER, Context, DataError, DiskFull, MTRAGError, Reason, Task
+from ..core.types import Turn, digest, plain
 from ..data.mtrag import Benchmark, read_benchmark
 from .documents import document_of
 from ..systems.registry import system_named

@@ -674,7 +674,7 @@ def recordings() -> list:
 def views(checks: Checks, browser, folder: Path) -> None:
     "Pictures of the static views, on a desktop and on a phone, light and dark."
     from mtrag_nb.show.browser import pick_cases, published_cases, write_cases
-    from mtrag_nb.show.turn import ComparisonView, ConversationView, RunView
+    from mtrag_nb.show.turn import ConversationView, RunView
 
     crag, naive = recordings()
     talk = next(iter(crag.conversations))
@@ -684,7 +684,6 @@ def views(checks: Checks, browser, folder: Path) -> None:
             folder / "conversation.html"
         ),
         "run": RunView(crag).save(folder / "run.html"),
-        "comparison": ComparisonView(crag, naive).save(folder / "comparison.html"),
         "cases": write_cases(
             folder / "cases", pick_cases(crag, naive), crag, naive, published_cases()
         ),
