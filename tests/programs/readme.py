@@ -32,7 +32,7 @@ ELSEWHERE = {
     "git clone": "`make test-anywhere`",
     "make demo": ".github/workflows/test.yml",
     "make test": ".ci/run",
-    "make figures": "`make test-reproduce`",
+    "make figures": "`tests/test_papers.py`",
     "make lab": "`make test-browser`",
 }
 LISTENS = ("mtrag serve",)
