@@ -1,9 +1,15 @@
 """What reads outside text takes time in step with its length: the functions that read it, over units that are repeated. What
 backtracks holds every thread of a service."""
 
+import ast
+import importlib
 import json
+import os
 import re
 import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +96,87 @@ def slow(do, end: str) -> list[tuple[str, float]]:
     return out
 
 
+# Every expression of the package, asked as the package asks it: a module's patterns by the methods that are called on their names,
+# and those that stand in a call. `make test` takes a part of the units, `make test-attacks` (MTRAG_ATTACKS) all, up to 100 kB.
+
+ALL = bool(os.environ.get("MTRAG_ATTACKS"))
+ROOMS = {p: ast.parse(p.read_text("utf-8")) for p in Path("mtrag_nb").glob("*/*.py")}
+METHODS = ("search", "match", "fullmatch", "findall", "finditer", "sub", "split")
+BOUNDED = {  # part of a pattern -> why it is not given a long text
+    r"[\W_]*\d+$": "keys of under 40 characters",
+    r"[A-Z][^.]+ .*\.$": "sentences of a passage",
+    r"(\w+): +(\d+) kB": "the machine's own account of its memory",
+    r"[^\W\d_]+-$": "lines that are known to end so",
+    r"[-–—|\[( ]*(?:page": "lines without two blanks together",
+    r"[.;!](?:\s|$)|,?\s*": "two hundred characters",
+}
+
+
+def flags_of(call: ast.Call) -> int:
+    "The flags that a call of `re` names."
+    names = (n.attr for n in ast.walk(call) if isinstance(n, ast.Attribute) and n.attr in "AIMSX")
+    return sum(getattr(re, name) for name in set(names))
+
+
+def patterns_in(value: object, depth: int = 0) -> Iterator[re.Pattern]:
+    "The patterns in a value and in what it holds."
+    if isinstance(value, re.Pattern):
+        yield value
+    elif depth < 3 and isinstance(value, (list, tuple, set, frozenset, dict)):
+        inner = [*value.items()] if isinstance(value, dict) else value
+        for x in inner:
+            yield from patterns_in(x, depth + 1)
+
+
+def expressions() -> Iterator[tuple[str, re.Pattern, str]]:
+    "Place, pattern and method of every expression of the package."
+    for path, tree in ROOMS.items():
+        called = defaultdict(set)
+        for n in ast.walk(tree):
+            if not (
+                isinstance(n, ast.Attribute) and n.attr in METHODS and isinstance(n.value, ast.Name)
+            ):
+                continue
+            called[n.value.id].add(n.attr)
+        for n in ast.walk(tree):
+            written = isinstance(n, ast.Call) and ast.unparse(n.func).startswith("re.") and n.args
+            if written and isinstance(n.args[0], ast.Constant) and n.func.attr in METHODS:
+                yield f"{path}:{n.lineno}", re.compile(n.args[0].value, flags_of(n)), n.func.attr
+        module = importlib.import_module(".".join(path.with_suffix("").parts))
+        for name, value in vars(module).items():
+            for p in patterns_in(value):
+                for method in called.get(name, ("search",)):
+                    yield f"{path}: {name}", p, method
+
+
+def ask(p: re.Pattern, method: str, text: str) -> None:
+    "All matches of a pattern by one of its methods."
+    if method == "sub":
+        p.sub("", text)
+    elif method == "finditer":
+        sum(1 for _ in p.finditer(text))
+    else:
+        getattr(p, method)(text)
+
+
+def test_every_expression_is_linear():
+    slow_ones, asked = [], {}
+    for place, p, method in expressions():
+        if not any(b in str(p.pattern) for b in BOUNDED) and isinstance(p.pattern, str):
+            asked[p, method] = place
+    assert len(asked) > 150
+    for (p, method), place in asked.items():
+        for unit in UNITS if ALL else UNITS[::7]:
+            for size in (1500, 6000, 25_000, *([100_000] if ALL else [])):
+                text = (unit * (size // len(unit) + 1))[:size]
+                begun = time.thread_time()
+                ask(p, method, text)
+                if time.thread_time() - begun > size / 100_000:
+                    slow_ones.append((place, p.pattern, method, unit, size))
+                    break
+    assert not slow_ones
+
+
 PASSAGES = ["A dog costs 1 crown on the ferry, and 2 on deck. " * 40]
 READERS = {
     "redacted": redacted,
@@ -142,4 +229,4 @@ def test_a_key_twice_among_very_many_is_found_at_once():
 def test_a_secret_in_a_query_is_hidden_as_the_slow_pattern_hid_it(text):
     name = r"[^=&\s\"']*"
     slowly = rf"([?&]{name}(?:key|token|secret|passw|pwd|auth|sig){name}=)[^&\s\"'#]+"
-    assert redacted(text) == re.sub(slowly, r"\1***", text, flags=re.I)
+    assert redacted(text) == re.sub(slowly, r"\1***", text, flags=re.IGNORECASE)

@@ -103,7 +103,7 @@ def _note(name: str, **known: object) -> Markup:
 
 def _is_number(html: str) -> bool:
     "Whether a cell begins with a number, or holds nothing but a dash."
-    return bool(re.match(r"[-+–]?(\d|$)", re.sub(r"<[^>]*>", "", html).strip()))
+    return bool(re.match(r"[-+–]?(\d|$)", re.sub(r"<[^<>]*>", "", html).strip()))
 
 
 def _table(
