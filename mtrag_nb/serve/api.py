@@ -37,8 +37,8 @@ from mtrag_nb.serve.guard import (
     Rules,
     error,
     hosts_of,
-    is_token,
-    owned_id,
+    _is_token,
+    _owned_id,
     owns,
     token_of,
 )
@@ -484,7 +484,7 @@ def _add_questions(app: FastAPI, service: Service) -> None:
     async def query(q: Query, request: Request):
         "Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events."
         what = q.model_dump(include={"question", "system", "collection", "top_k"})
-        conversation = known(service, q.conversation_id) or owned_id(new_id())
+        conversation = known(service, q.conversation_id) or _owned_id(new_id())
         events = progress(service, conversation=conversation, **what)
         if q.stream or "text/event-stream" in request.headers.get("accept", ""):
             return await _streamed(events)
@@ -641,7 +641,7 @@ def _add_chat(app: FastAPI, service: Service) -> None:
         system = model(c.model)["id"]
         named = known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id)
         client = _client_of(request, c.user)
-        conversation = named or chain(service, history, client) or owned_id(new_id())
+        conversation = named or chain(service, history, client) or _owned_id(new_id())
         what = {"system": system, "conversation": conversation, "history": history}
         events = progress(service, question=last.text, **what)
         events = _remembered(events, service, client, end_of(history))
@@ -682,7 +682,7 @@ def _add_descriptions(app: FastAPI, token: str) -> None:
     @app.post(TOKEN_PATH, tags=["service"], status_code=204)
     def take_token(t: Token, request: Request):
         "Keep the token in a cookie that scripts do not see, for the page."
-        if token and not is_token(t.token, token):
+        if token and not _is_token(t.token, token):
             raise Denied(401, "that is not the token")
         reply, secure = Response(status_code=204), request.url.scheme == "https"
         if token:
