@@ -30,44 +30,15 @@ from .. import __version__
 from ..core.files import disk_full
 from ..core.html import document, page, render
 from ..core.types import MTRAGError, Turn, digest
-from mtrag_nb.serve.guard import (
-    COOKIE,
-    TOKEN_PATH,
-    Guard,
-    Rules,
-    error,
-    hosts_of,
-    _is_token,
-    _owned_id,
-    owns,
-    token_of,
-)
-from .reply import as_markdown, end_of, marked, new_id, with_sources, without_sources
-from mtrag_nb.serve.service import (
-    STOPPING,
-    Denied,
-    Service,
-    about_turn,
-    accept,
-    accepted,
-    again,
-    begin,
-    delete_conversation,
-    delete_document,
-    denied,
-    document_text,
-    drawn,
-    mark,
-    numbered,
-    predictions_of,
-    report_html,
-    safe_name,
-    search,
-    status,
-    systems_of,
-    turns_of,
-    why_html,
-)
+from .guard import COOKIE, TOKEN_PATH, Guard, Rules, error, _is_token, hosts_of
+from .guard import _owned_id, owns, token_of
+from .reply import as_markdown, end_of, marked, new_id, with_sources
+from .reply import without_sources
+from .service import STOPPING, Denied, Service, about_turn, accept, accepted, again
+from .service import begin, delete_conversation, delete_document, denied
+from .service import document_text, drawn, mark, numbered, predictions_of
+from .service import report_html, safe_name, search, status, systems_of, turns_of
+from .service import why_html
 from ..systems.registry import system_named
 
 # %% auto #0
