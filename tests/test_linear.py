@@ -9,6 +9,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,10 @@ import pytest
 from mtrag_nb.core.claims import check_claims
 from mtrag_nb.core.files import parse_json
 from mtrag_nb.core.text import content_words, declines, parse_verdict, sentences, titled, unmarked
-from mtrag_nb.core.types import redacted
+from mtrag_nb.core.types import DataError, redacted
+from mtrag_nb.data.spans import from_written
+from mtrag_nb.data.traces import document_of, messages_of
+from mtrag_nb.serve.documents import parse_document
 from mtrag_nb.serve.reply import without_sources
 
 UNITS = (
@@ -190,12 +194,29 @@ READERS = {
     "unmarked": unmarked,
     "without_sources": without_sources,
     "content_words": content_words,
+    "from_written": from_written,
+    "an object in a span": lambda x: from_written("A(b='" + x),
+    "a field in a span": lambda x: from_written(f"content='a' b={x}"),
+    "document_of": document_of,
+    "messages_of": lambda x: messages_of([{"role": "user", "content": "[{" + x}]),
 }
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_what_reads_outside_text_is_linear(name):
     assert not slow(READERS[name], "")
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.md", "x.html"])
+def test_a_document_of_100_kb_is_read_within_a_second(name, tmp_path):
+    beyond = []
+    for unit in UNITS if ALL else UNITS[::7]:
+        (tmp_path / name).write_text(f"A dog. {unit * (100_000 // len(unit))}", encoding="utf-8")
+        begun = time.thread_time()
+        with suppress(DataError):  # too many headings
+            parse_document(tmp_path / name)
+        beyond += [unit] * (time.thread_time() - begun > 1)
+    assert not beyond
 
 
 def test_claims_are_checked_in_step_with_their_length():
