@@ -139,11 +139,12 @@ def expressions() -> Iterator[tuple[str, re.Pattern, str]]:
     for path, tree in ROOMS.items():
         called = defaultdict(set)
         for n in ast.walk(tree):
-            if not (
-                isinstance(n, ast.Attribute) and n.attr in METHODS and isinstance(n.value, ast.Name)
-            ):
-                continue
-            called[n.value.id].add(n.attr)
+            if isinstance(n, ast.Attribute) and n.attr in METHODS:
+                whose = (
+                    [n.value.body, n.value.orelse] if isinstance(n.value, ast.IfExp) else [n.value]
+                )
+                for name in whose:
+                    called[getattr(name, "id", "")].add(n.attr)
         for n in ast.walk(tree):
             written = isinstance(n, ast.Call) and ast.unparse(n.func).startswith("re.") and n.args
             if written and isinstance(n.args[0], ast.Constant) and n.func.attr in METHODS:

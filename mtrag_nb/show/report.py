@@ -764,7 +764,7 @@ def _model_words(spec: Mapping | None) -> str:
     if not spec:
         return "none"
     dtype = spec.get("dtype", "auto")
-    parts = [spec["name"], spec.get("quantization"), dtype if dtype != "auto" else ""]
+    parts = [spec.get("name"), spec.get("quantization"), dtype if dtype != "auto" else ""]
     return ", ".join(filter(None, parts)) + (f" at {spec['url']}" if spec.get("url") else "")
 
 
