@@ -373,7 +373,7 @@ def grade_by_cosine(
 _MARKERS = re.compile(
     r"<\|[^|<>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>"
 )  # of chat templates
-_NEXT_TURN = re.compile(r"\n\s*(?:user|human|question)\s*:", re.I)
+_NEXT_TURN = re.compile(r"\n[^\S\n]*(?:user|human|question)\s*:", re.I)
 
 
 def clean_answer(
