@@ -61,7 +61,7 @@ def test_the_ring_stands_alone(tmp_path: Path):
         (package / path.parent / "__init__.py").touch()
         shutil.copy(ROOT / "mtrag_nb" / path, package / path)
     shutil.copy(ROOT / "mtrag_nb" / "__init__.py", package)
-    for name in ("sample", "measured", "paper", "page", "prompts"):
+    for name in ("sample", "measured", "paper", "page", "prompts", "refusals"):
         shutil.copytree(ROOT / "data" / name, tmp_path / "data" / name)
     shutil.copy(ROOT / "settings.ini", tmp_path)
     done = subprocess.run(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from .. import __version__
 from .command import Chosen, Cluster, Command, Domains, File, NeededDir, Parser, ShardOf
 from ..core.files import disk_full
-from ..core.types import DiskFull, MTRAGError, PartlyFailed, SettingsError
+from ..core.types import DiskFull, MTRAGError, PartlyFailed, SettingsError, not_installed
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
@@ -156,6 +156,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not isinstance(error, MTRAGError):
             raise
         code = 1 if isinstance(error, (DiskFull, PartlyFailed)) else 2
+    except ModuleNotFoundError as e:
+        if e.name.startswith(__name__.partition(".")[0]):
+            raise
+        code, error = 2, not_installed([e.name])
     except KeyboardInterrupt:
         code, error = 130, _STOPPED
     print(f"mtrag: {error}", file=sys.stderr)

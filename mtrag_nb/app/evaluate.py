@@ -7,43 +7,20 @@ __all__ = ['score', 'judge', 'report', 'cases', 'replay', 'audit', 'ladder', 'ca
 
 # %% ../../nbs/app/03_evaluate.ipynb #imports0
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from mtrag_nb.app.command import (
-    Changes,
-    Chosen,
-    Cluster,
-    Dir,
-    File,
-    Limit,
-    Minutes,
-    OldIndex,
-    Option,
-    Reference,
-    RunDir,
-    ShardOf,
-    changes_of,
-    chosen,
-    done,
-    on_ray,
-    reference_of,
-    reference_or_sample,
-)
+from .command import Changes, Chosen, Cluster, Dir, File, Limit, Minutes, OldIndex
+from .command import Option, Reference, RunDir, ShardOf, changes_of, chosen, done
+from .command import on_ray, reference_of, reference_or_sample
 from .run import print_run, whole
 from ..core.files import Shard
 from ..core.html import text_table
 from ..core.record import LEFT_OUT, Run
 from ..core.types import DataError, SettingsError
-from mtrag_nb.data.mtrag import (
-    human_rewrites,
-    official_dir,
-    official_file,
-    read_benchmark,
-    read_predictions,
-    read_qrels,
-    with_rewrites,
-)
+from ..data.mtrag import human_rewrites, official_dir, official_file, read_benchmark
+from ..data.mtrag import read_predictions, read_qrels, with_rewrites
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.calibrate import Calibration
@@ -56,14 +33,8 @@ if TYPE_CHECKING:
     from mtrag_nb.runs.forks import Fork
 
 # %% ../../nbs/app/03_evaluate.ipynb #3d879a2e
-_COMPARED = (
-    "rb_agg_conditioned",
-    "RougeL",
-    "K-precision",
-    "judge_faithfulness",
-    "rl_f_local_conditioned",
-    "rb_llm_local_conditioned",
-)
+_COMPARED = "rb_agg_conditioned RougeL K-precision judge_faithfulness".split()
+_COMPARED += "rl_f_local_conditioned rb_llm_local_conditioned".split()
 
 
 def _places(
@@ -77,11 +48,9 @@ def _places(
     for p in paths:
         folder = place_of_scores(p, Path(out) / p.stem if out and len(paths) > 1 else out)
         if other := next((q for q, taken in found.items() if taken == folder), None):
-            raise DataError(
-                f"and {p} would both leave their scores in {folder}",
-                other,
-                remedy="Score one at a time, each with its own --out",
-            )
+            problem = f"and {p} would both leave their scores in {folder}"
+            remedy = "Score one at a time, each with its own --out"
+            raise DataError(problem, other, remedy=remedy)
         found[p] = folder
     return found
 
@@ -114,7 +83,7 @@ def score(
     /,
     reference: Reference = None,
     qrels: Iterable[File] = (),  # for the retrieval measures
-    encoder: _Encoder = "minilm",  # of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm)
+    encoder: _Encoder = "",  # of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm; none where bert-score is not installed)
     idk: Literal["best", "recorded", "rule", "judge"] = "best",  # who says what is a refusal
     out: Dir = None,  # folder for the scores (default: the run's own; runs/scores/NAME for a file)
     live_web: bool = False,  # compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again
@@ -124,6 +93,7 @@ def score(
     from mtrag_nb.evaluate.pairs import compare_retrieval
     from mtrag_nb.evaluate.scores import compare_runs, score_run
 
+    encoder = encoder or ("minilm" if find_spec("bert_score") else "none")
     paths = [Path(p) for p in sources]
     runs = {p: Run(p) for p in paths if p.is_dir()}
     negatives = {r.system.split(LEFT_OUT)[0]: r for r in runs.values() if LEFT_OUT in r.system}
@@ -140,9 +110,8 @@ def score(
             print(f"{ranked[-1]!r}\n")
             continue
         negative = negatives.get(runs[p].system) if p in runs else None
-        report = score_run(
-            runs.get(p, p), known.gold, known.tasks, relevant, bert, idk, negative, places[p]
-        )
+        how = (relevant, bert, idk, negative, places[p])
+        report = score_run(runs.get(p, p), known.gold, known.tasks, *how)
         scored.append(report)
         print(f"{report!r}\n")
     for m in _COMPARED if len(scored) > 1 else ():
@@ -230,9 +199,8 @@ def _write_page(
     print(f"{path}: {path.stat().st_size // 1000} kB, opens in any browser, loads nothing")
     if files := views_in(turns_beside(path)):
         size = sum(p.stat().st_size for p in files) / 1e6
-        print(
-            f"{turns_beside(path)}: its turns, {len(files)} files of {size:.1f} MB; the page needs them beside it"
-        )
+        turns = f"its turns, {len(files)} files of {size:.1f} MB"
+        print(f"{turns_beside(path)}: {turns}; the page needs them beside it")
     return path
 
 
@@ -311,19 +279,12 @@ def _without_each(
     run: Run, out: Path, only: Sequence[str], **how
 ) -> tuple[dict[str, Run], dict[str, str]]:
     "Mechanism -> the run without it, and mechanism -> why it could not be taken out."
-    from mtrag_nb.runs.forks import (
-        NotRecorded,
-        audit_run,
-        mechanisms_of,
-        settings_of_run,
-        system_of_run,
-    )
+    from mtrag_nb.runs.forks import NotRecorded, audit_run, mechanisms_of, settings_of_run
+    from mtrag_nb.runs.forks import system_of_run
 
-    settings, made, missing = settings_of_run(run, system_of_run(run)), {}, {}
-    web = (run.folder / "web.jsonl").exists()
-    names = [
-        s.name for s in mechanisms_of(system_of_run(run), settings, run.trajectories.values(), web)
-    ]
+    system, web = system_of_run(run), (run.folder / "web.jsonl").exists()
+    used = mechanisms_of(system, settings_of_run(run, system), run.trajectories.values(), web)
+    names, made, missing = [m.name for m in used], {}, {}
     if unknown := sorted(set(only) - set(names)):
         raise DataError(f"no mechanism {unknown[0]!r}: it used {', '.join(names)}", run.folder)
     for name in (n for n in names if not only or n in only):
@@ -424,9 +385,8 @@ def calibrate(
 ) -> "Calibration":
     "Calibrate a profile's models, print what came of it, write it down."
     if "cosine" not in ways:
-        raise SettingsError(
-            "the grade by cosine is always measured: the combination needs it; add cosine to --ways"
-        )
+        why = "the grade by cosine is always measured: the combination needs it"
+        raise SettingsError(f"{why}; add cosine to --ways")
     settings, own = chosen(settings), None
     if not (reference and retrieved and ratings):
         own = official_dir("the tasks, what was retrieved for them, and the rated answers")
@@ -438,9 +398,8 @@ def calibrate(
     known = read_benchmark(reference or official_file(own, "mtrag-human/reference"))
     candidates = read_candidates(retrieved or official_file(own, "mtrag-human/elser"))
     rated, models = read_ratings(ratings or rated_file_of(Path(own))), models or Models(settings)
-    found = measure(
-        settings, models, known.tasks, known.gold, candidates, rated, limit, tuple(ways)
-    )
+    asked = (known.tasks, known.gold, candidates, rated)
+    found = measure(settings, models, *asked, limit, tuple(ways))
     path = Path(out or f"calibrated/{settings.profile}.json")
     write_calibration(found, path)
     print(f"{found}\n{path}: for `mtrag run --profile {settings.profile} --calibrated {path}`")

@@ -7,36 +7,44 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
+import regex
+
 from .files import data_dir, read_json
-from .text import STOPWORDS, content_words, sentences, titled
+from .text import STOPWORDS, all_words, content_words, level, sentences, titled
 
 # %% auto #0
-__all__ = ['FEATURES', 'claim_features', 'CheckedClaim', 'claim_weights', 'claims_something', 'check_claims', 'draft_features',
-           'draft_score']
+__all__ = ['FEATURES', 'claim_tokens', 'claim_features', 'CheckedClaim', 'claim_weights', 'claims_something', 'check_claims',
+           'draft_features', 'draft_score']
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00003
 _ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _WRITTEN = {w: n for n, w in enumerate(_ONES)} | {w: 10 * n for n, w in enumerate(_TENS, 2)}
+_ORDINALS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
 _TIMES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _UNITS = {
     word: group.split()[0]
     for group in (
         "second seconds|minute minutes|hour hours|day days|week weeks|month months|year years|decade decades|century centuries|"
-        "% percent per-cent|$ dollar dollars usd|€ euro euros|£ pound pounds|cent cents|crown crowns|mm millimetres millimeters|"
+        "% percent per-cent|$ dollar dollars usd|€ euro euros eur|£ pound pounds gbp|cent cents|crown crowns|mm millimetres millimeters|"
         "cm centimetre centimetres centimeter centimeters|m metre metres meter meters|km kilometre kilometres kilometer kilometers|"
         "mile miles|inch inches|foot feet ft|yard yards|acre acres|hectare hectares|g gram grams|kg kilogram kilograms|"
         "tonne tonnes ton tons|ounce ounces|litre litres liter liters|gallon gallons|kb|mb|gb|tb|degree degrees|watt watts|volt volts"
     ).split("|")
     for word in group.split()
 }
-_NEGATIONS = {*"not no never none neither nor without cannot unable nobody nothing hardly".split()}
+_CURRENCIES = {*"$ € £ eur usd gbp".split()}
+_NEGATIONS = {
+    *"not no never none neither nor without cannot unable nobody nothing hardly".split(),
+    *"nicht kein keine keinen keiner keinem não не нет değil नहीं لا لم ليس".split(),
+}
 _OPPOSITES = (  # side|other side|...
     "more most increase rise grow gain up upward exceed|less least few fewer fewest decrease reduce fall decline drop lose down downward lower|"
     "higher high highest above over|lower low lowest below under|large larger largest big bigger biggest great greater greatest|small smaller smallest little|"
@@ -97,7 +105,12 @@ class _Token:
     unit: str = ""  # of a number
 
 
-_TOKEN = re.compile(r"[$€£%]|[0-9][0-9,]*(?:\.[0-9]+)?|[^\W\d_]+(?:['’][^\W\d_]+)*|[,;:()]")
+_TOKEN = regex.compile(
+    r"[$€£%]|(?<!\^)(?:(?<![\w)])-)?(?:\d{1,3}(?:[ ,']\d{3})+(?:\.\d+)?(?![\d,])|\d+/\d+(?!/)|\d+(?:[.,:]\d+)*|\.\d+)"
+    r"(?:\^\d+|(?:k|K|M|mn|bn)\b)?|[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)*|[,;:()]"
+)
+_SUFFIXES = {"k": 10**3, "K": 10**3, "M": 10**6, "mn": 10**6, "bn": 10**9}
+_VERSIONS = {"version", "versions", "release", "v", "section", "chapter"}
 _REACH = 4
 _LONGEST = 1_000  # tokens of a sentence that are looked at: what comes behind them is no sentence
 _ENDS_REACH = {*",;:()", *"but and or that which who when where if because while than".split()}
@@ -110,34 +123,58 @@ _WRITTEN_OUT = (
 )
 
 
+def _value(word: str, textual: bool = False) -> str:
+    "A number in digits by its value: '-1.5' of '-1,5', '1200' of \"1'200\"; times, versions and powers as they are."
+    number, suffix = re.fullmatch(r"(.*?)([a-zA-Z]*)", word).groups()
+    if re.fullmatch(r"-?\d{1,3}([ ,']\d{3})+(\.\d+)?", number):
+        number = re.sub("[ ,']", "", number)
+    elif re.fullmatch(r"-?\d+,\d+", number):
+        number = number.replace(",", ".")
+    if textual or not re.fullmatch(r"-?\d*\.?\d+(/0*[1-9]\d*)?", number):
+        return number.replace(",", "")
+    top, _, bottom = number.partition("/")
+    return f"{float(top) / float(bottom or 1) * _SUFFIXES.get(suffix, 1):.12g}"
+
+
 def _number_at(words: Sequence[str], i: int) -> tuple[_Token, int] | None:
     "The number that begins at a word, and where it ends; None: there is none."
-    if words[i][0] not in "0123456789" and words[i] not in _WRITTEN:
+    first, before, j = words[i].lower(), words[i - 1].lower() if i else "", i + 1
+    digits = first[0] in "0123456789" or first[0] in "-." and len(first) > 1
+    if first in _ORDINALS[2:] and not (before in _WRITTEN or before[:1].isdigit()):
+        return _Token(f"#{_ORDINALS.index(first)}", "number", words[i]), j
+    if not digits and first not in _WRITTEN:
         return None
-    value, j = _WRITTEN.get(words[i]), i + 1
-    if value is None:
-        value = float(words[i].replace(",", ""))
-    elif words[i] in _TENS and words[j : j + 1] and words[j] in _ONES[1:10]:
-        value, j = value + _WRITTEN[words[j]], j + 1
-    while j < len(words) and words[j] in _TIMES:
-        value, j = value * _TIMES[words[j]], j + 1
-    around = [words[i - 1]] if i and words[i - 1] in "$€£" else words[j : j + 1]
+    key = _value(words[i], before in _VERSIONS) if digits else str(_WRITTEN[first])
+    if re.fullmatch(r"-?\d+(\.\d+)?", key) and before not in _VERSIONS:
+        value, following = float(key), words[j].lower() if j < len(words) else ""
+        if first in _TENS and following in _ONES[1:10]:
+            value, j = value + _WRITTEN[following], j + 1
+        elif digits and re.fullmatch(r"\d+/\d+", following):
+            value, j = value + float(_value(following)), j + 1
+        while j < len(words) and words[j].lower() in _TIMES:
+            value, j = value * _TIMES[words[j].lower()], j + 1
+        key = f"{-value if before == 'minus' else value:.12g}"
+    around = [before] if before in _CURRENCIES else [w.lower() for w in words[j : j + 1]]
     unit = next((_UNITS[w] for w in around if w in _UNITS), "")
-    kind = "number" if words[i] != "one" or unit else ""
-    return _Token(f"#{value:.12g}", kind, " ".join(words[i:j]), unit=unit), j
+    kind = "number" if first != "one" or unit else ""
+    return _Token(f"#{key}", kind, " ".join(words[i:j]), unit=unit), j
 
 
 @lru_cache(20_000)
-def _tokens(sentence: str) -> tuple[_Token, ...]:
-    "A sentence in tokens."
-    plain = sentence.replace("’", "'")
+def claim_tokens(sentence: str) -> tuple[_Token, ...]:
+    "A sentence in tokens: key (a number's by value), kind, text, whether it is negated, a number's unit."
+    plain = level(sentence)
+    if not plain.isascii():
+        plain = "".join(str(unicodedata.decimal(c, c)) for c in plain)
     for short, long in _WRITTEN_OUT:
         plain = re.sub(short, long, plain, flags=re.I)
     raw = _TOKEN.findall(plain)[:_LONGEST]
+    if not plain.isascii():  # scripts without blanks: pairs of characters
+        raw = [p for w in raw for p in (all_words(w) if len(all_words(w)) > 1 else [w])]
     words, out, i, since = [w.lower() for w in raw], [], 0, _REACH
     while i < len(words):
         w, since = words[i], since + 1
-        if number := _number_at(words, i):
+        if number := _number_at(raw, i):
             out.append(replace(number[0], negated=since <= _REACH))
             i = number[1]
             continue
@@ -159,7 +196,7 @@ _Window = tuple[frozenset[str], tuple[_Token, ...], int]  # keys, tokens, senten
 @lru_cache(4096)
 def _windows(passage: str) -> tuple[_Window, ...]:
     "The sentences of a passage, and the pairs of neighbours."
-    rows = [r for r in map(_tokens, sentences(passage)) if any(t.kind for t in r)]
+    rows = [r for r in map(claim_tokens, sentences(passage)) if any(t.kind for t in r)]
     pairs = [a + b for a, b in zip(rows, rows[1:])]
     sized = [(r, 1) for r in rows] + [(r, 2) for r in pairs]
     return tuple((frozenset(t.key for t in r if t.kind), r, n) for r, n in sized)
@@ -238,7 +275,7 @@ def _turned(ts: Sequence[_Token], i: int, sources: _Sources) -> _Found:
 
 def claim_features(claim: str, passages: Sequence[str]) -> _Found:
     "What a claim has in common with passages, and what not: a value for each of FEATURES."
-    ts = _tokens(claim)
+    ts = claim_tokens(claim)
     sources = _Sources(ts, passages)
     lacks = [sources.lack(i) for i in sources.at]
     said = [_misplaced(ts[i], *lack) for i, lack in zip(sources.at, lacks)]
@@ -293,7 +330,7 @@ def check_claims(
 ) -> list[CheckedClaim]:  # one a sentence, in order
     """Hold every sentence of a draft against passages. Sentences that claim nothing are supported, with score 1.
 
-    True sentences in free words are often rejected: 23 % of those of faithful answers (`9_studies/10_checks`).
+    True sentences in free words are often rejected: 23 % of those of faithful answers (`9_studies/06_released`).
     """
     weights = claim_weights()["claim"]
     least = weights["threshold"] if threshold is None else threshold

@@ -5,22 +5,28 @@
 # %% ../../nbs/1_core/03_text.ipynb #imports0
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache
+
+import regex
 
 from .files import data_dir, read_json
 from .types import Context
 
 # %% auto #0
-__all__ = ['STOPWORDS', 'WORD', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'content_words', 'content_spans', 'known_words',
-           'share_known', 'support', 'sentences', 'spans_of', 'weakest_sentence', 'cite', 'titled', 'clipped',
-           'format_docs_for_gen', 'unmarked', 'Label', 'Verdict', 'scored', 'without_thinking', 'thought_in',
-           'parse_verdict', 'read_verdict', 'Stance', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
+__all__ = ['STOPWORDS', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'squeezed', 'content_spans', 'all_words',
+           'content_words', 'known_words', 'share_known', 'support', 'sentences', 'spans_of', 'weakest_sentence',
+           'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked', 'Label', 'Verdict', 'scored',
+           'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance', 'script_of',
+           'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
 
 # %% ../../nbs/1_core/03_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -31,22 +37,112 @@ STOPWORDS = frozenset(
     "too under until up very was we were what when where which while who whom why will with would you your yours yes "
     "don't doesn't isn't it's".split()
 )
-WORD = re.compile(r"[\w][\w'.,:-]*[\w]|\w")  # a word, with the marks inside it
+_SAME = {  # characters -> what they count as
+    "'": "\u2019\u2018\u201a\u201b\u02bc\u02bb\u02b9\u2032\u00b4`\uff07",
+    '"': "\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033",
+    "-": "\u2010\u2011\u2012\u2212",
+    " - ": "\u2013\u2014\u2015",
+    " ": "\u2122",
+    " ... ": "\u2026",
+    ", ": "\uff0c",
+    ": ": "\uff1a",
+    "": "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u0640",
+}
+_LEVEL = str.maketrans({c: to for to, some in _SAME.items() for c in some})
+_RANGE = re.compile(r"(?<=\d)\u2013(?=\d)")
+_RAISED = re.compile(
+    r"(?<![\u00b2\u00b3\u00b9\u2070-\u2079])(?=[\u00b2\u00b3\u00b9\u2070-\u2079])"
+)  # 10² is not 102
+_FRACTION = re.compile(r"(?<=\d)(?=[\u00bc-\u00be\u2150-\u215e])")
 
 
-def content_words(text: str) -> list[str]:
-    "The words of a text that carry content: lower case, no stop words."
-    return [w for w in WORD.findall(text.lower()) if w not in STOPWORDS]
+@lru_cache(1024)
+def level(text: str) -> str:
+    "A text in one spelling (NFKC): quotes, apostrophes and dashes alike, nothing invisible. ASCII stays as it is."
+    if text.isascii():
+        return text
+    text = _RANGE.sub("-", _FRACTION.sub(" ", _RAISED.sub("^", text))).translate(_LEVEL)
+    return unicodedata.normalize("NFKC", text).replace("\u2044", "/")
+
+
+@lru_cache(8192)
+def squeezed(text: str) -> str:
+    "The letters and digits of a text, with the marks inside numbers: blanks, case, hyphens, quotes and markup left out."
+    plain = level(html.unescape(text)).casefold()
+    return re.sub(r"(?!(?<=\d)[.,:](?=\d)|(?<!\w)-(?=\d))[\W_]", "", plain)
+
+
+_BLANKLESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー々"
+_UNSPACED = regex.compile(f"[{_BLANKLESS}]", regex.V1)
+_BY_RULES = regex.compile(rf"[{_BLANKLESS}\p{{M}}]", regex.V1)  # what `re` does not cut right
+
+
+def _word(letter: str, marks: str = "", more: str = "") -> str:
+    "The pattern of a word: letters with the marks inside them, or a number, perhaps in groups of three."
+    inside = rf"(?:(?:{letter}|[_'.,:{marks}-])*{letter})?"
+    grouped = r"(?<![\w.,])[-\u2212]?[1-9]\d{0,2}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\w|[.,]\d)"
+    number = rf"(?:(?<![\w)\]])[-\u2212](?=\d))?\d{inside}"
+    return rf"(?!\d){letter}{inside}{more}|(?=[-\u2212\d])(?:{grouped}|{number})"
+
+
+_WORD = re.compile(_word(r"[^\W_]"))  # of a levelled text whose script has blanks
+_ANY_WORD = regex.compile(
+    _word(
+        rf"[[\w\p{{N}}]--[_{_BLANKLESS}]]",
+        r"\u2019\u02bc\uff07\u2010-\u2013\u2212\u00ad\u200b-\u200d\u2060\ufeff\u0640",
+        f"|[{_BLANKLESS}]+",
+    ),
+    regex.V1,
+)
+_GROUPED = re.compile(r"(-?[1-9]\d{0,2})((?:[, ']\d{3})+|(?:\.\d{3}){2,})(?:\.(\d+))?")
+
+
+@lru_cache(65_536)
+def _spelling(word: str) -> str:
+    "A word in one spelling: small letters, numbers without groups of thousands and with a decimal point."
+    key = level(word).lower()
+    if not any(map(str.isdigit, key)):
+        return key
+    key = "".join(str(unicodedata.decimal(c, c)) for c in key)
+    if m := _GROUPED.fullmatch(key):
+        return m[1] + re.sub(r"\D", "", m[2]) + (f".{m[3]}" if m[3] else "")
+    return re.sub(r"(?<=\d),(?=\d+$)", ".", key) if key.count(",") == 1 else key
+
+
+def _word_spans(m: regex.Match) -> Iterator[tuple[int, int, str]]:
+    "Start, end and spelling of a word; of a run without blanks those of its pairs of characters."
+    run, at = m[0], m.start()
+    if not _UNSPACED.match(run):
+        yield at, m.end(), _spelling(run)
+        return
+    for i in range(max(1, len(run) - 1)):
+        end = len(run) if i + 2 >= len(run) else i + 1
+        yield at + i, at + end, unicodedata.normalize("NFKC", run[i : i + 2])
 
 
 def content_spans(text: str) -> list[tuple[int, int, str]]:
-    "Where the content words of a text stand: start, end, the word in lower case."
-    return [(*m.span(), m[0].lower()) for m in WORD.finditer(text) if m[0].lower() not in STOPWORDS]
+    "Where the content words of a text stand: start, end, the word in one spelling."
+    return [x for m in _ANY_WORD.finditer(text) for x in _word_spans(m) if x[2] not in STOPWORDS]
+
+
+def all_words(text: str) -> list[str]:
+    "The words of a text in one spelling; of scripts without blanks pairs of characters."
+    plain = level(text)
+    if _BY_RULES.search(plain):
+        return [x for m in _ANY_WORD.finditer(plain) for _, _, x in _word_spans(m)]
+    return [w if w.isalpha() else _spelling(w) for w in _WORD.findall(plain.lower())]
+
+
+def content_words(text: str) -> list[str]:
+    "The words of a text that carry content, in one spelling: no stop words."
+    return [w for w in all_words(text) if w not in STOPWORDS]
 
 
 @lru_cache(8192)
 def _vocabulary(text: str) -> frozenset[str]:
-    return frozenset(content_words(text))
+    "The content words of a text; a number in groups counts by its groups, too, which may be cells of a table."
+    groups = (g for w in _WORD.findall(text) if " " in w for g in w.split(" "))
+    return frozenset([*content_words(text), *groups])
 
 
 def known_words(documents: Iterable[str]) -> frozenset[str]:
@@ -65,7 +161,11 @@ def support(answer: str, documents: Sequence[str]) -> float:
     return share_known(answer, known_words(documents))
 
 # %% ../../nbs/1_core/03_text.ipynb #9c2b16c9
-_SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')]))\s+(?=[\"'(]?[A-Z0-9])|\n+")
+_SENTENCE_END = regex.compile(
+    r"(?:(?<=[.!?…؟।۔])|(?<=[.!?…؟।۔][\"')”’»]))\s+(?=[\"'(“„‘«¿¡]?[\p{Lu}\p{Lo}\p{N}])"
+    r"|(?:(?<=[。！？｡])(?![”」』])|(?<=[。！？｡][”」』]))|\n+",
+    regex.V1,
+)
 
 
 def sentences(text: str) -> list[str]:
@@ -249,7 +349,7 @@ def _bare(text: str) -> str:
     return _MARKUP.sub(" ", without_thinking(text)).strip()
 
 
-def _word(text: str) -> Label | None:
+def _yes_or_no(text: str) -> Label | None:
     'Yes or no from one bare word. A number with anything around it ("1.", "1%", "[1]") counts or cites something else.'
     m = re.fullmatch(r"\W*(\w+)\W*", text)
     w = m[1].lower() if m and "?" not in text else ""
@@ -265,31 +365,37 @@ _OTHER_SCALE = re.compile(
 )
 
 
-def _objects(text: str) -> list[dict]:
-    "The JSON objects in a text that hold no others, single quotes and Python's True allowed."
-    out = []
-    for m in re.findall(r"\{[^{}]*\}", text):
-        python = m.replace("True", "true").replace("False", "false")
-        for candidate in (m, m.replace("'", '"'), python.replace("'", '"')):
+def json_objects(text: str) -> list[tuple[tuple[str, object], ...] | None]:
+    "The outermost JSON objects of a text as pairs, since a key may stand twice, objects in them, too; None for one that cannot be read."
+    decode, found, at = json.JSONDecoder(object_pairs_hook=tuple).raw_decode, [], text.find("{")
+    python = text.replace("'", '"').replace("True", "true").replace("False", "false")
+    while at >= 0:
+        pairs, end = None, at + 1
+        for form in (text, python):
             try:
-                out.append(json.loads(candidate))
-            except ValueError:
+                pairs, end = decode(form, at)
+                break
+            except (ValueError, RecursionError):
                 continue
-            break
-    return out
+        found.append(pairs)
+        at = text.find("{", end)
+    return found
+
+
+def _said_in(pairs: Sequence[tuple[str, object]]) -> set[Label | None]:
+    "The verdicts of an object under a key of ours, or else of the objects in it."
+    if any(_OTHER_SCALE.search(k) for k, _ in pairs):
+        return set()
+    names = [(re.sub(r"[\W_]*\d+$|^is_", "", k.lower()), v) for k, v in pairs if len(k) < 40]
+    inner = [v for _, v in names if isinstance(v, tuple)]
+    own = {_yes_or_no(str(v)) for k, v in names if k in _KEYS and not isinstance(v, tuple)} - {None}
+    return own or set().union(*map(_said_in, inner))
 
 
 def _from_json(text: str) -> set[Label] | None:
     "The verdicts in the objects of a text; None if there are no objects."
-    found = _objects(text)
-    of_ours = [o for o in found if not any(_OTHER_SCALE.search(str(k)) for k in o)]
-    entries = [
-        (re.sub(r"[\W_]*\d+$|^is_", "", k.lower()), v)
-        for o in of_ours
-        for k, v in o.items()
-        if len(k) < 40  # none of ours is as long
-    ]
-    return {_word(str(v)) for k, v in entries if k in _KEYS} - {None} if found else None
+    found = [o for o in json_objects(text) if o is not None]
+    return set().union(*map(_said_in, found)) if found else None
 
 # %% ../../nbs/1_core/03_text.ipynb #ace40779
 _ENDS = (
@@ -307,7 +413,7 @@ _SAY = re.compile(rf"\bi(?:\s+would|['’]d)\s+(?:say|answer)\s+\W*(yes|no){_END
 def _begins(text: str) -> set[Label]:
     "The verdict that a text begins with."
     m = _FIRST.match(text)
-    return {_word(m[1] or m[2])} if m else set()
+    return {_yes_or_no(m[1] or m[2])} if m else set()
 
 # %% ../../nbs/1_core/03_text.ipynb #67c8d871
 _NEGATION = re.compile(
@@ -334,7 +440,7 @@ def _named(text: str) -> tuple[set[Label], str]:
         clause = re.split(r"[,.!?:;\n]", text[: m.start()])[-1]
         negated = _NEGATION.search(clause)  # "Not relevant: yes" says something else
         if not negated and (numbers or not m[3]):
-            labels, rest = labels | {_word(m[1] or m[2] or m[3])}, text[m.end() :]
+            labels, rest = labels | {_yes_or_no(m[1] or m[2] or m[3])}, text[m.end() :]
     return labels, rest
 
 # %% ../../nbs/1_core/03_text.ipynb #2eea4d5c
@@ -387,7 +493,7 @@ def _statement(text: str) -> Label | None:
 _OPTIONS = re.compile(r"\b(?:yes|no)\s*(?:or|/|\|)\s*(?:yes|no)\b\W*", re.I)
 _OPEN = re.compile(  # both, a question, under a condition, or somebody else's
     r"\b(?:yes|no)\s*(?:and|&)\s*(?:yes|no)\b|\b(?:yes|no)\W*\?|^\W*(?:the\s+)?(?:user|human|question)\s*:"
-    r"|\b(?:yes|no)\W+(?:only\s+)?(?:if|unless|provided|assuming|depending|maybe|perhaps|possibly|part(?:ly|ially))\b",
+    r"|\b(?:yes|no)\W+(?:but\s+)?(?:only\s+)?(?:if|unless|provided|assuming|depending|maybe|perhaps|possibly|part(?:ly|ially))\b",
     re.I,
 )
 _ASKED = re.compile(r"\b(?:relevant|grounded|supported|answerable|helpful)\b", re.I)
@@ -410,14 +516,14 @@ def _behind_first(text: str) -> str:
 
 def _from_words(text: str) -> Label:
     "Yes or no from text without objects: behind labels, at the beginning, in the last sentence, or in a statement."
-    if (label := _word(text)) is not None:
+    if (label := _yes_or_no(text)) is not None:
         return label
     if _OPEN.search(text):
         return Label.UNPARSED
     text = _OPTIONS.sub("", text)
 
     def all_in(part, pattern=_STANDS):
-        return {_word(w) for w in pattern.findall(part)}
+        return {_yes_or_no(w) for w in pattern.findall(part)}
 
     begins, (named, behind) = _begins(text), _named(text)
     if begins and _statement(_behind_first(text)) not in (None, *begins):
@@ -437,7 +543,7 @@ def parse_verdict(text: str) -> Label:
     reply = without_thinking(text)
     if (found := _from_json(reply)) is None:
         return _from_words(_bare(reply))
-    outside = _begins(_bare(re.sub(r"\{[^{}]*\}", " ", reply)))
+    outside = _begins(_bare(re.sub(r"\{.*\}", " ", reply, flags=re.S)))
     return found.pop() if len(found) == 1 and outside <= found else Label.UNPARSED
 
 
@@ -464,8 +570,8 @@ class Stance(str, Enum):
 
 # %% ../../nbs/1_core/03_text.ipynb #351e21a8
 _SOURCES = (
-    r"(?:documents?|passages?|contexts?|texts?|sources?|articles?|excerpts?|materials?|information|details?|data|content|"
-    r"conversation|search results?|references?)"
+    r"(?:documents?|passages?|contexts?(?! menu)|texts?|sources?(?! code)|articles?|excerpts?|materials?|information|details?|data|"
+    r"content|conversation|search results?|references?)"
 )
 _NOT = (
     r"(?:(?:do(?:es)?|did|has|have|is|are|was|were|could|can|would|will)(?:n't| not)|cannot|never)"
@@ -473,6 +579,12 @@ _NOT = (
 _DECLINING = (
     r"(?:contain|mention|provide|specify|say|include|state|answer|address|discuss|describe|cover|list|offer|give|have(?! to)|detail|"
     r"explain|indicate|clarify|define|identify|name|explicitly|directly|specifically|seem|appear|available|enough)"
+)
+_SAYING = r"(?:mention|specify|say|state|address|discuss|describe|explain|indicate|clarify|explicitly|directly|specifically)"
+_BEHIND = (  # what may follow "no information": not "desk"
+    r"(?=\W*(?:$|[.,;:!?)\"]|(?:on|about|regarding|concerning|in|that|to|for|of|from|here|as|which|whether|given|available|provided|"
+    r"relat\w+|specific\w*|and|or|is|was|were|are|there|at|by|with|within|how|why|when|what|who|where|if|but|found|I|you|we|contained|"
+    r"indicat\w+|suggest\w+)\b))"
 )
 _KNOW = (
     r"(?:know|find|answer|determine|provide|say|tell|confirm|have|give|offer|locate|identify|see|verify|be certain|be sure|"
@@ -490,20 +602,25 @@ _WAYS_TO_DECLINE = (
     r"\bI\s+(?:have|see|found|find)\s+(?:no|not enough|insufficient|nothing|limited)\b",
     r"\bI lack\b",
     r"\bI(?:'m| am) (?:not sure|unsure|not aware|not certain|sorry, but I)\b",
-    rf"\b(?:{_SOURCES}(?:,? [\w'-]+){{0,7}}?,?|it|they|these|neither|none of (?:them|these|the \w+))\s{_NOT}\s+{_ADVERB}{_DECLINING}\b",
+    rf"\b(?:{_SOURCES}(?:,? [\w'-]+){{0,7}}?,?|none of (?:them|these|the \w+))\s{_NOT}\s+{_ADVERB}{_DECLINING}\b",
+    rf"\b(?:it|they|these|neither)\s{_NOT}\s+{_ADVERB}{_SAYING}\b",
     rf"\b(?:neither|none) of the (?:\w+ ){{0,3}}{_SOURCES} {_DECLINING}s?\b",
-    r"\b(?:there (?:is|are|was|were)|has|have|contains?|provides?|offers?|gives?)\s+(?:no|not enough|insufficient|not any|n't any)\s+"
-    r"(?:\w+\s+){0,3}(?:information|answers?|mentions?|details?|references?|indication|documents?|context)\b",
-    r"\b(?:not|n't) (?:have |contain |provide |include )?(?:enough|sufficient) (?:\w+ )?(?:information|context|details?|data)\b",
-    r"\b(?:no|without) (?:specific |further |direct |relevant |additional |explicit )*(?:information|details?|data|answer|mention)\b",
+    rf"(?:\bthere (?:is|are|was|were)|\b(?:I|we|it|they|you|{_SOURCES})\b[^.]{{0,60}}?\b(?:has|have)|\b(?:contains?|provides?|offers?|gives?))\s+"
+    r"(?:no|not enough|insufficient|not any|n't any)\s+(?:\w+\s+){0,3}"
+    rf"(?:information|answers?|mentions?|details?|references?|indication|documents?|context)\b{_BEHIND}",
+    r"\b(?:not|n't) (?:have |contain |provide |include )?(?:enough|sufficient) (?:\w+ )?(?:information|context|details?|data)\b"
+    rf"{_BEHIND}",
+    r"\b(?:no|without) (?:specific |further |direct |relevant |additional |explicit )*(?:information|details?|data|answer|mention)\b"
+    rf"{_BEHIND}",
     r"\b(?:cannot|can't|could not|couldn't) be (?:answered|determined|found|confirmed|verified)\b",
     rf"^(?:the (?:answer|information) )?(?:is(?: not|n't)|not) (?:{_SAID} )?in the {_SOURCES}\b",
-    r"\bI_DON_?'?T_KNOW\b|^IDK\b|^no (?:answer|information)\b",
-    r"\b(?:unknown|unclear) (?:from|based on)\b",
+    r"\bI_DON_?'?T_KNOW\b|^IDK\b|^no (?:answer|information)\b(?! (?:was|were) (?:received|sent))",
+    rf"\b(?:unknown|unclear) (?:from|based on)\b[^.]*\b(?:{_SOURCES}|provided|given)\b",
     r"\boutside (?:of )?(?:the scope of )?(?:my|the) (?:knowledge|provided|given)",
 )
 _DECLINES = re.compile("|".join(_WAYS_TO_DECLINE), re.I)
 _NOT_SAID = re.compile(rf"\b(?:is|are|was|were)(?: not|n't) {_ADVERB}{_SAID}\b", re.I)
+_WEAKLY = re.compile(rf"\b(?:it|they|these|neither)\s{_NOT}\s+{_ADVERB}{_DECLINING}\b", re.I)
 _SAID_WHERE = re.compile(r"\b(?:documents?|passages?|contexts?|texts?|sources?|provided)\b", re.I)
 
 # %% ../../nbs/1_core/03_text.ipynb #25e80e96
@@ -528,10 +645,95 @@ _ASKS = re.compile(
     re.I,
 )
 _BUT = re.compile(r"[,;] (?:but|however|though|although)\b(.*)$", re.I)
-_APOSTROPHES = str.maketrans("’‘`", "'''")
 _TITLE = re.compile(
     r'"[^"]{1,60}"|(?<=\bsaid: )[^.!?]+'
 )  # what is quoted is not the speaker's word
+
+# %% ../../nbs/1_core/03_text.ipynb #lang0002
+_MORE = 30  # letters beside a phrase that refuses; with more of them the answer says something, too
+
+
+@cache
+def _refusal_rules() -> dict:
+    return read_json(data_dir("refusals") / "rules.json")
+
+
+@cache
+def _constants() -> frozenset[str]:
+    "What frameworks return when nothing was found, squeezed."
+    return frozenset(squeezed(c) for some in _refusal_rules()["constants"].values() for c in some)
+
+
+@dataclass(frozen=True)
+class _Language:
+    "How a language declines: by its speaker, or by words for sources, negation and saying in one sentence."
+
+    name: str
+    script: str
+    words: frozenset[str]
+    speaker: re.Pattern | None
+    parts: tuple[re.Pattern, ...]  # all of them must be in a sentence
+    offers: re.Pattern
+
+    def declines(self, sentence: str) -> bool:
+        return bool(self.speaker.search(sentence) or all(p.search(sentence) for p in self.parts))
+
+
+@cache
+def _languages() -> tuple[_Language, ...]:
+    def pattern(text):
+        return re.compile(unicodedata.normalize("NFKC", text), re.I)
+
+    def made(r):
+        parts = tuple(pattern(r[k]) for k in ("sources", "not", "say") if k in r)
+        speaker = pattern(r["speaker"]) if "speaker" in r else None
+        offers = pattern(r.get("offers", r"(?!)"))
+        return _Language(
+            r["name"], r["script"], frozenset(r.get("words", ())), speaker, parts, offers
+        )
+
+    return tuple(map(made, _refusal_rules()["languages"].values()))
+
+
+_SCRIPT = regex.compile(
+    r"(?P<Kana>[\p{Hiragana}\p{Katakana}])|(?P<Han>\p{Han})|(?P<Latin>\p{Latin})|(?P<Cyrillic>\p{Cyrillic})"
+    r"|(?P<Arabic>\p{Arabic})|(?P<Devanagari>\p{Devanagari})|(?P<other>\p{L})"
+)
+_NOT_RULED = re.compile("[іїєґўјљњћђѓќ]|[پچژگٹڈںے]", re.I)  # Ukrainian, Serbian; Persian, Urdu
+
+
+def script_of(text: str) -> str:
+    'The script that most letters of a text have: Latin, Cyrillic, Arabic, Devanagari, Han, Kana (Japanese) or other; "" without letters.'
+    counts = Counter(m.lastgroup for m in _SCRIPT.finditer(text[:5000]))
+    if counts["Kana"] and counts["Kana"] + counts["Han"] > counts["Latin"]:
+        return "Kana"
+    return counts.most_common(1)[0][0] if counts else ""
+
+
+@lru_cache(4096)
+def _languages_of(text: str, certain: bool = False) -> tuple[_Language, ...]:
+    "The languages that a text may be in, by script and function words; certain: only those with most of the words."
+    script = "Latin" if text.isascii() else script_of(text)
+    some = [l for l in _languages() if l.script == script]
+    if script != "Latin":
+        return () if _NOT_RULED.search(text) else tuple(some)
+    words = all_words(text)
+    hits = {l: sum(w in l.words for w in words) for l in some}
+    most = max(hits.values())
+    if certain:
+        return tuple(l for l in some if hits[l] == most and most >= len(words) / 8)
+    return tuple(l for l in some if l.speaker and hits[l] >= min(most, max(1, most - 1)))
+
+
+def unknown_language(text: str) -> str:
+    'The language of a text if no rule for refusals knows it, "unknown" if nobody can say; "" for a known language and for short texts.'
+    plain, script = level(text), script_of(text)
+    if word_count(plain) < 8 or script == "":
+        return ""
+    found = _languages_of(plain, True)
+    if any(l.speaker for l in found):
+        return ""
+    return found[0].name if found else f"{script} script" if script == "other" else "unknown"
 
 # %% ../../nbs/1_core/03_text.ipynb #ce5b399c
 def _behind(parts: Iterable[str], first: re.Pattern, then: re.Pattern) -> bool:
@@ -539,63 +741,80 @@ def _behind(parts: Iterable[str], first: re.Pattern, then: re.Pattern) -> bool:
     return any((m := first.search(p)) and then.search(p, m.end()) for p in parts)
 
 
-def _declines(sentence: str) -> bool:
-    return bool(
-        _DECLINES.search(sentence) or _behind(re.split("[.;]", sentence), _NOT_SAID, _SAID_WHERE)
-    )
+def _declines(sentence: str, whole: str = "", languages: Sequence[_Language] = ()) -> bool:
+    "Whether a sentence of a whole answer declines; one about 'it' does where the answer speaks of sources."
+    if _DECLINES.search(sentence) or any(l.declines(sentence) for l in languages):
+        return True
+    weak = _WEAKLY.search(sentence) and _SAID_WHERE.search(whole)
+    return bool(weak or _behind(re.split("[.;]", sentence), _NOT_SAID, _SAID_WHERE))
 
 
 def _asks(sentence: str) -> bool:
     return bool(_ASKS.search(sentence) or _behind(sentence.split("?")[:-1], _TO_ASK, _YOU))
 
 
-def _content(sentence: str) -> str:
-    "The claim of a sentence; '' for one that declines, asks, offers or talks about the documents."
-    if _declines(sentence):
-        behind = _BUT.search(sentence)
+def word_count(text: str) -> int:
+    "Words; of scripts without blanks two characters count as one."
+    return max(len(text.split()), len(_UNSPACED.findall(text)) // 2)
+
+
+def _content(sentence: str, *about) -> str:
+    "The claim of a sentence; '' for one that declines, asks, offers or talks about the documents. about: as for _declines."
+    if _declines(sentence, *about):
+        behind = _BUT.search(sentence) or re.search(_refusal_rules()["but"], sentence, re.I)
         rest = behind[1].strip() if behind else ""
-        more = len(rest.split()) > 5 and not _declines(rest) and not _NEITHER.search(rest)
+        more = word_count(rest) > 5 and not _declines(rest, *about) and not _NEITHER.search(rest)
         return rest if more else ""
-    empty = _NEITHER.search(sentence) or _asks(sentence) or len(sentence.split()) <= 3
+    offers = any(l.offers.search(sentence) for l in about[1:] and about[1])
+    empty = _NEITHER.search(sentence) or offers or _asks(sentence) or word_count(sentence) <= 3
     return "" if empty else sentence
 
 
-def stance(answer: str) -> Stance:
-    "Whether an answer declines, by rule."
-    text = sentences(_TITLE.sub('""', answer.translate(_APOSTROPHES)))
-    if not text:
+def stance(
+    answer: str,
+    phrases: Iterable[str] = (),  # with which a system refuses
+) -> Stance:
+    "Whether an answer declines: by the phrases, by what frameworks return when nothing is found, else by rule."
+    whole = squeezed(answer)
+    if not whole or whole in _constants():
         return Stance.DECLINES
-    claims = [c for s in text if (c := _content(s))]
-    words = sum(len(c.split()) for c in claims)
-    if any(map(_declines, text)):
-        return Stance.PARTIAL if words >= 8 or _content(text[0]) else Stance.DECLINES
+    for own in filter(None, map(squeezed, phrases)):
+        if own in whole:
+            return Stance.DECLINES if len(whole) - len(own) <= _MORE else Stance.PARTIAL
+    plain = level(answer)
+    text, languages = sentences(_TITLE.sub('""', plain)), _languages_of(plain)
+    claims = [c for s in text if (c := _content(s, plain, languages))]
+    words = sum(map(word_count, claims))
+    if any(_declines(s, plain, languages) for s in text):
+        partial = words >= 8 or _content(text[0], plain, languages)
+        return Stance.PARTIAL if partial else Stance.DECLINES
     asks = list(map(_asks, text))
     if any(asks) and not claims or asks[-1] and len(claims) <= 1 and words <= 15:
         return Stance.ASKS
     return Stance.ANSWERS
 
 
-def declines(answer: str) -> bool:
+def declines(answer: str, phrases: Iterable[str] = ()) -> bool:
     "Whether an answer declines and says nothing else."
-    return stance(answer) is Stance.DECLINES
+    return stance(answer, phrases) is Stance.DECLINES
 
 # %% ../../nbs/1_core/03_text.ipynb #aebf92d0
 # On the scale of the official verdict.
 STANCE_WORTH = {Stance.DECLINES: 1.0, Stance.PARTIAL: 0.5, Stance.ANSWERS: 0.0, Stance.ASKS: 0.0}
 LONGEST_REFUSAL = (
-    35  # words; a longer one is partial on that scale (chosen in 9_studies/07_yardsticks)
+    35  # words; a longer one is partial on that scale (chosen in 9_studies/04_measures)
 )
 
 
-def idk_by_rule(answer: str) -> float:
+def idk_by_rule(answer: str, phrases: Iterable[str] = ()) -> float:
     "What the official verdict on an answer would most likely be: 1, 0.5 or 0."
     most = 0.5 if len(answer.split()) > LONGEST_REFUSAL else 1.0
-    return min(STANCE_WORTH[stance(answer)], most)
+    return min(STANCE_WORTH[stance(answer, phrases)], most)
 
 
 @cache
 def _rule_measured() -> dict:
-    "Precision and recall of the rule by file, as `9_studies/07_yardsticks` measured them."
+    "Precision and recall of the rule by file, as `9_studies/04_measures` measured them."
     return read_json(data_dir("measured") / "declining.json")
 
 

@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 from typing_extensions import Required, TypedDict
 
 from ..core.files import LONGEST_LINE, checksum, data_dir, disk_full, need_room
 from ..core.files import read_json, read_jsonl, write_json
+from ..core.text import level, squeezed
 from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError
 from ..core.types import Gold, Passage, Task, Turn, digest, redacted
 
@@ -255,10 +257,19 @@ def _gold_id(c: Mapping) -> str:
     return c["document_id"] + (f"#page={c['page']:.0f}" if c.get("page") else "")
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #4cd7c422
+def _file_key(name: str) -> str:
+    "A place of a file without query, case and backslashes, %20 and the like read, in one spelling."
+    path, mark, page = name.partition("#")
+    path = unquote(path.partition("?")[0]).replace("\\", "/")
+    return level(path + mark + page).casefold()
+
+
 def files_of(passage: Context | Passage) -> set[str]:
-    "The names of the file that a passage comes from: with and without its page, with and without its folder."
-    places = [place for place in (passage.source, passage.url) if place]
-    return {name for place in places for name in (place, place.rsplit("/", 1)[-1]) if name}
+    "The names of the file that a passage comes from, as written and as `is_gold` compares them: with and without page and folder."
+    places = {place for place in (passage.source, passage.url) if place}
+    places |= {passage.title} if re.search(r"\w\.\w{2,5}$", passage.title) else set()
+    keys = {k for p in places for k in (_file_key(p), _file_key(p).partition("#")[0])}
+    return {name for p in places | keys for name in (p, p.rsplit("/", 1)[-1]) if name}
 
 
 def is_gold(
@@ -267,15 +278,14 @@ def is_gold(
     own_ids: bool = False,  # the ids of found passages are those of another system
 ) -> bool:
     """Whether a retrieved passage is a gold passage: by its id; else, where one of the two is known by file or text alone or has
-    the id of another system, if the whole gold text stands in it, but for blanks and case. A piece, or other wording, is not gold."""
+    the id of another system, if the letters and digits of the whole gold text stand in it. A piece, or other wording, is not gold."""
     ids = (getattr(found, "document_id", ""), getattr(found, "id", ""))
-    if gold.id in ids:
+    if gold.id in (*ids, *(i.partition("#")[0] for i in ids)):
         return True
     by_text = own_ids or any(i.startswith(BY_TEXT) for i in (gold.id, *ids))
-    if not (by_text and gold.text) and gold.id not in files_of(found):
+    if not (by_text and gold.text) and _file_key(gold.id) not in files_of(found):
         return False
-    part, whole = (" ".join(p.text.split()).casefold() for p in (gold, found))
-    return part in whole
+    return squeezed(gold.text) in squeezed(found.text)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #ce0d855d
 def _unmarked(query: str) -> str:

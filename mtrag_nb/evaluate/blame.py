@@ -8,26 +8,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ranked
-from ..core.record import Retrieved, Rewritten, Trajectory, kept_by
+from ..core.record import Retrieved, Rewritten, Run, Trajectory, kept_by
 from ..core.text import content_words, known_words, share_known, support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Outcome
 from ..core.types import SettingsError, Task
 from .judge import Item
-from .measures import condition, rouge_l, target_recall
-from .scores import LEAST_SUPPORT, Evidence, decision
+from .measures import TargetVerdict, best_by_target, condition, rouge_l
+from .measures import says_target, target_recall
+from .scores import LEAST_SUPPORT, Evidence, as_evidence, decision
 from .statistics import Interval, Report, auroc_interval, mean_interval
 
 # %% auto #0
-__all__ = ['COSTS', 'WRONG', 'RIGHT', 'MINIMAL_CHANGE', 'STAGES', 'costs', 'CostPoint', 'cost_point', 'RiskPoint', 'RiskCoverage',
-           'risk_coverage', 'draft_rouge_l', 'verdict_by_recall', 'Blame', 'strayed', 'documents', 'unsupported',
-           'blame_turn', 'place_of', 'groups_of', 'BlameReport', 'blame', 'Decided', 'Gate', 'GateDecision',
-           'gate_decisions', 'turn_gates', 'merge_gates', 'gates', 'gate_table', 'blame_items', 'beside_gold',
-           'reassign_generation_failures']
+__all__ = ['COSTS', 'MINIMAL_CHANGE', 'STAGES', 'costs', 'CostPoint', 'cost_point', 'RiskPoint', 'RiskCoverage', 'risk_coverage',
+           'draft_rouge_l', 'Blame', 'strayed', 'documents', 'unsupported', 'blame_turn', 'place_of', 'groups_of',
+           'BlameReport', 'blame', 'Decided', 'Gate', 'GateDecision', 'gate_decisions', 'turn_gates', 'merge_gates',
+           'gates', 'gate_table', 'blame_items', 'beside_gold', 'reassign_generation_failures']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -167,7 +168,6 @@ def risk_coverage(
     return RiskCoverage(name, points, len(deciding), len(answered) - len(order))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1931631b
-WRONG, RIGHT = 0.2, 0.38  # target recall
 # a change of ROUGE-L that counts: two answers to one question, both rated 4 of 4, differ by less
 MINIMAL_CHANGE = 0.27
 
@@ -178,20 +178,16 @@ def draft_rouge_l(run: Evidence, task_id: str, draft: str) -> float | None:
     return rouge_l(draft, targets[0]) if targets else None
 
 
-def verdict_by_recall(answer: str, targets: Sequence[str]) -> str:
-    "right, wrong, or undecided, by the recall of the first target; without a target undecided."
-    score = target_recall(answer, targets[0]) if targets else None
-    if score is None or WRONG <= score < RIGHT:
-        return "undecided"
-    return "right" if score >= RIGHT else "wrong"
+def _told(run: Evidence, task_id: str, draft: str) -> TargetVerdict:
+    "What a draft of a turn is by its targets; what a person said of this very draft goes before it."
+    known = run.gold.get(task_id, Gold(task_id))
+    if draft in (*known.targets, *known.rejected):
+        return TargetVerdict("right" if draft in known.targets else "wrong", "")
+    return best_by_target(draft, known.targets, run.turns[task_id].question)
 
 
 def _verdict(run: Evidence, task_id: str, draft: str) -> str:
-    "The same for a draft of a turn; what a person said of this very draft goes before it."
-    known = run.gold.get(task_id, Gold(task_id))
-    if draft in (*known.targets, *known.rejected):
-        return "right" if draft in known.targets else "wrong"
-    return verdict_by_recall(draft, known.targets)
+    return _told(run, task_id, draft).verdict
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #be5a906f
 _CAUSES = {  # cause -> stage, in the order of the chain
@@ -228,6 +224,7 @@ class Blame:
     verdict: str  # right, failed, undecided, or not judged
     cause: str = ""  # of a failed turn: a key of CAUSES, or of UNTOLD why none can be named
     node: str = ""  # that did it, where one did
+    why: str = ""  # undecided: why no measure decides; gold not found: what was compared with what
 
     @property
     def stage(self) -> str:
@@ -362,6 +359,14 @@ def _clarified_cause(t: Trajectory, label: str) -> tuple[str, ...]:
     return ("failed", "answered though underspecified", node) if vague else ()
 
 
+def _compared(run: Evidence, t: Trajectory) -> str:
+    "By what gold was looked for among what a turn found: names of each, two of them."
+    gold = [p.id for p in run.gold[t.task_id].passages] if t.task_id in run.gold else []
+    seen = [run.contexts[i] for i in t.found if i in run.contexts]
+    names = [c.source or c.url or c.document_id for c in seen]
+    return f"gold {', '.join(gold[:2])}; found {', '.join(names[:2]) or 'nothing'}"
+
+
 def _blame_ranking(run: Evidence, t: Trajectory, label: str) -> Blame:
     "What became of a turn of which only the ranking is on record: it failed if no gold is in it."
     relevant = set(run.relevant(t.task_id))
@@ -388,15 +393,17 @@ def blame_turn(run: Evidence, task_id: str) -> Blame:
     if label in TO_REFUSE:
         right = Blame(task_id, "right")
         return right if refused else Blame(task_id, "failed", *_answered_cause(run, t))
-    if not refused:
-        verdict = _verdict(run, task_id, t.answer)
-        if verdict != "wrong":
-            return Blame(task_id, verdict)
+    if not refused or says_target(t.answer, run.gold[task_id].targets):
+        told = _told(run, task_id, t.answer)
+        if told.verdict != "wrong":
+            return Blame(task_id, told.verdict, why=told.why)
     relevant = set(run.relevant(task_id))
     if not relevant:
         return Blame(task_id, "failed", _NO_CAUSE[0])
     cause, node = _evidence_cause(run, t, relevant)
-    return Blame(task_id, "failed", *((cause, node) if cause else _draft_cause(run, t, refused)))
+    why = _compared(run, t) if cause == "gold not found" else ""
+    cause, node = (cause, node) if cause else _draft_cause(run, t, refused)
+    return Blame(task_id, "failed", cause, node, why)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #cce4b7d3
 def place_of(turn: int) -> str:
@@ -479,18 +486,32 @@ class BlameReport(Report):
         some = [b for b in self.failed if b.cause == cause and b.task_id in self.gold_given]
         return self.share(lambda b: self.gold_given[b.task_id].verdict == "right", some)
 
+    def _reasons(self) -> str:
+        "Why turns are undecided, where it is not the recall of a long target."
+        unsure = (b.why for b in self.turns.values() if b.verdict == "undecided" and b.why)
+        whys = Counter(why for why in unsure if "thresholds" not in why)
+        told = [f"{n} undecided: {why}. " for why, n in whys.most_common()]
+        lost = [b for b in self.failed if b.cause == "gold not found"]
+        if lost and 2 * len(lost) > len(self.judged):
+            told.append(f"Gold was found in few turns; compared were, for one: {lost[0].why}. ")
+        return "".join(told)
+
     @property
     def note(self) -> str:
         n = Counter(b.verdict for b in self.turns.values())
         return (
             f"{self.name}: {len(self.judged)} turns judged: {n['right']} right, {n['undecided']} undecided, "
-            f"{n['failed']} failed ({sum(not b.stage for b in self.failed)} without a stage to name); {n['not judged']} not judged. "
+            f"{n['failed']} failed ({sum(not b.stage for b in self.failed)} without a stage to name); {n['not judged']} not judged. {self._reasons()}"
             "Intervals: over conversations."
         )
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #f6650d60
-def blame(run: Evidence) -> BlameReport:
+def blame(
+    run: Run | Evidence | str | Path,
+    **known,  # gold, qrels, absent, histories, judge: see Evidence
+) -> BlameReport:
     "Where each turn of a run went wrong first."
+    run = as_evidence(run, **known)
     groups = {"system": dict.fromkeys(run.turns, run.system), **groups_of(run.turns, run.gold)}
     turns = {i: blame_turn(run, i) for i in run.turns}
     return BlameReport(run.name, turns, run.talks, groups)
@@ -654,9 +675,10 @@ def _blame_item(item: Item, gold: Gold, relevant: Iterable[str], idk: float | No
         return Blame(item.task_id, *ending)
     if gold.answerability not in TO_ANSWER or not gold.targets:
         return Blame(item.task_id, "not judged")
-    verdict = "wrong" if refused else verdict_by_recall(item.answer, gold.targets)
-    if verdict != "wrong":
-        return Blame(item.task_id, verdict)
+    refused = refused and not says_target(item.answer, gold.targets)
+    told = best_by_target(item.answer, gold.targets, item.question)
+    if not refused and told.verdict != "wrong":
+        return Blame(item.task_id, told.verdict, why=told.why)
     wanted = set(relevant)
     seen = {*(c.document_id for c in item.contexts), *(i for i, _ in item.ranked)}
     if not wanted:

@@ -22,7 +22,7 @@ from ..core.record import Calls, Judged, Judgement, Run, Trajectory, answer_dige
 from ..core.record import predicted_passages, ranking_scores
 from ..core.settings import Settings, load_settings
 from ..core.text import declines, format_docs_for_gen, idk_by_rule, sentences
-from ..core.text import without_thinking
+from ..core.text import json_objects, without_thinking
 from ..core.types import Context, DataError, Gold, Outcome, RunMismatch, SettingsError, Task
 from ..core.types import Turn, as_context, digest, plain
 from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
@@ -121,21 +121,11 @@ def _value(text: str, f: Field) -> str | float | None:
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #580867bf
 def _objects(text: str) -> list[list[tuple[str, object]]]:
-    "The outermost JSON objects of a text as pairs, since a key may stand twice; [] if one of them cannot be read."
-    decode, found, at = json.JSONDecoder(object_pairs_hook=list).raw_decode, [], text.find("{")
-    python = text.replace("'", '"').replace("True", "true").replace("False", "false")
-    while at >= 0:
-        for form in (text, python):
-            try:
-                pairs, end = decode(form, at)
-                break
-            except (ValueError, RecursionError):
-                end = 0
-        if not end:
-            return []
-        found.append([(re.sub(r"[\W_]+", " ", k).strip().lower(), v) for k, v in pairs])
-        at = text.find("{", end)
-    return found
+    "The outermost JSON objects of a text as pairs; [] if one of them cannot be read."
+    found = json_objects(text)
+    if None in found:
+        return []
+    return [[(re.sub(r"[\W_]+", " ", k).strip().lower(), v) for k, v in o] for o in found]
 
 
 def _scale_of_ten(said: str) -> bool:
@@ -534,6 +524,7 @@ class Item:
     verdict: float | None = None  # whether it refuses, if its file says so: 1, 0.5 or 0
     unranked: bool = False  # what was retrieved is not on record: no ranking can be measured
     passages: str = ""  # of a prediction: whose its contexts are
+    phrases: tuple[str, ...] = ()  # with which its system refuses
 
     @property
     def failed(self) -> bool:
@@ -552,8 +543,11 @@ class Item:
     def refused(self) -> bool:
         "Whether the turn was recorded as a refusal, its file calls it one, or its answer declines where neither says anything."
         if self.outcome is None and self.verdict is None:
-            return declines(self.answer)
-        return self.outcome is Outcome.I_DONT_KNOW or self.verdict == 1
+            return declines(self.answer, self.phrases)
+        by_phrase = (
+            bool(self.phrases) and self.verdict is None and declines(self.answer, self.phrases)
+        )
+        return self.outcome is Outcome.I_DONT_KNOW or self.verdict == 1 or by_phrase
 
     @property
     def documents(self) -> str:

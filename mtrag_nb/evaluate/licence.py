@@ -19,7 +19,7 @@ from tqdm import tqdm
 from ..core.files import JsonlLog, read_json, read_jsonl
 from ..core.html import fold, html_table, show
 from ..core.record import Judgement
-from ..core.text import STOPWORDS, WORD, format_docs_for_gen, sentences, support
+from ..core.text import STOPWORDS, all_words, format_docs_for_gen, sentences, support
 from ..core.types import TO_REFUSE, Context, DataError, SettingsError
 from ..data.mtrag import RatedAnswer
 from .judge import judge_faithfulness, judge_statements
@@ -462,7 +462,7 @@ def _marked(text: str) -> tuple[tuple[tuple[str, bool], ...], ...]:
     rows = []
     for s in sentences(_whole_negations(text)):
         since, row = _REACH + 1, []
-        for w in WORD.findall(s.lower()):
+        for w in all_words(s):
             since = 0 if w in _NEGATIONS else since + 1
             if w not in STOPWORDS and w not in _NEGATIONS:
                 row.append((w, since <= _REACH))

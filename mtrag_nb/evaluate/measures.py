@@ -12,23 +12,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ..core.files import read_jsonl, write_jsonl
 from ..core.html import show
 from ..core.settings import MINILM, ModelSpec
-from ..core.text import support
+from ..core.claims import claim_tokens
+from mtrag_nb.core.text import (
+    all_words,
+    content_words,
+    level,
+    script_of,
+    sentences,
+    squeezed,
+    support,
+)
+from ..core.text import word_count
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError, Task
 from ..data.mtrag import conversation_of_line, domain_of_line, prediction_of_line
 from .statistics import INTERVALS, Interval, Report, mean_interval
 from ..models.local import find_model, pick_device
 
 # %% auto #0
-__all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'ENCODERS', 'RetrievalRow', 'RetrievalScores', 'retrieval_scores', 'rouge_l',
-           'target_recall', 'BertScorer', 'encoder_named', 'k_precision', 'bert_k_precision', 'harmonic_mean', 'rb_agg',
-           'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals', 'without_answers', 'RetrievalReport',
-           'score_retrieval']
+__all__ = ['CUTS', 'MEASURES', 'WRONG', 'RIGHT', 'OFFICIAL_BERT', 'ENCODERS', 'RetrievalRow', 'RetrievalScores',
+           'retrieval_scores', 'rouge_l', 'target_recall', 'TargetVerdict', 'polarity', 'kind_of_target',
+           'judge_by_target', 'best_by_target', 'verdict_of', 'says_target', 'why_not_judged', 'BertScorer',
+           'encoder_named', 'k_precision', 'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts',
+           'condition', 'Refusals', 'refusals', 'without_answers', 'RetrievalReport', 'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
 CUTS = (1, 3, 5, 10)
@@ -206,8 +218,180 @@ def rouge_l(response: str, target: str) -> float:  # in [0, 1]; 0 if either has 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #tr000002
 def target_recall(answer: str, target: str) -> float:  # in [0, 1]
     "The share of the target's content words in an answer, times 2 target words / answer words where that is below 1."
-    length = 2 * len(target.split()) / max(1, len(answer.split()))
+    length = 2 * word_count(target) / max(1, word_count(answer))
     return support(target, [answer]) * min(1.0, length)
+
+# %% ../../nbs/7_evaluate/01_measures.ipynb #vt000002
+WRONG, RIGHT = 0.2, 0.38  # target recall
+_SHORT = 4  # content words of a target, and no more than so many words, below which recall is not licensed
+_SHORT_WORDS = 6
+_YES = frozenset(
+    "yes yeah yep true correct indeed ja oui si sí sim tak ano evet да نعم हाँ हां".split()
+)
+_NO = frozenset(
+    "no nope false incorrect not unfortunately nein non não nie hayır нет لا नहीं".split()
+)
+_YES_NO = re.compile(r"(?P<no>不是?|いいえ|没有)|(?P<yes>是的?|对|はい)")  # at the beginning
+_ITEMS = re.compile(r"\s*[,;،、]\s*(?:(?:and|or|und|et|y|e)\s+)?|\s+(?:and|und|et|y|e)\s+|\s*和\s*")
+
+
+class TargetVerdict(NamedTuple):
+    "What an answer is by a target."
+
+    verdict: str  # right, wrong, undecided
+    kind: str  # of the target: yes or no, number, list, name, long
+    why: str = ""  # undecided: why
+
+
+def polarity(text: str) -> int:
+    "1 for a text that begins with a yes, -1 with a no, 0 else."
+    plain = level(text).strip(" *\"'")
+    if m := _YES_NO.match(plain):
+        return 1 if m["yes"] else -1
+    first = next(iter(all_words(plain)), "")
+    return (first in _YES) - (first in _NO)
+
+
+def _negated(text: str) -> bool:
+    return any(t.negated for s in sentences(text)[:1] for t in claim_tokens(s)) or "不" in text
+
+
+def kind_of_target(target: str) -> str:
+    "The kind of a target: yes or no, list, number, name; long where target recall measures it."
+    words, items = content_words(target), [i for i in _ITEMS.split(target.strip(" .")) if i]
+    if len(items) > 1 and all(word_count(i) <= 3 for i in items) and polarity(target) == 0:
+        if not re.fullmatch(r"[\d\s.,'$€£%]+", target):
+            return "list"
+    if len(words) > _SHORT or word_count(target) > _SHORT_WORDS:
+        return "long"
+    if polarity(target) and not any(t.kind == "number" for t in claim_tokens(target)):
+        return "yes or no"
+    return "number" if any(t.kind == "number" for t in claim_tokens(target)) else "name"
+
+
+def _by_polarity(answer: str, target: str, question: str) -> TargetVerdict:
+    "Yes or no: by the first word of the answer, or by whether it says what was asked, or denies it."
+    said, kind = polarity(answer), "yes or no"
+    if not said:
+        asked, there = {*content_words(question)}, {*content_words(answer)}
+        if not asked or len(asked & there) / len(asked) < 0.5:
+            return TargetVerdict("undecided", kind, "the answer says neither yes nor no")
+        said = -1 if _negated(answer) else 1
+    return TargetVerdict("right" if said == polarity(target) else "wrong", kind)
+
+
+def _by_numbers(answer: str, target: str) -> TargetVerdict:
+    "Numbers: each of the target's must stand in the answer, with its sign and, where both have one, its unit."
+    there = [t for s in sentences(answer) for t in claim_tokens(s) if t.key.startswith("#")]
+    wanted = [t for t in claim_tokens(target) if t.kind == "number"]
+    same = [
+        [t for t in there if t.key == w.key and (t.unit == w.unit or not (t.unit and w.unit))]
+        for w in wanted
+    ]
+    found = [some for some in same if some]
+    if not found:
+        return TargetVerdict("wrong", "number")
+    if len(found) < len(wanted) or all(t.negated for some in found for t in some):
+        return TargetVerdict("undecided", "number", "some of the numbers, or denied")
+    words = " ".join(t.text for t in claim_tokens(target) if t.kind in ("word", "name"))
+    if words and _share(answer, words) < 0.5:
+        return TargetVerdict("undecided", "number", "the number without its words")
+    return TargetVerdict("right", "number")
+
+
+def _alike(word: str, other: str) -> bool:
+    "Equal, or one is the other with an ending of up to two letters."
+    short, long = sorted((word, other), key=len)
+    return word == other or len(short) > 3 and len(long) - len(short) < 3 and long.startswith(short)
+
+
+def _share(answer: str, target: str) -> float:
+    "The share of a target's content words that an answer has, endings aside."
+    there = {*content_words(answer)}
+    words = content_words(target)
+    return sum(any(_alike(w, t) for t in there) for w in words) / len(words)
+
+
+def _by_words(answer: str, target: str) -> TargetVerdict:
+    "Names and other few words: all of them stand in the answer, as much denied as in the target, or none does."
+    if not content_words(target):
+        said = rf"\b{re.escape(level(target).strip(' .').lower())}\b"
+        one_letter = len(squeezed(target)) < 2
+        same = squeezed(answer) == squeezed(target)
+        if same or not one_letter and re.search(said, level(answer).lower()):
+            return TargetVerdict("right", "name")
+        return TargetVerdict("undecided", "name", "the target has no words of content")
+    share = _share(answer, target)
+    keys = {t.key: t.negated for t in claim_tokens(target) if t.kind}
+    there = [t for s in sentences(answer) for t in claim_tokens(s) if t.key in keys]
+    if share == 1 and there and all(t.negated != keys[t.key] for t in there):
+        return TargetVerdict("wrong", "name")
+    if share in (0, 1):
+        return TargetVerdict("right" if share else "wrong", "name")
+    return TargetVerdict("undecided", "name", f"{share:.0%} of the target's words")
+
+
+def _by_items(answer: str, target: str) -> TargetVerdict:
+    "Lists, in any order: all items, or none."
+    items = [i for i in _ITEMS.split(target.strip(" .")) if content_words(i)]
+    share = sum(_share(answer, i) == 1 for i in items) / max(1, len(items))
+    if share in (0, 1):
+        return TargetVerdict("right" if share else "wrong", "list")
+    return TargetVerdict("undecided", "list", f"{share:.0%} of the items")
+
+
+def _by_recall(answer: str, target: str) -> TargetVerdict:
+    score = target_recall(answer, target)
+    if WRONG <= score < RIGHT:
+        return TargetVerdict("undecided", "long", "target recall between its thresholds")
+    return TargetVerdict("right" if score >= RIGHT else "wrong", "long")
+
+
+def judge_by_target(answer: str, target: str, question: str = "") -> TargetVerdict:
+    "What an answer is by one target. Texts in two scripts are not compared."
+    kind = kind_of_target(target)
+    scripts = {*map(script_of, (answer, target))} - {""}
+    if len(scripts) > 1 and scripts != {"Han", "Kana"} and kind not in ("number", "yes or no"):
+        return TargetVerdict(
+            "undecided", kind, f"answer and target are written in {' and '.join(sorted(scripts))}"
+        )
+    if kind == "yes or no":
+        return _by_polarity(answer, target, question)
+    return {"number": _by_numbers, "name": _by_words, "list": _by_items, "long": _by_recall}[kind](
+        answer, target
+    )
+
+
+def best_by_target(answer: str, targets: Sequence[str], question: str = "") -> TargetVerdict:
+    "The best of an answer's verdicts by several targets: right, then undecided, then wrong."
+    found = [judge_by_target(answer, t, question) for t in targets]
+    order = ("right", "undecided", "wrong")
+    return min(
+        found,
+        key=lambda v: order.index(v.verdict),
+        default=TargetVerdict("undecided", "", "no target"),
+    )
+
+
+def verdict_of(answer: str, targets: Sequence[str], question: str = "") -> str:
+    "right, wrong, or undecided, by the best of the targets; without a target undecided."
+    return best_by_target(answer, targets, question).verdict
+
+
+def says_target(answer: str, targets: Sequence[str]) -> bool:
+    "Whether an answer is a target, or has the whole of one in it: then it is no refusal, whatever its words are."
+    whole = squeezed(answer)
+    same = (squeezed(t) for t in targets)
+    return any(t and (t == whole or len(t) > 7 and t in whole) for t in same)
+
+
+def why_not_judged(measure: str, answer: str, target: str) -> str:
+    "Why a measure of an answer and a target does not fit them; '' if it does."
+    if measure == "target recall" and kind_of_target(target) != "long":
+        return f"target of {_SHORT} words of content or fewer, or a list"
+    if measure == "RougeL" and not {script_of(answer), script_of(target)} <= {"Latin", ""}:
+        return "not in Latin letters"
+    return ""
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e3aafc58
 OFFICIAL_BERT = ModelSpec("microsoft/deberta-xlarge-mnli")

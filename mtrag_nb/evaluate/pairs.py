@@ -16,7 +16,8 @@ from ..core.record import Checked, Clarified, Outcome, Retried, Run, Step, Traje
 from ..core.text import clipped, declines
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, digest
 from .blame import COSTS, Blame, BlameReport, CostPoint, blame, blame_turn
-from .blame import draft_rouge_l, place_of, verdict_by_recall
+from .blame import draft_rouge_l, place_of
+from .measures import verdict_of
 from .measures import RetrievalReport
 from .scores import Evidence, decision, distinct
 from .statistics import Comparison, Interval, Report, compare, compare_all
@@ -236,7 +237,7 @@ def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
 PRICES = tuple(n / 10 for n in range(11))  # of a wrong answer
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.25)  # of unanswerable questions
 _TESTABLE = 11  # conversations that have to differ
-# Two models whose answers people rate alike, 78 tasks of 10 conversations (`9_studies/07_yardsticks`): what they
+# Two models whose answers people rate alike, 78 tasks of 10 conversations (`9_studies/04_measures`): what they
 # differ by in ROUGE-L, and in right answers less wrong ones at price 0 and 1. What style alone does between writers.
 FLOOR, PRICED_FLOOR = 0.041, (0.019, 0.026)
 
@@ -375,7 +376,7 @@ def right_by_target(gold: Mapping[str, Gold]) -> Callable[[str, str], bool | Non
 
     def right(task_id: str, draft: str) -> bool | None:
         targets = gold[task_id].targets if task_id in gold else ()
-        verdict = verdict_by_recall(draft, targets)
+        verdict = verdict_of(draft, targets)
         return None if verdict == "undecided" else verdict == "right"
 
     return right
@@ -582,7 +583,7 @@ def _first_verdict(run: Evidence, task_id: str, last: str) -> str:  # last: of t
     if label in TO_REFUSE:
         return "right" if declined else "failed"
     targets = run.gold[task_id].targets if label else ()
-    value = "wrong" if declined else verdict_by_recall(t.drafts[0].text, targets)
+    value = "wrong" if declined else verdict_of(t.drafts[0].text, targets)
     return "failed" if value == "wrong" else value
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #230e68e8

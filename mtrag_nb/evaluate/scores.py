@@ -14,7 +14,6 @@ from numbers import Real
 from pathlib import Path
 
 from ..core.files import write_json, write_jsonl
-from ..core.html import Table, esc
 from mtrag_nb.core.record import (
     Judgement,
     Recorded,
@@ -26,14 +25,15 @@ from mtrag_nb.core.record import (
     telemetry,
 )
 from ..core.settings import Plugin, plugins
-from ..core.text import Stance, idk_by_rule, rule_in_words, stance
+from ..core.text import Stance, idk_by_rule, rule_in_words, stance, unknown_language
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Outcome
 from ..core.types import Passage, SettingsError, Task, Turn
 from ..data.mtrag import falling, files_of, is_gold
 from .judge import Item, asked_digest, check_reference, circular, judge_of
 from .judge import prediction_items, run_items, turn_item
 from .measures import MEASURES, BertScorer, Refusals, RetrievalScores, agg_parts
-from .measures import condition, refusals, retrieval_scores, rouge_l, target_recall
+from .measures import condition, refusals, retrieval_scores, rouge_l, says_target
+from .measures import target_recall, why_not_judged
 from .statistics import Comparison, Interval, Report, compare, mean_interval
 
 # %% auto #0
@@ -72,7 +72,7 @@ def decision(
         return "judge", judged.score
     if source == "recorded" and item.outcome is not None:
         return "recorded", float(item.refused)
-    return "rule", idk_by_rule(item.answer)
+    return "rule", idk_by_rule(item.answer, item.phrases)
 
 
 def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
@@ -91,13 +91,33 @@ def idk_verdicts(
     return {i.task_id: decision(i, judgements.get(i.task_id, {}), source)[1] for i in items}
 
 
-def _decided_by(deciders: Iterable[str]) -> str:
-    "How often who decided, in words; of the rule what it is worth."
-    return ", ".join(
+_FOREIGN = 0.1  # of the answers, from which a language without a rule is named
+
+
+def _decided_by(deciders: Iterable[str], items: Sequence[Item]) -> str:
+    "How often who decided, in words; of the rule what it is worth, and in which languages it knows no refusals."
+    said = [
         f"{rule_in_words() if who == 'rule' else who} {n}"
         for who, n in Counter(deciders).most_common()
         if who != "nobody"
-    )
+    ]
+    languages = Counter(l for i in items if (l := unknown_language(i.answer)))
+    if languages.total() > _FOREIGN * len(items):
+        named = ", ".join(f"{l} {n}" for l, n in languages.most_common())
+        said.append(f"answers in languages whose refusals the rule does not know: {named}")
+    return ", ".join(said)
+
+
+def _not_judged(items: Sequence[Item], gold: Mapping[str, Gold]) -> str:
+    "How many answers the measures of targets do not fit, and why."
+    known = [(i, gold[i.task_id].targets) for i in items if i.task_id in gold]
+    answers = [(i.answer, t) for i, t in known if t and not (i.failed or i.answerless)]
+    whys: Counter[tuple[str, str]] = Counter()
+    for name in ("RougeL", "target recall"):
+        for answer, targets in answers:
+            found = [why_not_judged(name, answer, t) for t in targets]
+            whys[name, found[0]] += all(found)
+    return ", ".join(f"{name} {n} ({why})" for (name, why), n in whys.items() if n and why)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #8e514b18
 def _judged_scores(found: Mapping[str, Judgement]) -> dict[str, float | None]:
@@ -114,16 +134,20 @@ def _judged_flag(found: Mapping[str, Judgement]) -> dict[str, float]:
 _Measure = Callable[[Item, "Gold | None"], "float | None"]  # None: the answer cannot be measured
 
 
-def _with_target(measure: Callable[[str, str], float]) -> _Measure:
-    "A measure of an answer and the first target; None without one."
-    return lambda item, gold: (
-        measure(item.answer, gold.targets[0]) if gold and gold.targets else None
-    )
+def _fitting(name: str, measure: Callable[[str, str], float]) -> _Measure:
+    "A measure of an answer and a target, the best over the targets that it fits; None where it fits none."
+
+    def best(item, gold):
+        targets = gold.targets if gold else ()
+        fit = [t for t in targets if not why_not_judged(name, item.answer, t)]
+        return max((measure(item.answer, t) for t in fit), default=None)
+
+    return best
 
 
 ANSWER_MEASURES: dict[str, _Measure] = {
-    "RougeL": _with_target(rouge_l),
-    "target recall": _with_target(target_recall),
+    "RougeL": _fitting("RougeL", rouge_l),
+    "target recall": _fitting("target recall", target_recall),
     "K-precision": lambda item, gold: item.support,
 }
 _TAKEN = ("idk", "Bert-Rec", "Bert-KPrec", "rb_agg", "rb_llm_local", "rl_f_local", *MEASURES)
@@ -172,6 +196,9 @@ def score_items(
     measures = _all_measures()
     verdicts, scores = idk_verdicts(done, judgements, idk), {}
     for i in done:
+        known = gold.get(i.task_id, Gold(i.task_id))
+        if known.answerability in TO_ANSWER and says_target(i.answer, known.targets):
+            verdicts[i.task_id] = 0.0  # whatever its words are
         judged = judgements.get(i.task_id, {})
         told = _judged_scores(judged) | _judged_flag(judged)
         own = _answer_scores(measures, i, gold.get(i.task_id))
@@ -373,7 +400,13 @@ def _called(p: Passage, seen: Sequence[Context], own_ids: bool) -> list[str]:
     by_id = any(c.document_id == p.id for c in seen)
     if by_id and not any(p.id in files_of(c) for c in seen):
         return [p.id]
-    return [c.document_id for c in seen if is_gold(p, c, own_ids)] or [p.id]
+    if found := [c.document_id for c in seen if is_gold(p, c, own_ids)]:
+        return found
+    both = ((a, b, replace(a, text=f"{a.text} {b.text}")) for a, b in zip(seen, seen[1:]))
+    over = [
+        (a.document_id, b.document_id) for a, b, ab in both if p.text and is_gold(p, ab, own_ids)
+    ]
+    return [*over[0]] if over else [p.id]
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #outqrel2
 def _qrels_of(
@@ -450,10 +483,12 @@ def score_run(
     negatives: Run | str | Path | None = None,  # the same system with `leave_gold_out`
     out: str | Path | None = None,  # folder for scores.jsonl; None: as `place_of_scores` says
     asking: bool | None = None,  # as `score_items` has it: True beside a run that asks back
+    phrases: Sequence[str] = (),  # with which the system refuses
 ) -> ScoreReport:
     "Score a run, write it down, and say what came of it. Raises DataError for a source that is neither, and for a wrong reference."
     run = as_run(source) if isinstance(source, Run) or Path(source).is_dir() else None
     items = run_items(run) if run else prediction_items(source, tasks)
+    items = [replace(i, phrases=tuple(phrases)) for i in items]
     judgements = run.judgements if run else {}
     place, name = (run.folder, run.name) if run else (Path(source), Path(source).stem)
     folder = place_of_scores(place, out)
@@ -469,12 +504,14 @@ def score_run(
     refusal = refusal_report(items, gold, without, verdicts, name=name)
     if items and all(i.answerless for i in items):
         refusal = RefusalReport((), "no answer is on record: no refusal is counted")
-    who = _decided_by(decision(i, judgements.get(i.task_id, {}), idk)[0] for i in items)
+    who = _decided_by((decision(i, judgements.get(i.task_id, {}), idk)[0] for i in items), items)
     how = {
         "BERTScore": bert.fingerprint if bert else "",
         "refusals": who,
         "judge": _judge_name(run),
     }
+    if unfit := _not_judged(items, gold):
+        how["not judged"] = unfit
     how |= _web_of(run)
     if not run:
         whose = Counter(i.passages for i in items)
@@ -560,7 +597,7 @@ def failure_summary(
     label = gold.answerability if gold else ""
     if t.failed:
         return f"broke in {(t.error.node if t.error else '') or 'the graph'}"
-    if t.refused:
+    if t.refused and not (gold and says_target(t.answer, gold.targets)):
         partly = "partly " if label == "PARTIAL" else ""
         return f"refused though {partly}answerable" if label in TO_ANSWER else ""
     if t.outcome is Outcome.NOT_RECORDED:
@@ -597,10 +634,11 @@ class Evidence(_Scored):
         absent: Iterable[str] = (),  # passages that are not in the index
         histories: Mapping[str, Sequence[Turn]] | None = None,  # None: as far as the run has them
         judge: str = "",  # which judgement counts; "": faithfulness or refusal, else the first
+        phrases: Sequence[str] = (),  # with which the system refuses
     ):
         self.run, self.gold, self.qrels = as_run(run), gold or {}, qrels
         self.absent = frozenset(absent)
-        self._histories, self.judge = histories, judge
+        self._histories, self.judge, self.phrases = histories, judge, tuple(phrases)
         self._items: dict[str, Item] = {}
         self._measures: dict[str, Measures] = {}
 
@@ -634,8 +672,11 @@ class Evidence(_Scored):
         "How the scores were obtained: encoder, refusals, judge."
         if self.run.how:
             return self.run.how
-        who = _decided_by(decision(self.item(i))[0] for i in self.turns)
-        return {"BERTScore": "", "refusals": who, "judge": ""}
+        items = [self.item(i) for i in self.turns]
+        who = _decided_by((decision(i)[0] for i in items), items)
+        unfit = _not_judged(items, self.gold)
+        how = {"BERTScore": "", "refusals": who, "judge": ""}
+        return {**how, "not judged": unfit} if unfit else how
 
     @cached_property
     def histories(self) -> Mapping[str, Sequence[Turn]]:
@@ -671,7 +712,8 @@ class Evidence(_Scored):
     def item(self, task_id: str) -> Item:
         "A turn, ready to be scored. Raises DataError if a passage that it saw is not at hand."
         if task_id not in self._items:
-            self._items[task_id] = turn_item(self.turns[task_id], self.contexts)
+            item = turn_item(self.turns[task_id], self.contexts)
+            self._items[task_id] = replace(item, phrases=self.phrases)
         return self._items[task_id]
 
     @cached_property

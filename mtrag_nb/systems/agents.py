@@ -16,54 +16,26 @@ from annotated_types import Ge
 
 from ..search.fusion import rrf
 
-from ..core.html import html_table, text_table
+from ..core.html import Table
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
-from mtrag_nb.core.settings import (
-    constant,
-    BGE_M3,
-    ChunkSettings,
-    ModelSpec,
-    RetrievalSettings,
-    Settings,
-    StageSettings,
-)
+from ..core.settings import constant, BGE_M3, ChunkSettings, ModelSpec, RetrievalSettings
+from ..core.settings import Settings, StageSettings
 from ..core.text import clipped, format_docs_for_gen, sentences
 from ..core.types import Context, ReplyError, SettingsError, Turn, digest
 from ..models.chat import ChatModel, Prompt, Sampling, chat
 from ..search.web import WebSearched, web_step
 from .self_crag import IRRELEVANT
-from mtrag_nb.systems.stages import (
-    GRADERS,
-    SCALE_PROMPTS,
-    Toolbox,
-    clean_answer,
-    clean_rewrite,
-    generate,
-    history_head,
-    read_prompts,
-)
-from mtrag_nb.systems.system import (
-    DECLINED,
-    END,
-    START,
-    Deadline,
-    Departure,
-    Mechanism,
-    System,
-    TurnState,
-    Work,
-    answered,
-    refuse,
-    seed_for,
-    as_node,
-    unless_declined,
-)
+from .stages import GRADERS, SCALE_PROMPTS, Toolbox, clean_answer, clean_rewrite
+from .stages import generate, history_head, read_prompts
+from .system import DECLINED, END, START, Deadline, read_departures, Mechanism
+from .system import System, TurnState, Work, answered, refuse, seed_for, as_node
+from .system import unless_declined
 
 # %% auto #0
-__all__ = ['VARIATION_PROMPTS', 'KINDS', 'Count', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'PROFILES', 'SERVED', 'PUBLISHED', 'AGENTS',
-           'Variation', 'variations', 'fused', 'estimate', 'cut_to', 'fit', 'BudgetTable', 'Window', 'tokens_in',
-           'folded', 'recent', 'summarize', 'extract', 'Memory', 'remember', 'AgentsSettings', 'AgentsState',
-           'Remembered', 'Varied', 'Composed', 'memory_of', 'varied', 'reformulate_node', 'tokens_used', 'why']
+__all__ = ['VARIATION_PROMPTS', 'KINDS', 'Count', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'PROFILES', 'SERVED', 'AGENTS', 'Variation',
+           'variations', 'fused', 'estimate', 'cut_to', 'fit', 'BudgetTable', 'Window', 'tokens_in', 'folded', 'recent',
+           'summarize', 'extract', 'Memory', 'remember', 'AgentsSettings', 'AgentsState', 'Remembered', 'Varied',
+           'Composed', 'memory_of', 'varied', 'reformulate_node', 'tokens_used', 'why']
 
 # %% ../../nbs/5_systems/05_agents.ipynb #dea56c6b
 VARIATION_PROMPTS = read_prompts("variation")
@@ -79,9 +51,7 @@ class Variation:
     text: str  # what is searched for
     raw: str = ""  # what the model wrote; "" if it was not asked
     kept: bool = False  # True: `text` is the model's
-    similarity: float | None = (
-        None  # cosine of the model's text and the question, where it was guarded
-    )
+    similarity: float | None = None  # cosine of its text and the question, where it was guarded
 
 # %% ../../nbs/5_systems/05_agents.ipynb #afa69f8d
 def _variation_prompt(
@@ -90,10 +60,10 @@ def _variation_prompt(
     "What is asked for a wording."
     texts = {**VARIATION_PROMPTS, **prompts}
     again = texts["variation.tried"].format(queries="\n".join(tried)) if tried else ""
-    user = texts["variation.user"].format(
-        history=history_head(history), question=question, tried=again
+    shown = {"history": history_head(history), "question": question, "tried": again}
+    return chat(
+        texts[f"variation.{kind}"], texts["variation.user"].format(**shown), prefill="Query:"
     )
-    return chat(texts[f"variation.{kind}"], user, prefill="Query:")
 
 # %% ../../nbs/5_systems/05_agents.ipynb #b350b10d
 def variations(
@@ -107,34 +77,30 @@ def variations(
     tried: Sequence[str] = (),  # queries of an earlier round
 ) -> list[Variation]:  # one per kind, in their order
     "The wordings of a question."
-    asked = [i for i, kind in enumerate(kinds) if history or tried or kind != "context"]
-    replies = (
-        model.generate(
-            [_variation_prompt(prompts, kinds[i], question, history, tried) for i in asked],
-            _MOST_TOKENS,
-            temperature,
-            [seeds[i] for i in asked],
-            ["\n"],
-        )
-        if asked
-        else []
-    )
     out = [Variation(kind, question) for kind in kinds]
-    for i, c in zip(asked, replies):
+    at = [i for i, kind in enumerate(kinds) if history or tried or kind != "context"]
+    if not at:
+        return out
+    asked = [_variation_prompt(prompts, kinds[i], question, history, tried) for i in at]
+    their_seeds = [seeds[i] for i in at]
+    replies = model.generate(asked, _MOST_TOKENS, temperature, their_seeds, ["\n"])
+    for i, c in zip(at, replies):
         text = clean_rewrite(c.text)
         out[i] = Variation(kinds[i], text or question, c.text, bool(text))
     return out
 
 # %% ../../nbs/5_systems/05_agents.ipynb #25c6f3fa
 def _guarded_by(
-    found: Sequence[Variation], guard, question: str
-) -> list[Variation]:  # guard: (Rewritten, question) -> Rewritten
+    found: Sequence[Variation],
+    guard: Callable[[Rewritten, str], Rewritten],
+    question: str,
+) -> list[Variation]:
     "The wordings as a guard of rewrites leaves them."
-    rewrites = [guard(Rewritten(text=v.text, raw=v.raw, kept=v.kept), question) for v in found]
-    return [
-        replace(v, text=r.text, kept=r.kept, similarity=r.similarity)
-        for v, r in zip(found, rewrites)
-    ]
+    out = []
+    for v in found:
+        r = guard(Rewritten(text=v.text, raw=v.raw, kept=v.kept), question)
+        out.append(replace(v, text=r.text, kept=r.kept, similarity=r.similarity))
+    return out
 
 
 def _queries_of(found: Sequence[Variation], question: str) -> list[str]:
@@ -208,34 +174,22 @@ def _budget_rows(
     used: Iterable[Mapping[str, int]],  # one per turn
 ) -> list[list]:  # part, planned, median, most, turns over it
     "How the parts kept to the plan."
-    turns = list(used)
-
-    def row(part: str) -> list:
+    turns, rows = list(used), []
+    for part, most in plan.items():
         found = [u[part] for u in turns if part in u]
-        return [
-            part,
-            plan[part],
-            round(median(found)) if found else None,
-            max(found, default=None),
-            sum(n > plan[part] for n in found),
-        ]
-
-    return [row(part) for part in plan]
+        middle = round(median(found)) if found else None
+        over = sum(n > most for n in found)
+        rows.append([part, most, middle, max(found, default=None), over])
+    return rows
 
 
-class BudgetTable:
+class BudgetTable(Table):
     "Planned against used."
 
-    HEAD = ("part", "planned", "median", "most", "turns over")
+    head = ("part", "planned", "median", "most", "turns over")
 
     def __init__(self, plan: Mapping[str, int], used: Iterable[Mapping[str, int]]):
         self.rows = _budget_rows(plan, used)
-
-    def __repr__(self) -> str:
-        return text_table(self.HEAD, self.rows)
-
-    def _repr_html_(self) -> str:
-        return html_table(self.HEAD, self.rows)
 
 # %% ../../nbs/5_systems/05_agents.ipynb #5ddd7e17
 @dataclass(frozen=True)
@@ -271,7 +225,8 @@ def recent(
     "The messages that are shown as they are, within the limits; the newest first to get room."
     last = turns[-w.most :] if w.when == "every" else turns[folded(turns, w, count) :]
     texts = fit([t.text for t in reversed(last)], w.tokens, count, least=1)
-    return tuple(Turn(t.speaker, text) for t, text in list(zip(reversed(last), texts))[::-1])
+    shown = [Turn(t.speaker, text) for t, text in zip(reversed(last), texts)]
+    return tuple(reversed(shown))
 
 # %% ../../nbs/5_systems/05_agents.ipynb #2ce2db72
 _MEMORY_PROMPTS = read_prompts("memory")
@@ -296,31 +251,22 @@ def summarize(
     "Summaries of a conversation, each made from the one before. Raises ReplyError for an empty one."
     texts, out = {**_MEMORY_PROMPTS, **prompts}, []
     for end in range(every, len(turns) + 1, every):
-        messages = fit(
-            [f"{t.speaker}: {t.text}" for t in turns[end - every : end]],
-            group_tokens,
-            count,
-            least=1,
-        )
-        user = texts["memory.user"].format(
-            summary=out[-1] if out else "(none yet)", messages="\n".join(messages)
-        )
-        (c,) = model.generate(
-            [chat(texts["memory.system"], user)],
-            _SUMMARY_TOKENS,
-            temperature,
-            _prefix_seed(seed, turns[:end]),
-        )
+        said = [f"{t.speaker}: {t.text}" for t in turns[end - every : end]]
+        messages = "\n".join(fit(said, group_tokens, count, least=1))
+        before = out[-1] if out else "(none yet)"
+        user = texts["memory.user"].format(summary=before, messages=messages)
+        how = (_SUMMARY_TOKENS, temperature, _prefix_seed(seed, turns[:end]))
+        (c,) = model.generate([chat(texts["memory.system"], user)], *how)
         out.append(cut_to(" ".join(clean_answer(c.text).split()), _SUMMARY_TOKENS, count))
         if not re.search(r"\w", out[-1]):
             raise ReplyError(f"an empty summary of {end} messages ({c.stop})")
     return out
 
 
-def extract(turns: Sequence[Turn], tokens: int = _SUMMARY_TOKENS, count: Count = estimate) -> str:
+def extract(turns: Sequence[Turn], count: Count = estimate) -> str:
     "A summary without a model: who said what, in the first sentence of each message; the newest that fit."
     lines = [f"{t.speaker}: {first[0]}" for t in turns if (first := sentences(t.text))]
-    return "\n".join(fit(lines[::-1], tokens, count)[::-1])
+    return "\n".join(fit(lines[::-1], _SUMMARY_TOKENS, count)[::-1])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #ce2932ac
 @dataclass(frozen=True)
@@ -350,10 +296,9 @@ def remember(
     "The memory of a conversation."
     n, last = folded(turns, window, count), recent(turns, window, count)
     if summary == "extract":
-        return Memory(n, last, extract(turns[:n], count=count))
-    made = summarize(
-        model, prompts, turns[:n], window.every, temperature, seed, window.tokens, count
-    )
+        return Memory(n, last, extract(turns[:n], count))
+    how = (window.every, temperature, seed, window.tokens, count)
+    made = summarize(model, prompts, turns[:n], *how)
     return Memory(n, last, made[-1] if made else "")
 
 # %% ../../nbs/5_systems/05_agents.ipynb #a856c4c1
@@ -369,18 +314,16 @@ class AgentsSettings:
     fold: Literal["over", "every"] = "over"
     summary: Literal["model", "extract"] = "model"
     summary_temperature: float = constant(0.3)  # (5.1)
-    kinds: str = "synonyms context decomposition"  # the wordings that are searched for (5.1); "": only the question
+    # The wordings that are searched for (5.1); "": only the question.
+    kinds: str = "synonyms context decomposition"
     rewrite_temperature: float = constant(0.5)  # (5.1)
-    graded: Annotated[int, Ge(0)] = (
-        6  # contexts that are graded in a round (6.1, 7.2); 0: all that were found (5.1)
-    )
+    # Contexts that are graded in a round (6.1, 7.2); 0: all that were found (5.1).
+    graded: Annotated[int, Ge(0)] = 6
     # As stages.grade: 0 to 10 by the likeliest label, or by text.
     grade: Literal[tuple(GRADERS)] = "scale"
     grade_threshold: float = 7.0  # kept at or above it (5.1)
     grade_default: str = constant("no")  # what an unreadable grade counts as
-    keep: Annotated[int, Ge(1)] = (
-        6  # contexts that the generator reads at most, the best grades first (5.1)
-    )
+    keep: Annotated[int, Ge(1)] = 6  # contexts that the generator reads, the best first (5.1)
     # With fewer, the web is asked, or the query is reformulated (5.1, 7.2).
     enough: int = constant(3)
     rounds: Annotated[int, Ge(1)] = 3  # of retrieval at most (5.2, 12.1)
@@ -397,10 +340,9 @@ class AgentsSettings:
     deadline: Annotated[float, Ge(0)] = 30.0  # seconds for a turn (8.2, 12.1); 0: none
 
     def __post_init__(self):
-        if unknown := set(self.kinds.split()) - set(KINDS):
-            raise SettingsError(
-                f"unknown agents.kinds {sorted(unknown)[0]!r}: there are {', '.join(KINDS)}"
-            )
+        if unknown := sorted(set(self.kinds.split()) - set(KINDS)):
+            there = ", ".join(KINDS)
+            raise SettingsError(f"unknown agents.kinds {unknown[0]!r}: there are {there}")
         self.sampling
 
     @property
@@ -414,23 +356,11 @@ class AgentsSettings:
         return Window(self.messages, self.history_tokens, self.every, self.fold)
 
 
-LAPTOP = {
-    "summary": "extract",
-    "grade": "cosine",
-    "grade_threshold": 0.19,
-    "temperature": 0.0,
-    "top_p": 1.0,
-    "top_k": 0,
-    "repeat_penalty": 1.0,
-    "deadline": 0.0,
-}
-PLAN = {
-    "system": 500,
-    "history": 2000,
-    "context": 3000,
-    "question": 100,
-    "answer": 2048,
-}  # tokens of a prompt's parts (2.3)
+_GREEDY = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "repeat_penalty": 1.0}
+LAPTOP = {"summary": "extract", "grade": "cosine", "grade_threshold": 0.19, "deadline": 0.0}
+LAPTOP |= _GREEDY
+# Tokens of a prompt's parts (2.3).
+PLAN = {"system": 500, "history": 2000, "context": 3000, "question": 100, "answer": 2048}
 
 # %% ../../nbs/5_systems/05_agents.ipynb #df39759f
 class AgentsState(TurnState, total=False):
@@ -453,12 +383,8 @@ class Remembered(Step, kind="remembered"):
     way: str  # one of SUMMARIES
 
     def lines(self, name):
-        return [
-            (
-                "memory",
-                f"{self.folded} messages in a summary ({self.way}): {clipped(self.summary, 70)}",
-            )
-        ]
+        shown = f"{self.folded} messages in a summary ({self.way}): {clipped(self.summary, 70)}"
+        return [("memory", shown)]
 
 # %% ../../nbs/5_systems/05_agents.ipynb #c601470b
 @dataclass(frozen=True, kw_only=True)
@@ -469,13 +395,10 @@ class Varied(Rewritten, kind="varied"):
     round: int = 1
 
     def lines(self, name):
-        told = [
-            (v.kind if v.kept else f"{v.kind}: none", clipped(v.text, 80)) for v in self.variations
-        ]
-        return [
-            ("rewrite", f"round {self.round}: {clipped(self.text, 80)}"),
-            *((f"  {kind}", text) for kind, text in told),
-        ]
+        head = ("rewrite", f"round {self.round}: {clipped(self.text, 80)}")
+        kinds = [v.kind if v.kept else f"{v.kind}: none" for v in self.variations]
+        texts = [clipped(v.text, 80) for v in self.variations]
+        return [head, *((f"  {kind}", text) for kind, text in zip(kinds, texts))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -490,25 +413,15 @@ def memory_of(state: AgentsState, tools: Toolbox) -> Memory:
     own, turns = tools.settings.own, state["task"].history
     if not own.memory:
         return Memory(0, ())
-    count = _counter(tools.chat, own.count)
-    return Memory(
-        folded(turns, own.window, count), recent(turns, own.window, count), state.get("summary", "")
-    )
+    how = (turns, own.window, _counter(tools.chat, own.count))
+    return Memory(folded(*how), recent(*how), state.get("summary", ""))
 
 # %% ../../nbs/5_systems/05_agents.ipynb #057a884a
 def _summarize_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Remembered]:
     "The older messages in a summary (5.1)."
-    own = tools.settings.own
-    m = remember(
-        tools.chat,
-        tools.prompts,
-        state["task"].history,
-        own.window,
-        own.summary,
-        own.summary_temperature,
-        tools.settings.seed,
-        _counter(tools.chat, own.count),
-    )
+    own, turns, seed = tools.settings.own, state["task"].history, tools.settings.seed
+    how = (own.window, own.summary, own.summary_temperature, seed, _counter(tools.chat, own.count))
+    m = remember(tools.chat, tools.prompts, turns, *how)
     return {"summary": m.summary}, Remembered(folded=m.folded, summary=m.summary, way=own.summary)
 
 
@@ -516,12 +429,12 @@ def _summarize_if_due(tools: Toolbox) -> Callable[[AgentsState], str]:
     "Transition 1: the summary comes first if messages are folded away."
     own = tools.settings.own
 
-    def due(state):
-        return own.memory and folded(
-            state["task"].history, own.window, _counter(tools.chat, own.count)
-        )
+    def route(state):
+        how = (own.window, _counter(tools.chat, own.count))
+        due = own.memory and folded(state["task"].history, *how)
+        return "summarize_history" if due else "rewrite_query"
 
-    return lambda state: "summarize_history" if due(state) else "rewrite_query"
+    return route
 
 # %% ../../nbs/5_systems/05_agents.ipynb #803da648
 def varied(
@@ -533,31 +446,13 @@ def varied(
     found: list[Variation] = []
     if tools.stages.rewrite != "never":
         seeds = [seed_for(tools.settings.seed, f"{task.id} {kind}", round) for kind in kinds]
-        found = _guarded_by(
-            variations(
-                tools.chat,
-                tools.prompts,
-                question,
-                memory_of(state, tools).shown(),
-                seeds,
-                kinds,
-                own.rewrite_temperature,
-                tried,
-            ),
-            tools.guarded,
-            question,
-        )
+        asked = (tools.chat, tools.prompts, question, memory_of(state, tools).shown(), seeds)
+        made = variations(*asked, kinds, own.rewrite_temperature, tried)
+        found = _guarded_by(made, tools.guarded, question)
     main = next((v for v in found if v.kind == "context"), Variation("context", question))
-    queries = _queries_of(found, question)
-    step = Varied(
-        text=main.text,
-        raw=main.raw,
-        kept=main.kept,
-        similarity=main.similarity,
-        variations=tuple(found),
-        round=round,
-    )
-    return {"query": main.text, "queries": queries, "rounds": round}, step
+    how = {"raw": main.raw, "kept": main.kept, "similarity": main.similarity}
+    step = Varied(text=main.text, **how, variations=tuple(found), round=round)
+    return {"query": main.text, "queries": _queries_of(found, question), "rounds": round}, step
 
 # %% ../../nbs/5_systems/05_agents.ipynb #f518ae56
 def _rewrite_query_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Varied]:
@@ -573,71 +468,46 @@ def reformulate_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Varied]:
 def _retrieve_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Retrieved]:
     "Contexts for all wordings, each once, best first (4.2, 5.1)."
     own, task, seen = tools.settings.own, state["task"], state.get("seen", [])
-    tools.embedder.encode(
-        state["queries"], query=True
-    )  # in one batch: the searches below find them remembered
-    turns = (*task.history, Turn("user", task.question))
-    found = [
-        tools.retriever.retrieve(q, task.domain, task.id, turns, tools.chat)
-        for q in state["queries"]
-    ]
-    ranked = [(i, s) for i, s in fused([f.contexts for f in found], 0) if i not in seen][
-        : own.graded or None
-    ]
-    hits = {}
+    queries, turns = state["queries"], (*task.history, Turn("user", task.question))
+    tools.embedder.encode(queries, query=True)  # in one batch: the searches find them remembered
+    about = (task.domain, task.id, turns, tools.chat)
+    found = [tools.retriever.retrieve(q, *about) for q in queries]
+    new = [(i, s) for i, s in fused([f.contexts for f in found], 0) if i not in seen]
+    ranked, hits = new[: own.graded or None], {}
     for h in (h for f in found for h in f.hits):
         for i in (h.id, h.parent_id):
             hits.setdefault(i, h)
-    step = Retrieved(
-        hits=tuple(replace(hits[i], rerank_score=s) for i, s in ranked if i in hits),
-        contexts=tuple(i for i, _ in ranked),
-    )
+    scored = tuple(replace(hits[i], rerank_score=s) for i, s in ranked if i in hits)
+    step = Retrieved(hits=scored, contexts=tuple(i for i, _ in ranked))
     return {"found": list(step.contexts), "seen": [*seen, *step.contexts]}, step
 
 # %% ../../nbs/5_systems/05_agents.ipynb #c606524c
 def _grade_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
     "Grades for what this round brought; what is kept of all rounds, the best first (5.1)."
     own, contexts = tools.settings.own, tools.contexts(state["found"])
-    verdicts = (
-        tools.grade_by(
-            own.grade,
-            own.grade_threshold,
-            own.grade_default,
-            state["query"],
-            memory_of(state, tools).recent,
-            [c.text for c in contexts],
-        )
-        if contexts
-        else []
-    )
+    how = (own.grade, own.grade_threshold, own.grade_default, state["query"])
+    turns, texts = memory_of(state, tools).recent, [c.text for c in contexts]
+    verdicts = tools.grade_by(*how, turns, texts) if texts else []
     step = Graded(grades=tuple(Grade(c.id, v) for c, v in zip(contexts, verdicts)))
-    grades = {
-        **state.get("grades", {}),
-        **{g.id: g.verdict.score or 0.0 for g in step.grades if g.verdict.passed},
-    }
-    kept = sorted(grades, key=lambda i: -grades[i])[
-        : own.keep
-    ]  # of equals, the one that came first
-    return {"kept": kept, "grades": grades}, step
+    passed = {g.id: g.verdict.score or 0.0 for g in step.grades if g.verdict.passed}
+    grades = {**state.get("grades", {}), **passed}
+    kept = sorted(grades, key=grades.get, reverse=True)  # of equals, the one that came first
+    return {"kept": kept[: own.keep], "grades": grades}, step
 
 # %% ../../nbs/5_systems/05_agents.ipynb #a4d5bda6
 def _web_node(state: AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
     "Web results beside what is kept (5.1, 7.2)."
-    own, task = tools.settings.own, state["task"]
-    found = tools.web.search(
-        task.question if own.web_query == "question" else state["query"], own.web_results
-    )
-    return {"kept": [*state["kept"], *(c.id for c in found.contexts)], "web_used": True}, web_step(
-        found
-    )
+    own = tools.settings.own
+    query = state["task"].question if own.web_query == "question" else state["query"]
+    found = tools.web.search(query, own.web_results)
+    kept = [*state["kept"], *(c.id for c in found.contexts)]
+    return {"kept": kept, "web_used": True}, web_step(found)
 
 # %% ../../nbs/5_systems/05_agents.ipynb #0e202059
 def _shown_contexts(contexts: Sequence[Context], tokens: int, count: Count) -> list[Context]:
     "Those that fit into the budget; the last may be cut."
-    return [
-        replace(c, text=text)
-        for c, text in zip(contexts, fit([c.text for c in contexts], tokens, count))
-    ]
+    texts = fit([c.text for c in contexts], tokens, count)
+    return [replace(c, text=text) for c, text in zip(contexts, texts)]
 
 
 def _compose_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Composed]:
@@ -647,32 +517,14 @@ def _compose_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Composed]:
     contexts = _shown_contexts(tools.contexts(state["kept"]), own.context_tokens, count)
     documents, talks = format_docs_for_gen(contexts), "{history}" in prompts["generate.user"]
     question = cut_to(task.question, own.question_tokens, count) if talks else state["query"]
-    d = generate(
-        tools.chat,
-        prompts,
-        question,
-        history,
-        documents,
-        s.max_new_tokens,
-        own.sampling,
-        seed_for(tools.settings.seed, task.id, 0),
-        declined_by=s.declined_by,
-        tidy=s.tidy,
-    )
-    parts = {
-        "system": prompts["generate.system"],
-        "history": history if talks else "",
-        "context": documents,
-        "question": question,
-    }
-    step = Composed(
-        text=d.text,
-        declined=d.declined,
-        stop=d.stop,
-        temperature=d.temperature,
-        seed=d.seed,
-        tokens={part: count(text) for part, text in parts.items()},
-    )
+    asked = (tools.chat, prompts, question, history, documents, s.max_new_tokens, own.sampling)
+    seed = seed_for(tools.settings.seed, task.id, 0)
+    d = generate(*asked, seed, declined_by=s.declined_by, tidy=s.tidy)
+    parts = {"system": prompts["generate.system"], "history": history if talks else ""}
+    parts |= {"context": documents, "question": question}
+    tokens = {part: count(text) for part, text in parts.items()}
+    how = {"stop": d.stop, "temperature": d.temperature, "seed": d.seed}
+    step = Composed(text=d.text, declined=d.declined, **how, tokens=tokens)
     end = {} if d.declined else answered(d.text, contexts)
     return {"draft": d.text, "declined": d.declined, "kept": [c.id for c in contexts], **end}, step
 
@@ -743,15 +595,14 @@ def _after_web(state: AgentsState) -> str:
 
 # %% ../../nbs/5_systems/05_agents.ipynb #598021d6
 _AGENTS_PROMPTS = {"permissive": {**VARIATION_PROMPTS, **_MEMORY_PROMPTS, **SCALE_PROMPTS}}
-_SHARED = dict(
-    chunks=ChunkSettings(
-        parent_size=1500, parent_overlap=300, child_size=500, child_overlap=100
-    ),  # (2.2)
-    retrieval=RetrievalSettings(
-        top_k=20, rerank_k=6, views="query*0.7 bm25:query*0.3", reranker="none"
-    ),  # (4.2)
-    stages=StageSettings(max_new_tokens=2048),
-)  # (3.2)
+_CUT = {"parent_size": 1500, "parent_overlap": 300, "child_size": 500, "child_overlap": 100}
+_SEARCH = {"top_k": 20, "rerank_k": 6, "views": "query*0.7 bm25:query*0.3", "reranker": "none"}
+_SHARED = {
+    "chunks": ChunkSettings(**_CUT),  # (2.2)
+    "retrieval": RetrievalSettings(**_SEARCH),  # (4.2)
+    "stages": StageSettings(max_new_tokens=2048),  # (3.2)
+}
+_OLLAMA, _PREFIXES = "http://localhost:11434/v1", "search_query: |search_document: "
 PROFILES = {  # the specification's models: on a GPU of one's own, and served by Ollama
     "agents": Settings(
         profile="agents",
@@ -761,92 +612,17 @@ PROFILES = {  # the specification's models: on a GPU of one's own, and served by
     ),
     "agents-server": Settings(
         profile="agents-server",
-        chat=ModelSpec("llama3.2", url="http://localhost:11434/v1"),
-        embedder=ModelSpec(
-            "nomic-embed-text",
-            url="http://localhost:11434/v1",
-            prefixes="search_query: |search_document: ",
-        ),
+        chat=ModelSpec("llama3.2", url=_OLLAMA),
+        embedder=ModelSpec("nomic-embed-text", url=_OLLAMA, prefixes=_PREFIXES),
         **_SHARED,
     ),
 }
-SERVED = {
-    "grade": "scale-text",
-    "top_k": 0,
-    "repeat_penalty": 1.0,
-}  # Ollama gives no probabilities of labels, and has 40 and 1.1 by itself
+# Ollama gives no probabilities of labels, and has 40 and 1.1 by itself.
+SERVED = {"grade": "scale-text", "top_k": 0, "repeat_penalty": 1.0}
 
 # %% ../../nbs/5_systems/05_agents.ipynb #3b711b72
-def _own(key: str, published: object, place: str, reason: str) -> Departure:
-    return Departure(f"agents.{key}", published, place, reason)
-
-
-_SMALL = "The laptop's model cannot; the ways that calibration trusts take its place."
-PUBLISHED = (
-    Departure("chunks.parent_size", 1500, "2.2", "The index of a profile serves every system."),
-    Departure("chunks.parent_overlap", 300, "2.2", "The same."),
-    Departure("chunks.child_size", 500, "2.2", "The same."),
-    Departure("chunks.child_overlap", 100, "2.2", "The same."),
-    Departure(
-        "retrieval.views",
-        "query*0.7 bm25:query*0.3",
-        "4.2: 70 % by meaning, 30 % by words",
-        "A search by words needs an index that holds them.",
-    ),
-    Departure(
-        "retrieval.rerank_k",
-        6,
-        "4.2: the top 6",
-        "Five, as for the others: more is read, not more is found.",
-    ),
-    Departure(
-        "retrieval.reranker",
-        "none",
-        "4.2: the order of the fusion is final",
-        "A profile's reranker serves every system.",
-    ),
-    Departure(
-        "stages.max_new_tokens",
-        2048,
-        "3.2",
-        "An answer of the benchmark has some 80 tokens; a small model fills what it gets.",
-    ),
-    Departure(
-        "stages.rewrite",
-        "always",
-        "5.1: three wordings, none taken back",
-        "The laptop's model makes most questions worse.",
-    ),
-    Departure(
-        "stages.declined_by",
-        "never",
-        "5.2: no refusal at all",
-        "An answer that says it cannot answer is a refusal, and is counted as one.",
-    ),
-    Departure(
-        "stages.tidy",
-        False,
-        "no such step",
-        "Small models repeat sentences and are cut off in the middle of one.",
-    ),
-    _own("summary", "model", "5.1: the model condenses the history", _SMALL),
-    _own("grade", "scale", "5.1: the model grades", _SMALL),
-    _own("grade_threshold", 7.0, "5.1", "The threshold of the way that is taken."),
-    _own(
-        "temperature", 0.1, "3.2", "The laptop's answers are greedy, as those of the other systems."
-    ),
-    _own("top_p", 0.9, "3.2", "The same."),
-    _own("top_k", 40, "3.2", "The same; Ollama's own default."),
-    _own(
-        "repeat_penalty", 1.1, "3.2", "The same; Ollama's own default, on the prompt's words, too."
-    ),
-    _own(
-        "deadline",
-        30.0,
-        "8.2, 12.1",
-        "With eight turns in flight on a CPU a turn waits for the others.",
-    ),
-)
+_WORDED = ("rewrite_query", "reformulate")
+_GRADE_OFF = {"agents.grade": "cosine", "agents.grade_threshold": -1.0}
 AGENTS = System(
     "agents",
     _build_agents,
@@ -858,24 +634,14 @@ AGENTS = System(
     profiles=PROFILES,
     retries=lambda settings: settings.own.rounds,
     paper="agents",
-    variants={"published": PUBLISHED},
+    variants=read_departures("agents"),
     derived={
         "queries": ("query", lambda query: [query]),
         "grades": ("kept", lambda ids: dict.fromkeys(ids, 1.0)),
     },
     mechanisms=(
-        Mechanism(
-            "wordings",
-            "the question as it was put",
-            {"agents.kinds": ""},
-            ("rewrite_query", "reformulate"),
-        ),
-        Mechanism(
-            "grade",
-            "all that was found is kept",
-            {"agents.grade": "cosine", "agents.grade_threshold": -1.0},
-            ("grade_documents",),
-        ),
+        Mechanism("wordings", "the question as it was put", {"agents.kinds": ""}, _WORDED),
+        Mechanism("grade", "all that was found is kept", _GRADE_OFF, ("grade_documents",)),
         Mechanism("reformulation", "one round", {"agents.rounds": 1}),
         Mechanism("web", "the documents alone", web=False),
     ),

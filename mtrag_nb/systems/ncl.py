@@ -9,75 +9,47 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Ge
 
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
-from mtrag_nb.core.settings import (
-    constant,
-    BGE_M3,
-    ModelSpec,
-    Settings,
-    StageSettings,
-    later,
-    with_settings,
-)
-from mtrag_nb.core.text import (
-    Label,
-    Verdict,
-    clipped,
-    content_words,
-    format_docs_for_gen,
-    without_thinking,
-)
+from ..core.settings import constant, BGE_M3, ModelSpec, Settings, StageSettings, later
+from ..core.settings import with_settings
+from ..core.text import Label, Verdict, clipped, content_words, format_docs_for_gen
+from ..core.text import without_thinking
 from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
 from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts
-from mtrag_nb.systems.system import (
-    DECLINED,
-    END,
-    START,
-    Departure,
-    Mechanism,
-    System,
-    TurnState,
-    Work,
-    after_check,
-    answered,
-    drafted,
-    skip_check,
-    refuse,
-    retrieve_node,
-    retry_node,
-    as_node,
-)
+from .system import DECLINED, END, START, Mechanism, System, TurnState, Work
+from .system import after_check, answered, drafted, read_departures, skip_check
+from .system import refuse, retrieve_node, retry_node, as_node
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
-__all__ = ['LAPTOP', 'QWEN', 'MAX_NEW_TOKENS', 'CLASSES', 'LABELS', 'FIELDS', 'EMPTY', 'UNANSWERABLE', 'PUBLISHED', 'NCL',
-           'NclSettings', 'Relation', 'relate_by_score', 'read_class', 'relate_by_words', 'relate_by_cosine',
-           'exchanges', 'Local', 'local_rewrite', 'bad_answer', 'NclState', 'Prechecked', 'GloballyRewritten',
-           'LocallyRewritten', 'Related', 'global_rewrite_node', 'relation_node', 'rerank_node', 'answerability',
-           'answer_node', 'why', 'after_generate']
+__all__ = ['LAPTOP', 'QWEN', 'MAX_NEW_TOKENS', 'CLASSES', 'LABELS', 'FIELDS', 'EMPTY', 'UNANSWERABLE', 'NCL', 'NclSettings',
+           'Relation', 'relate_by_score', 'read_class', 'relate_by_words', 'relate_by_cosine', 'exchanges', 'Local',
+           'local_rewrite', 'bad_answer', 'NclState', 'Prechecked', 'GloballyRewritten', 'LocallyRewritten', 'Related',
+           'global_rewrite_node', 'relation_node', 'rerank_node', 'answerability', 'answer_node', 'why',
+           'after_generate']
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c2d471de
 @dataclass(frozen=True)
 class NclSettings:
     "How NCL decides (NCL paper, section 3 and Table 1)."
 
-    classify: bool = True  # False: the paper's ablation No Classification, in which the local rewrite sees the whole history
+    # False: the ablation No Classification: the local rewrite sees the whole history
+    classify: bool = True
     # The four classes: "score" (the likeliest label), "words" (a label that the model writes) or "cosine".
     relation: Literal["score", "words", "cosine"] = "score"
     relation_threshold: float = 0.0  # "cosine" only: related at or above it
     # At most so many earlier user turns are looked back at (HIST_USER_TURNS).
     user_turns: int = constant(3)
     top_k: Annotated[int, Ge(1)] = 5  # passages kept after reranking
-    gate: Literal[tuple(GRADERS)] = (
-        "yesno"  # as stages.grade, asked once of the passages as a whole
-    )
+    gate: Literal[tuple(GRADERS)] = "yesno"  # as stages.grade, of the passages as a whole
     gate_threshold: float = 0.0  # answerable at or above it ("verdict" has none)
     gate_default: str = constant("no")  # what an unreadable verdict counts as
     least_words: int = constant(3)  # a shorter answer is a bad answer
@@ -88,8 +60,8 @@ class NclSettings:
 
 LAPTOP = {
     "relation": "cosine",
-    "relation_threshold": 0.15,
     "gate": "cosine",
+    "relation_threshold": 0.15,
     "gate_threshold": 0.31,
 }
 QWEN = Settings(
@@ -102,23 +74,7 @@ QWEN = Settings(
 # %% ../../nbs/5_systems/04_ncl.ipynb #ebcf0545
 _ABSTAIN = "I cannot find the answer in the given documents."
 _PRONOUNS = (
-    "it",
-    "this",
-    "that",
-    "these",
-    "those",
-    "they",
-    "them",
-    "he",
-    "she",
-    "him",
-    "her",
-    "its",
-    "their",
-    "there",
-    "such",
-    "former",
-    "latter",
+    "it this that these those they them he she him her its their there such former latter".split()
 )
 MAX_NEW_TOKENS = 96  # Table 1
 _PRONOUN = re.compile(rf"\b(?:{'|'.join(_PRONOUNS)})\b", re.I)
@@ -148,9 +104,8 @@ CLASSES = {
 
 def _class_of(to_question: bool, to_answer: bool) -> int:
     "The class of the two relations."
-    return {(True, True): 1, (True, False): 2, (False, True): 3, (False, False): 4}[
-        to_question, to_answer
-    ]
+    classes = {(True, True): 1, (True, False): 2, (False, True): 3, (False, False): 4}
+    return classes[to_question, to_answer]
 
 
 @dataclass(frozen=True)
@@ -159,13 +114,11 @@ class Relation:
 
     category: int  # a key of CLASSES
     how: str  # "score", "words" or "cosine"
-    scores: tuple[
-        float, ...
-    ] = ()  # "score": probabilities of the labels 1 to 4; "cosine": with the question, with the answer
+    # Probabilities of the labels 1 to 4; or cosines with the question and with the answer.
+    scores: tuple[float, ...] = ()
     raw: str = ""  # "words": what the model wrote
-    defaulted: bool = (
-        False  # True: it could not be read, and counts as 4: no history rather than the wrong one
-    )
+    # It could not be read, and counts as 4: no history rather than the wrong one.
+    defaulted: bool = False
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #d55afce2
 LABELS = ("1", "2", "3", "4")
@@ -176,11 +129,8 @@ def _relation_prompt(
 ) -> Prompt:
     "The prompt of the controller; long turns clipped."
     before, after = exchange[0].text, " ".join(t.text for t in exchange[1:])
-    user = prompts["relation.user"].format(
-        question=question,
-        previous_question=clipped(before, chars),
-        previous_answer=clipped(after, chars),
-    )
+    shown = {"previous_question": clipped(before, chars), "previous_answer": clipped(after, chars)}
+    user = prompts["relation.user"].format(question=question, **shown)
     return chat(prompts["relation.system"], user)
 
 
@@ -214,12 +164,9 @@ _UNSURE = re.compile(
 def read_class(text: str) -> int | None:
     "The class that a reply states; None if it states none, or more than one."
     said = without_thinking(text)
-    m = _CLASS.fullmatch(said)
-    return (
-        int(m[1])
-        if m and len(re.findall(r"\d+", said)) == 1 and not _UNSURE.search(said.split(":")[0])
-        else None
-    )
+    m, numbers = _CLASS.fullmatch(said), re.findall(r"\d+", said)
+    sure = m and len(numbers) == 1 and not _UNSURE.search(said.split(":")[0])
+    return int(m[1]) if sure else None
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c62ec3d6
 def relate_by_words(
@@ -256,10 +203,8 @@ def _select_history(
     history: Sequence[Turn],
     relate: Callable[[str, Sequence[Turn]], Relation],  # question, exchange -> relation
     user_turns: int = 3,  # HIST_USER_TURNS
-) -> tuple[
-    tuple[Turn, ...], list[Relation]
-]:  # the turns kept, oldest first; the relations asked for, nearest exchange first
-    "The turns that the relations select."
+) -> tuple[tuple[Turn, ...], list[Relation]]:
+    "The turns that the relations select, oldest first; the relations, nearest exchange first."
     past, found = exchanges(history), []
     for before in reversed(past[-user_turns:] if user_turns else []):
         found.append(relate(question, before))
@@ -292,16 +237,14 @@ def local_rewrite(
     way: str = "fields",  # "fields": one short reply each; "once": all in one reply
 ) -> Local:
     "Summary of the selected history, intent of the question, and the question on its own."
-    user = prompts["local.user"].format(
-        history=history, relation=prompts[f"relation.{category}"], question=question
-    )
+    shown = {"history": history, "relation": prompts[f"relation.{category}"], "question": question}
+    system, user = prompts["local.system"], prompts["local.user"].format(**shown)
     if way == "once":
-        return _local_at_once(model, chat(prompts["local.system"], user, prefill="Summary:"))
+        return _local_at_once(model, chat(system, user, prefill="Summary:"))
     said, fields = "", {}
     for name, tokens in FIELDS.items():
-        (c,) = model.generate(
-            [chat(prompts["local.system"], user, prefill=f"{said}{name}:")], tokens, stop=["\n"]
-        )
+        asked = chat(system, user, prefill=f"{said}{name}:")
+        (c,) = model.generate([asked], tokens, stop=["\n"])
         fields[name] = clean_rewrite(c.text)
         said += f"{name}: {fields[name]}\n"
     return Local(*fields.values(), tuple(n for n, text in fields.items() if not text))
@@ -310,10 +253,8 @@ def local_rewrite(
 def _local_at_once(model: ChatModel, prompt: Prompt) -> Local:
     "The three fields from one reply; one whose label does not come is empty."
     (c,) = model.generate([prompt], sum(FIELDS.values()))
-    found = {
-        n: re.search(rf"^\W*{n}\W*:(.*)$", prompt.prefill + c.text, flags=re.I | re.M)
-        for n in FIELDS
-    }
+    said, how = prompt.prefill + c.text, re.I | re.M
+    found = {n: re.search(rf"^\W*{n}\W*:(.*)$", said, how) for n in FIELDS}
     fields = {n: clean_rewrite(m[1]) if m else "" for n, m in found.items()}
     return Local(*fields.values(), tuple(n for n, text in fields.items() if not text))
 
@@ -343,11 +284,8 @@ def _restates_question(question: str, answer: str) -> bool:
     a, q = set(content_words(answer)), set(content_words(question))
     if not a or not a <= q or len(a) < 0.6 * len(q):
         return False
-    return (
-        answer.rstrip().endswith("?")
-        or bool(_ASKS_WHAT.search(question))
-        and not re.search(r"\bor\b", question, re.I)
-    )
+    chooses = re.search(r"\bor\b", question, re.I) or not _ASKS_WHAT.search(question)
+    return answer.rstrip().endswith("?") or not chooses
 
 
 def _too_short(question: str, answer: str, least: int = 3) -> bool:
@@ -358,24 +296,17 @@ def _too_short(question: str, answer: str, least: int = 3) -> bool:
 def _ends_badly(question: str, answer: str) -> bool:
     "Whether an answer breaks off."
     text = answer.rstrip().rstrip("\"'*_`")
-    return (
-        not text
-        or text[-1] in ",;:-–([{/&"
-        or text.count("(") > text.count(")")
-        or (_WORD.findall(text.lower()) or [""])[-1] in _DANGLING
-        and text[-1].isalnum()
-    )
+    if not text or text[-1] in ",;:-–([{/&" or text.count("(") > text.count(")"):
+        return True
+    last = (_WORD.findall(text.lower()) or [""])[-1]
+    return last in _DANGLING and text[-1].isalnum()
 
 
 def _vague_number(question: str, answer: str) -> bool:
     "Whether a number was asked for and a vague word came instead."
     words = set(_WORD.findall(answer.lower()))
-    return (
-        bool(_COUNT.search(question))
-        and bool(words & _VAGUE_WORDS)
-        and not words & _NUMBER_WORDS
-        and not re.search(r"\d", answer)
-    )
+    exact = words & _NUMBER_WORDS or re.search(r"\d", answer)
+    return bool(_COUNT.search(question) and words & _VAGUE_WORDS and not exact)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #b315b17f
 _BAD_ANSWERS = {  # what is wrong, as the stricter retry is told -> rule
@@ -386,24 +317,10 @@ _BAD_ANSWERS = {  # what is wrong, as the stricter retry is told -> rule
 }
 
 
-def bad_answer(
-    question: str,
-    answer: str,
-    least_words: int = 3,
-) -> str:  # a key of BAD_ANSWERS, or "" for an answer that passes
-    "The first rule that an answer breaks."
-    return next(
-        (
-            problem
-            for problem, rule in _BAD_ANSWERS.items()
-            if (
-                rule(question, answer, least_words)
-                if rule is _too_short
-                else rule(question, answer)
-            )
-        ),
-        "",
-    )
+def bad_answer(question: str, answer: str, least_words: int = 3) -> str:
+    'The first rule of `_BAD_ANSWERS` that an answer breaks; "" for an answer that passes.'
+    rules = {**_BAD_ANSWERS, "it was too short": partial(_too_short, least=least_words)}
+    return next((problem for problem, breaks in rules.items() if breaks(question, answer)), "")
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #cbcc6508
 class NclState(TurnState, total=False):
@@ -455,29 +372,21 @@ def _evidence_node(state: NclState, tools: Toolbox) -> tuple[dict, Prechecked]:
     given = state["task"].contexts
     if given is None:
         return {"empty": False}, Prechecked(given=None)
-    return {"empty": not given}, Prechecked(
-        given=len(given), note="" if given else "no passages came with the task"
-    )
+    note = "" if given else "no passages came with the task"
+    return {"empty": not given}, Prechecked(given=len(given), note=note)
 
 
 def global_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, GloballyRewritten]:
     "The question, made to stand alone."
     task, fired = state["task"], _pronouns_in(state["task"].question)
-    way, turns = (
-        ("global.previous", sum(exchanges(task.history)[-1:], ()))
-        if fired
-        else ("global.full", task.history)
-    )
-    r = tools.rewrite(
-        task.question, turns, {**tools.prompts, "rewrite.system": tools.prompts[way]}, whole=True
-    )
+    way, turns = "global.full", task.history
+    if fired:
+        way, turns = "global.previous", sum(exchanges(task.history)[-1:], ())
+    prompts = {**tools.prompts, "rewrite.system": tools.prompts[way]}
+    r = tools.rewrite(task.question, turns, prompts, whole=True)
+    how = {"raw": r.raw, "kept": r.kept, "similarity": r.similarity}
     return {"query": r.text}, GloballyRewritten(
-        text=r.text,
-        raw=r.raw,
-        kept=r.kept,
-        similarity=r.similarity,
-        pronouns=tuple(fired),
-        template=way,
+        text=r.text, **how, pronouns=tuple(fired), template=way
     )
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #253181e7
@@ -485,9 +394,8 @@ def relation_node(state: NclState, tools: Toolbox) -> tuple[dict, Related]:
     "The classes, and the turns that they select (3.3, 3.4)."
     own, history = tools.settings.own, state["task"].history
     if not own.classify:
-        return {"selected": len(history), "category": 0}, Related(
-            relations=(), note=f"not classified: all {len(history)} turns kept"
-        )
+        step = Related(relations=(), note=f"not classified: all {len(history)} turns kept")
+        return {"selected": len(history), "category": 0}, step
 
     def relate(question, exchange):
         if own.relation == "cosine":
@@ -497,30 +405,20 @@ def relation_node(state: NclState, tools: Toolbox) -> tuple[dict, Related]:
 
     kept, found = _select_history(state["query"], history, relate, own.user_turns)
     classes = ", ".join(str(r.category) for r in found) or "–"
-    step = Related(
-        relations=tuple(found), note=f"class {classes}: {len(kept)} of {len(history)} turns kept"
-    )
-    return {"selected": len(kept), "category": found[0].category if found else 0}, step
+    note = f"class {classes}: {len(kept)} of {len(history)} turns kept"
+    category = found[0].category if found else 0
+    return {"selected": len(kept), "category": category}, Related(relations=tuple(found), note=note)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #99e1c80b
 def _local_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, LocallyRewritten]:
     "The question rewritten once more, from the selected turns only (3.4); the guard holds here too."
-    before = state["query"]
-    local = local_rewrite(
-        tools.chat,
-        tools.prompts,
-        before,
-        tools.history(_selected_turns(state), whole=True),
-        state["category"],
-        tools.settings.own.local,
-    )
-    r = tools.guarded(
-        Rewritten(text=local.question or before, raw=local.question, kept=bool(local.question)),
-        before,
-    )
-    return {"query": r.text}, LocallyRewritten(
-        text=r.text, raw=r.raw, kept=r.kept, similarity=r.similarity, local=local
-    )
+    before, turns = state["query"], tools.history(_selected_turns(state), whole=True)
+    about = (before, turns, state["category"], tools.settings.own.local)
+    local = local_rewrite(tools.chat, tools.prompts, *about)
+    q = local.question
+    r = tools.guarded(Rewritten(text=q or before, raw=q, kept=bool(q)), before)
+    how = {"raw": r.raw, "kept": r.kept, "similarity": r.similarity}
+    return {"query": r.text}, LocallyRewritten(text=r.text, **how, local=local)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #271c7b59
 def rerank_node(state: NclState, tools: Toolbox) -> tuple[dict, Ranked]:
@@ -529,9 +427,8 @@ def rerank_node(state: NclState, tools: Toolbox) -> tuple[dict, Ranked]:
 
     contexts = tools.retriever.contexts(state["found"])
     cosines = CosineReranker(tools.embedder).score(state["query"], [c.text for c in contexts])
-    ranks = sorted(
-        (Rank(c.id, round(s, 6)) for c, s in zip(contexts, cosines)), key=lambda r: -r.score
-    )[: tools.settings.own.top_k]
+    ranks = [Rank(c.id, round(s, 6)) for c, s in zip(contexts, cosines)]
+    ranks = sorted(ranks, key=lambda r: -r.score)[: tools.settings.own.top_k]
     return {"kept": [r.id for r in ranks], "empty": not ranks}, Ranked(ranks=tuple(ranks))
 
 
@@ -549,9 +446,8 @@ def answerability(
 
 def _gate_node(state: NclState, tools: Toolbox) -> tuple[dict, Gated]:
     "The answerability gate: no answer is generated from passages that don't hold one."
-    v = answerability(
-        tools, state["query"], _selected_turns(state), tools.retriever.contexts(state["kept"])
-    )
+    contexts = tools.retriever.contexts(state["kept"])
+    v = answerability(tools, state["query"], _selected_turns(state), contexts)
     return {"answerable": v.passed}, Gated(verdict=v)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c1f3ce0d
@@ -562,26 +458,14 @@ def answer_node(state: NclState, tools: Toolbox) -> tuple[dict, Drafted]:
 
 def _quality_node(state: NclState, tools: Toolbox) -> tuple[dict, Checked]:
     "The bad-answer gate: neither the question as it was asked nor as it was rewritten may be answered badly."
-    least = tools.settings.own.least_words
-    problem = next(
-        (
-            p
-            for q in (state["task"].question, state["query"])
-            if (p := bad_answer(q, state["draft"], least))
-        ),
-        "",
-    )
-    step = Checked(
-        verdict=Verdict(Label.NO if problem else Label.YES, "rules", raw=problem),
-        unsupported=problem,
-        asked="well formed",
-    )
+    draft, least = state["draft"], tools.settings.own.least_words
+    asked = (state["task"].question, state["query"])
+    problem = next(filter(None, (bad_answer(q, draft, least) for q in asked)), "")
+    verdict = Verdict(Label.NO if problem else Label.YES, "rules", raw=problem)
+    step = Checked(verdict=verdict, unsupported=problem, asked="well formed")
     if problem:
         return {"grounded": False, "unsupported": problem}, step
-    return {
-        "grounded": True,
-        **answered(state["draft"], tools.retriever.contexts(state["kept"])),
-    }, step
+    return {"grounded": True, **answered(draft, tools.retriever.contexts(state["kept"]))}, step
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #26831e33
 EMPTY = Reason("empty_contexts", "dropped", "there are no passages")
@@ -661,76 +545,22 @@ def _build_ncl(tools: Toolbox):
 # %% ../../nbs/5_systems/04_ncl.ipynb #759df8f3
 def _as_the_paper_fixes(settings: Settings) -> Settings:
     "The refusal's words and the cap on tokens (3.1, Table 1)."
-    return with_settings(
-        settings,
-        {
-            "stages.refusal_text": _ABSTAIN,
-            "stages.max_new_tokens": min(settings.stages.max_new_tokens, MAX_NEW_TOKENS),
-        },
-    )
+    most = min(settings.stages.max_new_tokens, MAX_NEW_TOKENS)
+    fixed = {"stages.refusal_text": _ABSTAIN, "stages.max_new_tokens": most}
+    return with_settings(settings, fixed)
 
 
-PUBLISHED = (
-    Departure(
-        "stages.prompts",
-        "published",
-        "abstract: zero-shot",
-        "Two worked examples keep a small model from answering in the place of rewriting.",
+_REWRITES = ("global_rewrite", "local_rewrite")
+_GATE_OFF = {"ncl.gate": "cosine", "ncl.gate_threshold": -1.0}
+_MECHANISMS = (
+    Mechanism("rewrite", "the question as it was put", {"stages.rewrite": "never"}, _REWRITES),
+    Mechanism(
+        "relation control", "the whole history is kept", {"ncl.classify": False}, ("relation",)
     ),
-    Departure(
-        "ncl.relation",
-        "words",
-        "3.3: a deterministic judgment by the model",
-        "The likeliest of four labels always parses, and is as deterministic.",
-    ),
-    Departure(
-        "ncl.local",
-        "once",
-        "3.4: one rewrite with three outputs",
-        "A small model leaves fields out; asked one by one, it cannot.",
-    ),
-    Departure(
-        "ncl.gate",
-        "verdict",
-        "3.5: a strict yes or no in words",
-        "The likelier of Yes and No is the same decision, always parses, "
-        "and leaves a score for the dial.",
-    ),
-    Departure(
-        "stages.history_turns",
-        1000,
-        "3.2, 5: the full dialogue history, where it is shown",
-        "Long prompts cost memory and time; "
-        "only No Classification shows the gate and the generator more than the selected turns.",
-    ),
-    Departure(
-        "stages.turn_chars",
-        100_000,
-        "3.2: the full dialogue history",
-        "The same, for long answers.",
-    ),
-    Departure(
-        "stages.declined_by",
-        "never",
-        "Table 1: three triggers, and a generator that declines is none",
-        "An answer that says it cannot answer is a refusal, and is counted as one.",
-    ),
-    Departure(
-        "stages.tidy",
-        False,
-        "3.6: no such step",
-        "A last sentence that was cut off is dropped before the quality gate rejects the "
-        "whole answer for it.",
-    ),
-    Departure(
-        "stages.rewrite",
-        "always",
-        "3.2: each question is rewritten",
-        "The laptop's model makes most questions worse.",
-    ),
+    Mechanism("gate", "all evidence passes", _GATE_OFF, ("gate",)),
+    Mechanism("check and retry", "the first draft stands", instead={"quality": skip_check}),
+    Mechanism("bad-answer retry", "refuse when the first draft fails", {"ncl.max_retries": 0}),
 )
-
-
 NCL = System(
     "ncl",
     _build_ncl,
@@ -743,25 +573,7 @@ NCL = System(
     fixed=_as_the_paper_fixes,
     retries=lambda settings: settings.own.max_retries,
     paper="ncl",
-    variants={"published": PUBLISHED},
+    variants=read_departures("ncl"),
     derived={"answerable": ("passed", bool)},
-    mechanisms=(
-        Mechanism(
-            "rewrite",
-            "the question as it was put",
-            {"stages.rewrite": "never"},
-            ("global_rewrite", "local_rewrite"),
-        ),
-        Mechanism(
-            "relation control", "the whole history is kept", {"ncl.classify": False}, ("relation",)
-        ),
-        Mechanism(
-            "gate",
-            "all evidence passes",
-            {"ncl.gate": "cosine", "ncl.gate_threshold": -1.0},
-            ("gate",),
-        ),
-        Mechanism("check and retry", "the first draft stands", instead={"quality": skip_check}),
-        Mechanism("bad-answer retry", "refuse when the first draft fails", {"ncl.max_retries": 0}),
-    ),
+    mechanisms=_MECHANISMS,
 )

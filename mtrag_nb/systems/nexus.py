@@ -17,68 +17,27 @@ from annotated_types import Ge
 from ..search.fusion import view_text
 
 from ..core.files import data_dir, read_json
-from ..core.html import html_table, text_table
+from ..core.html import Table
 from ..core.record import Drafted, Grade, Retrieved, Rewritten
-from mtrag_nb.core.settings import (
-    MINILM,
-    ModelSpec,
-    RetrievalSettings,
-    ByAdapter,
-    Settings,
-    constant,
-)
-from mtrag_nb.core.text import (
-    Verdict,
-    format_docs_for_gen,
-)
+from ..core.settings import MINILM, ModelSpec, RetrievalSettings, ByAdapter, Settings
+from ..core.settings import constant
+from ..core.text import Verdict, format_docs_for_gen
 from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
 from .agents import VARIATION_PROMPTS, variations
 from .baselines import NOTHING, Quoted, asked_of, copied_draft, copied_text
 from .self_crag import IRRELEVANT
-from mtrag_nb.systems.stages import (
-    CITING_PROMPTS,
-    LABEL_PROMPTS,
-    WAYS_TO_LABEL,
-    Cited,
-    Claim,
-    Labelled,
-    Supports,
-    Toolbox,
-    adapter_claims,
-    attached_claims,
-    by_claims,
-    by_words,
-    copied_claims,
-    counted,
-    format_sources,
-    label_by_choice,
-    label_by_cosine,
-    label_by_text,
-    read_marks,
-    weighed,
-    written_claims,
-)
-from mtrag_nb.systems.system import (
-    DECLINED,
-    END,
-    START,
-    Departure,
-    Mechanism,
-    System,
-    TurnState,
-    Work,
-    refuse,
-    retrieve_node,
-    retry_node,
-    rewrite_node,
-    seed_for,
-    as_node,
-)
+from .stages import CITING_PROMPTS, LABEL_PROMPTS, WAYS_TO_LABEL, Cited, Claim
+from .stages import Labelled, Supports, Toolbox, adapter_claims, attached_claims
+from .stages import by_claims, by_words, copied_claims, counted, format_sources
+from .stages import label_by_choice, label_by_cosine, label_by_text, read_marks
+from .stages import weighed, written_claims
+from .system import DECLINED, END, START, read_departures, Mechanism, System
+from .system import TurnState, Work, refuse, retrieve_node, retry_node
+from .system import rewrite_node, seed_for, as_node
 
 # %% auto #0
-__all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'PUBLISHED', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits',
-           'ConfidenceLicence', 'read_confidence', 'NexusSettings', 'NexusState', 'search_node', 'reformulate_node',
-           'answer_node', 'why']
+__all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence',
+           'read_confidence', 'NexusSettings', 'NexusState', 'search_node', 'reformulate_node', 'answer_node', 'why']
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #73d71323
 def coverage(
@@ -88,11 +47,12 @@ def coverage(
     "Source coverage times citation density (NexusRAG, 4.3)."
     if not claims:
         return None
-    best = [
-        max((weights.get(c.context, 1.0) for c in claim.citations if c.supports), default=0.0)
-        for claim in claims
-    ]
-    return round(sum(best) / len(claims) * sum(bool(c.citations) for c in claims) / len(claims), 4)
+    best = []
+    for claim in claims:
+        bearing = [weights.get(c.context, 1.0) for c in claim.citations if c.supports]
+        best.append(max(bearing, default=0.0))
+    cited = sum(bool(c.citations) for c in claims)
+    return round(sum(best) / len(claims) * cited / len(claims), 4)
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #2c029591
 @dataclass(frozen=True)
@@ -110,9 +70,8 @@ class ConfidenceBin:
     @property
     def holds(self) -> bool:
         "Whether what was stated lies in the interval of what was observed."
-        return (
-            self.observed_low is not None and self.observed_low <= self.stated <= self.observed_high
-        )
+        low, high = self.observed_low, self.observed_high
+        return low is not None and low <= self.stated <= high
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #13f5663a
 def two_digits(chance: float) -> float:
@@ -121,7 +80,7 @@ def two_digits(chance: float) -> float:
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #420f5e1d
 @dataclass(frozen=True, repr=False)
-class ConfidenceLicence:
+class ConfidenceLicence(Table):
     "What a stated confidence may be believed on."
 
     way: str  # how citations came about: a key of WAYS_TO_CITE
@@ -151,32 +110,25 @@ class ConfidenceLicence:
     @property
     def about(self) -> str:
         "In one sentence."
-        return (
-            f"of {self.answers} rated answers of {' and '.join(self.systems)} in {self.conversations} conversations "
-            f"{self.faithful} were faithful, AUROC {self.auroc[0]:.2f}"
-        )
+        rated = f"of {self.answers} rated answers of {' and '.join(self.systems)}"
+        found = f"{self.faithful} were faithful, AUROC {self.auroc[0]:.2f}"
+        return f"{rated} in {self.conversations} conversations {found}"
 
-    def _table(self) -> tuple[list[str], list[list]]:
-        def span(b):
-            return (
-                "" if b.observed_low is None else f" [{b.observed_low:.2f}, {b.observed_high:.2f}]"
-            )
-
-        rows = [
-            [f"{b.low:.2f} to {b.high:.2f}", b.n, f"{b.stated:.2f}", f"{b.observed:.2f}{span(b)}"]
-            for b in self.bins
-        ]
-        return ["confidence", "answers", "stated", "observed"], rows
+    head = ("confidence", "answers", "stated", "observed")
 
     @property
-    def _said(self) -> str:
+    def rows(self) -> list[list]:
+        rows = []
+        for b in self.bins:
+            few = b.observed_low is None
+            span = "" if few else f" [{b.observed_low:.2f}, {b.observed_high:.2f}]"
+            limits, observed = f"{b.low:.2f} to {b.high:.2f}", f"{b.observed:.2f}{span}"
+            rows.append([limits, b.n, f"{b.stated:.2f}", observed])
+        return rows
+
+    @property
+    def note(self) -> str:
         return f"{self.about}; {'granted' if self.granted else 'refused'}"
-
-    def __repr__(self) -> str:
-        return f"{text_table(*self._table())}\n{self._said}"
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._table(), note=self._said)
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #aa66f3b5
 def _stated_confidence(
@@ -188,33 +140,24 @@ def _stated_confidence(
 ) -> tuple[float | None, str]:  # what may be shown, and on what ground
     "The number that a reader sees, or why there is none."
     if licence is None:
-        return None, "no confidence is stated: none was asked for"
-    if raw is None:
-        return None, "no confidence is stated: the answer makes no claim"
-    if way == "copied":
-        return None, "no confidence is stated: the sentences are the sources' own"
-    if (way, least) != (licence.way, licence.least):
-        return (
-            None,
-            f"no confidence is stated: nobody has rated answers with citations that were {way} at {least:g}",
-        )
-    if generator not in licence.systems:
-        return (
-            None,
-            f"no confidence is stated: the rated answers are by {' and '.join(licence.systems)}, and this one by {generator}",
-        )
-    if not licence.granted:
-        return None, f"no confidence is stated: its licence was refused ({licence.about})"
-    number = licence.stated(raw)
-    if (b := licence.bin_of(number)) is None:
-        return (
-            None,
-            f"no confidence is stated: for {number:.2f} the ratings do not bear it out ({licence.about})",
-        )
-    return (
-        number,
-        f"of {b.n} rated answers with {b.low:.2f} to {b.high:.2f}, {b.observed:.0%} were faithful; {licence.about}",
-    )
+        why = "none was asked for"
+    elif raw is None:
+        why = "the answer makes no claim"
+    elif way == "copied":
+        why = "the sentences are the sources' own"
+    elif (way, least) != (licence.way, licence.least):
+        why = f"nobody has rated answers with citations that were {way} at {least:g}"
+    elif generator not in licence.systems:
+        rated = " and ".join(licence.systems)
+        why = f"the rated answers are by {rated}, and this one by {generator}"
+    elif not licence.granted:
+        why = f"its licence was refused ({licence.about})"
+    elif b := licence.bin_of(number := licence.stated(raw)):
+        rated = f"of {b.n} rated answers with {b.low:.2f} to {b.high:.2f}"
+        return number, f"{rated}, {b.observed:.0%} were faithful; {licence.about}"
+    else:
+        why = f"for {number:.2f} the ratings do not bear it out ({licence.about})"
+    return None, f"no confidence is stated: {why}"
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #8d0d7245
 def read_confidence(
@@ -225,11 +168,8 @@ def read_confidence(
     try:
         return structured(ConfidenceLicence, read_json(path)["licence"])
     except (KeyError, TypeError, ValueError) as e:
-        raise DataError(
-            f"not a licence for a confidence ({type(e).__name__}: {e})",
-            path,
-            remedy="Measure it again",
-        ) from None
+        problem = f"not a licence for a confidence ({type(e).__name__}: {e})"
+        raise DataError(problem, path, remedy="Measure it again") from None
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #3e7b02c1
 @dataclass(frozen=True)
@@ -253,9 +193,7 @@ class NexusSettings:
     cite: Literal["model", "support"] | ByAdapter = "model"
     # A source supports a claim by what it says; by "support" of words; or as stages.check says: "check".
     verify: Literal["claims", "support", "check"] = "claims"
-    least: Annotated[float, Ge(0)] = (
-        0.6  # share of a claim's content words that stand in its source
-    )
+    least: Annotated[float, Ge(0)] = 0.6  # share of a claim's content words in its source
     # Drafts with an unsupported claim that are sent back; 0: they are flagged (4.3).
     retry: Annotated[int, Ge(0)] = 0
     sentences: Annotated[int, Ge(1)] = 5  # at most so many are copied
@@ -293,58 +231,40 @@ def search_node(state: NexusState, tools: Toolbox) -> tuple[dict, Retrieved]:
     seen = state.get("seen", [])
     fresh = [i for i in update["found"] if i not in seen]
     hits = tuple(h for h in step.hits if h.parent_id in fresh or h.id in fresh)
-    return {"found": fresh, "seen": [*seen, *fresh]}, replace(
-        step, hits=hits, contexts=tuple(fresh)
-    )
+    step = replace(step, hits=hits, contexts=tuple(fresh))
+    return {"found": fresh, "seen": [*seen, *fresh]}, step
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #f4567813
-TALK = (
-    "follows",
-    "questions",
-    "answered",
-)  # views of a conversation: with the question before, with all, with the last answer
+# Views of a conversation: with the question before, with all, with the last answer.
+TALK = ("follows", "questions", "answered")
 
 
 def reformulate_node(state: NexusState, tools: Toolbox) -> tuple[dict, Rewritten]:
     "Another wording for the search."
     own, task, n = tools.settings.own, state["task"], state["rounds"] + 1
+    question, tried = state["question"], state["tried"]
     if own.reformulate == "talk":
-        step = Rewritten(
-            text=view_text(
-                TALK[min(n, len(TALK)) - 1],
-                state["question"],
-                (*task.history, Turn("user", task.question)),
-            )
-        )
+        turns = (*task.history, Turn("user", task.question))
+        step = Rewritten(text=view_text(TALK[min(n, len(TALK)) - 1], question, turns))
     else:
-        (v,) = variations(
-            tools.chat,
-            tools.prompts,
-            state["question"],
-            tools.history(task.history),
-            [seed_for(tools.settings.seed, task.id, n)],
-            ("synonyms",),
-            own.reformulate_temperature,
-            state["tried"],
-        )
-        step = tools.guarded(Rewritten(text=v.text, raw=v.raw, kept=v.kept), state["question"])
-    return {"query": step.text, "rounds": n, "tried": [*state["tried"], step.text]}, step
+        seeds = [seed_for(tools.settings.seed, task.id, n)]
+        asked = (tools.chat, tools.prompts, question, tools.history(task.history), seeds)
+        (v,) = variations(*asked, ("synonyms",), own.reformulate_temperature, tried)
+        step = tools.guarded(Rewritten(text=v.text, raw=v.raw, kept=v.kept), question)
+    return {"query": step.text, "rounds": n, "tried": [*tried, step.text]}, step
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #1cf9c99c
 def _labels_of(state: NexusState, tools: Toolbox, texts: Sequence[str]) -> list[Verdict]:
     "One of three labels a document, as `nexus.grade` says."
-    own, task = tools.settings.own, state["task"]
+    own, task, question = tools.settings.own, state["task"], state["question"]
     if own.grade == "cosine":
-        wordings = dict.fromkeys(
-            [state["question"], state["query"], *asked_of(task.question, task.history)]
-        )
-        return label_by_cosine(tools.embedder, list(wordings), texts, own.correct, own.ambiguous)
-    asked = (tools.chat, tools.prompts, state["question"], tools.history(task.history), texts)
-    return (
-        label_by_choice(*asked)
-        if own.grade == "labels"
-        else label_by_text(*asked, own.grade_default)
-    )
+        wordings = [question, state["query"], *asked_of(task.question, task.history)]
+        wordings = list(dict.fromkeys(wordings))
+        return label_by_cosine(tools.embedder, wordings, texts, own.correct, own.ambiguous)
+    asked = (tools.chat, tools.prompts, question, tools.history(task.history), texts)
+    if own.grade == "labels":
+        return label_by_choice(*asked)
+    return label_by_text(*asked, own.grade_default)
 
 
 def _label_node(state: NexusState, tools: Toolbox) -> tuple[dict, Labelled]:
@@ -361,20 +281,13 @@ def _written_draft(
 ) -> tuple[dict, Drafted]:
     "What the model writes, citations and all."
     own, task, attempt = tools.settings.own, state["task"], state.get("retries", 0)
-    shown = (
-        format_sources(contexts, state["weights"])
-        if own.cite == "model"
-        else format_docs_for_gen(contexts)
-    )
-    again = (
-        {
-            "temperature": tools.stages.retry_temperature,
-            "seed": seed_for(tools.settings.seed, task.id, attempt),
-            "unsupported": state.get("unsupported", ""),
-        }
-        if attempt
-        else {}
-    )
+    shown, again = format_docs_for_gen(contexts), {}
+    if own.cite == "model":
+        shown = format_sources(contexts, state["weights"])
+    if attempt:
+        seed = seed_for(tools.settings.seed, task.id, attempt)
+        again = {"temperature": tools.stages.retry_temperature, "seed": seed}
+        again["unsupported"] = state.get("unsupported", "")
     d = tools.generate(state["question"], task.history, shown, **again)
     return {"draft": d.text, "declined": d.declined}, replace(d, attempt=attempt)
 
@@ -384,12 +297,8 @@ def _placed_draft(
 ) -> tuple[dict, Quoted]:
     "The sentences that are nearest to the question, those of ambiguous sources at half their nearness."
     own = tools.settings.own
-    how = (
-        own.sentences,
-        own.least_words,
-        state["weights"],
-        own.correct if own.generator == "best" else 0,
-    )
+    near = own.correct if own.generator == "best" else 0
+    how = (own.sentences, own.least_words, state["weights"], near)
     update, step = copied_draft(tools, state["task"], contexts, *how)
     return {**update, "places": [(q.context, q.start, q.end) for q in step.quotes]}, step
 
@@ -402,7 +311,7 @@ def answer_node(state: NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
 # %% ../../nbs/5_systems/06_nexus.ipynb #36f9d1b3
 @lru_cache(maxsize=1)
 def _measured_licence() -> ConfidenceLicence:
-    "The licence that this project measured (`9_studies/04_nexus`)."
+    "The licence that this project measured (`9_studies/03_specifications`)."
     return read_confidence()
 
 
@@ -444,13 +353,8 @@ def _verify_node(state: NexusState, tools: Toolbox) -> tuple[dict, Cited]:
     licence = _measured_licence() if own.confidence == "measured" else None
     checked = way if way == "copied" or own.verify == "support" else f"{way} (by {own.verify})"
     sure, ground = _stated_confidence(licence, raw, checked, own.least, tools.settings.chat.name)
-    step = Cited(
-        claims=tuple(claims),
-        way=way,
-        raw=raw,
-        confidence=sure,
-        licence=f"{counted(claims)}; {ground}" if claims else ground,
-    )
+    ground = f"{counted(claims)}; {ground}" if claims else ground
+    step = Cited(claims=tuple(claims), way=way, raw=raw, confidence=sure, licence=ground)
     wrong = [c.text for c in step.unsupported]
     update = {"grounded": not wrong, "unsupported": wrong[0] if wrong else ""}
     if wrong and own.generator == "write" and state.get("retries", 0) < own.retry:
@@ -461,9 +365,13 @@ def _verify_node(state: NexusState, tools: Toolbox) -> tuple[dict, Cited]:
 # %% ../../nbs/5_systems/06_nexus.ipynb #1be95417
 def _after_labels(rounds: int) -> Callable[[NexusState], str]:
     "An answer if anything is kept; else another search while rounds are left."
-    return lambda state: (
-        "generate" if state["kept"] else "reformulate" if state["rounds"] < rounds else "fallback"
-    )
+
+    def route(state: NexusState) -> str:
+        if state["kept"]:
+            return "generate"
+        return "reformulate" if state["rounds"] < rounds else "fallback"
+
+    return route
 
 
 def _after_reformulating(state: NexusState) -> str:
@@ -518,52 +426,19 @@ def _build_nexus(tools: Toolbox):
     return g.compile()
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #fb4994c9
-_HYBRID = RetrievalSettings(
-    top_k=20, rerank_k=5, views="query*0.7 bm25:query*0.3", reranker="none"
-)  # (3.1)
+_SEARCH = {"top_k": 20, "rerank_k": 5, "views": "query*0.7 bm25:query*0.3", "reranker": "none"}
+_SHARED = {"embedder": MINILM, "retrieval": RetrievalSettings(**_SEARCH)}  # (3.1)
+_LLAMA = ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4")
+_SERVED_LLAMA = ModelSpec("llama3.2:3b", url="http://localhost:11434/v1")
 PROFILES = {
-    "nexus": Settings(
-        profile="nexus",
-        chat=ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4"),
-        embedder=MINILM,
-        retrieval=_HYBRID,
-    ),
-    "nexus-server": Settings(
-        profile="nexus-server",
-        chat=ModelSpec("llama3.2:3b", url="http://localhost:11434/v1"),
-        embedder=MINILM,
-        retrieval=_HYBRID,
-    ),
+    "nexus": Settings(profile="nexus", chat=_LLAMA, **_SHARED),
+    "nexus-server": Settings(profile="nexus-server", chat=_SERVED_LLAMA, **_SHARED),
 }
-_SMALL = "The laptop's model cannot."
-PUBLISHED = (
-    Departure(
-        "retrieval.views",
-        "query*0.7 bm25:query*0.3",
-        "3.1: dense .7, sparse .3",
-        "The views of a profile serve every system.",
-    ),
-    Departure("retrieval.fusion", "rrf", "3.1: reciprocal ranks, k 60", "The same."),
-    Departure("retrieval.reranker", "none", "3.1: the fused order is final", "The same."),
-    Departure(
-        "stages.rewrite",
-        "never",
-        "no such step",
-        "A follow-up cannot be searched for as it stands.",
-    ),
-    Departure("stages.prompts", "permissive", "4.2: a prompt that enforces citations", _SMALL),
-    Departure(
-        "nexus.grade",
-        "labels",
-        "3.3: each chunk receives a grade",
-        "The thresholds of the cosine that calibration found.",
-    ),
-    Departure("nexus.reformulate", "model", "3.3: reformulate the query", _SMALL),
-    Departure("nexus.generator", "write", "4: a synthesizer", _SMALL),
-    Departure("nexus.cite", "model", "4.2: cite every factual claim", _SMALL),
-)
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #20584e51
+_GRADE_OFF = {"nexus.grade": "cosine", "nexus.correct": -1.0, "nexus.ambiguous": -1.0}
+_DEFAULTS = {"laptop": LAPTOP, "granite": {"cite": "adapter:citations"}}
+_DEFAULTS |= {"nexus-server": SERVED, "server": SERVED}
 NEXUS = System(
     "nexus",
     _build_nexus,
@@ -571,27 +446,17 @@ NEXUS = System(
     reasons=(IRRELEVANT, DECLINED, NOTHING),
     prompts=_NEXUS_PROMPTS,
     settings=NexusSettings,
-    defaults={
-        "laptop": LAPTOP,
-        "granite": {"cite": "adapter:citations"},
-        "nexus-server": SERVED,
-        "server": SERVED,
-    },
+    defaults=_DEFAULTS,
     profiles=PROFILES,
     retries=lambda settings: settings.own.rounds + settings.own.retry,
     paper="nexus",
-    variants={"published": PUBLISHED},
+    variants=read_departures("nexus"),
     derived={"weights": ("kept", lambda ids: dict.fromkeys(ids, 1.0))},
     mechanisms=(
         Mechanism(
             "rewrite", "the question as it was put", {"stages.rewrite": "never"}, ("rewrite",)
         ),
-        Mechanism(
-            "grade",
-            "all that was found is kept",
-            {"nexus.grade": "cosine", "nexus.correct": -1.0, "nexus.ambiguous": -1.0},
-            ("grade_documents",),
-        ),
+        Mechanism("grade", "all that was found is kept", _GRADE_OFF, ("grade_documents",)),
         Mechanism("reformulation", "one search", {"nexus.rounds": 0}),
         Mechanism("check and retry", "the first draft stands", {"nexus.retry": 0}),
     ),

@@ -239,7 +239,7 @@ SELF_CRAG = System(
     variants={
         "published": PUBLISHED,
         "graded": _GRADED,
-        "laptop": tuple(Departure(k, v, "", "9_studies/12_mended") for k, v in _LAPTOP.items()),
+        "laptop": tuple(Departure(k, v, "", "9_studies/05_correction") for k, v in _LAPTOP.items()),
     },
     mechanisms=(
         Mechanism(

@@ -467,8 +467,8 @@ def tiny_bge_reranker(folder: Path, sizes: Mapping[str, object] = {}) -> None:
     _as_published(folder)
 
 
-def tiny_roberta(folder: Path, labels: Sequence[str] = ()) -> None:
-    "A RoBERTa that reads a document and a claim: an NLI model with its labels, or MiniCheck, whose two have no names. (Its tokens are words.)"
+def tiny_roberta(folder: Path, labels: Sequence[str]) -> None:
+    "A RoBERTa that reads a document and a claim: an NLI model with its labels. (Its tokens are words.)"
     import torch
     from transformers import RobertaConfig, RobertaForSequenceClassification
 
@@ -476,77 +476,12 @@ def tiny_roberta(folder: Path, labels: Sequence[str] = ()) -> None:
     marks = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
     more = {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
     _save_tokenizer(folder, t, "PreTrainedTokenizerFast", **marks, **more, model_max_length=512)
-    names = {"id2label": dict(enumerate(labels))} if labels else {"num_labels": 2}
+    names = {"id2label": dict(enumerate(labels))}
     sizes = {**_XLMR, "max_position_embeddings": 514}
     config = RobertaConfig(**sizes, vocab_size=t.get_vocab_size(), **names, dtype=torch.float32)
     with _seeded(5):
         RobertaForSequenceClassification(config).save_pretrained(folder)
     _as_published(folder)
-
-
-def tiny_modernbert(folder: Path) -> None:
-    "A LettuceDetect: a ModernBERT with two labels for each token."
-    from tokenizers import processors
-    from transformers import ModernBertConfig, ModernBertForTokenClassification
-
-    t = byte_pairs(["[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"])
-    at = {mark: t.token_to_id(mark) for mark in ("[CLS]", "[SEP]", "[PAD]")}
-    both = [(mark, at[mark]) for mark in ("[CLS]", "[SEP]")]
-    shape = {"single": "[CLS] $A [SEP]", "pair": "[CLS] $A [SEP] $B:1 [SEP]:1"}
-    t.post_processor = processors.TemplateProcessing(**shape, special_tokens=both)
-    marks = {f"{kind}_token": f"[{kind.upper()}]" for kind in ("cls", "sep", "pad", "unk", "mask")}
-    _save_tokenizer(folder, t, "PreTrainedTokenizerFast", **marks, model_max_length=8192)
-    ids = {"cls_token_id": at["[CLS]"], "sep_token_id": at["[SEP]"], "pad_token_id": at["[PAD]"]}
-    ends = {"bos_token_id": at["[CLS]"], "eos_token_id": at["[SEP]"]}
-    size = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
-    sizes = {"num_attention_heads": 4, "max_position_embeddings": 8192, "num_labels": 2, **size}
-    with _seeded(6):
-        config = ModernBertConfig(vocab_size=t.get_vocab_size(), **sizes, **ids, **ends)
-        ModernBertForTokenClassification(config).save_pretrained(folder)
-
-
-_T5 = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
-_T5 |= {"feed_forward_proj": "gated-gelu", "decoder_start_token_id": 0}
-
-
-def _t5_tokenizer(folder: Path) -> int:
-    "FLAN-T5's: pieces of words, an end and no beginning; how many tokens it has."
-    from tokenizers import processors
-
-    t = word_pieces()
-    t.post_processor = processors.TemplateProcessing(
-        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", t.token_to_id("</s>"))]
-    )
-    marks = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    _save_tokenizer(folder, t, "PreTrainedTokenizerFast", **marks, model_max_length=512)
-    return t.get_vocab_size()
-
-
-def tiny_t5(folder: Path) -> None:
-    "A FLAN-T5, or MiniCheck on it."
-    from transformers import T5Config, T5ForConditionalGeneration
-
-    config = T5Config(vocab_size=_t5_tokenizer(folder), **_T5)
-    with _seeded(7):
-        T5ForConditionalGeneration(config).save_pretrained(folder)
-
-
-def tiny_hhem(folder: Path) -> None:
-    "HHEM-2.1-open: T5's encoder with a classifier of tokens under names of its own; no tokenizer, no sizes in its configuration."
-    from safetensors.torch import save_file
-    from transformers import T5Config, T5ForTokenClassification
-
-    config = T5Config(vocab_size=word_pieces().get_vocab_size(), num_labels=2, **_T5)
-    with _seeded(8):
-        model = T5ForTokenClassification(config)
-    weights = {k: v.clone() for k, v in model.state_dict().items() if "embed_tokens" not in k}
-    make_folder(folder)
-    save_file({f"t5.{k}": v for k, v in weights.items()}, folder / "model.safetensors")
-    about = {"architectures": ["HHEMv2ForSequenceClassification"], "model_type": "HHEMv2"}
-    code = {
-        "AutoModelForSequenceClassification": "modeling_hhem_v2.HHEMv2ForSequenceClassification"
-    }
-    write_json(folder / "config.json", {**about, "auto_map": code, "torch_dtype": "float32"})
 
 
 def _bert_tokenizer(size: int = 800):
@@ -581,11 +516,6 @@ TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a
     "BAAI/bge-m3": tiny_bge_m3,
     "BAAI/bge-reranker-v2-m3": tiny_bge_reranker,
     "cross-encoder/nli-roberta-base": lambda folder: tiny_roberta(folder, NLI_LABELS),
-    "lytang/MiniCheck-RoBERTa-Large": tiny_roberta,
-    "lytang/MiniCheck-Flan-T5-Large": tiny_t5,
-    "KRLabsOrg/lettucedect-base-modernbert-en-v1": tiny_modernbert,
-    "vectara/hallucination_evaluation_model": tiny_hhem,
-    "google/flan-t5-base": tiny_t5,
     GRANITE: tiny_granite,
     GRANITELIB: tiny_granitelib,
 }

@@ -1,0 +1,320 @@
+"""Right, wrong and refused for anybody's answers: short targets, other spellings and scripts, refusals of other languages and frameworks,
+gold in every form, judges' replies. The counts over `data/refusals/test.jsonl` and `data/licence/short.jsonl` are in 7_evaluate/03a_licence."""
+
+import unicodedata
+
+import pytest
+
+from mtrag_nb.core.claims import check_claims
+from mtrag_nb.core.text import Stance, parse_verdict, sentences, stance, support, unknown_language
+from mtrag_nb.core.types import Passage
+from mtrag_nb.data.mtrag import BY_TEXT, is_gold
+from mtrag_nb.evaluate.blame import strayed
+from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, SCORE, read_judge_reply
+from mtrag_nb.evaluate.measures import best_by_target, verdict_of, why_not_judged
+from mtrag_nb.systems.outside import as_passage, read_reply
+
+DOGS = "Are dogs allowed?"
+
+
+@pytest.mark.parametrize(
+    "question, target, answer, verdict",
+    [
+        (DOGS, "No", "Yes.", "wrong"),
+        ("Is it open on Monday?", "Yes", "No.", "wrong"),
+        ("Which of the two is free?", "Both", "Bananas grow.", "undecided"),
+        (DOGS, "No", "No, dogs are not allowed in the garden of the observatory.", "right"),
+        (DOGS, "No", "Dogs are not allowed.", "right"),
+        (DOGS, "No", "Dogs are allowed in the garden.", "wrong"),
+        (DOGS, "Yes", "Bananas grow in the yard.", "undecided"),
+        ("Sind Hunde erlaubt?", "Nein", "Nein, Hunde dürfen nicht in den Garten.", "right"),
+        ("Who goes?", "Both", "Both of them go.", "right"),
+    ],
+)
+def test_yes_and_no_are_judged_by_polarity(question, target, answer, verdict):
+    assert verdict_of(answer, [target], question) == verdict
+
+
+@pytest.mark.parametrize(
+    "targets, answer, verdict",
+    [
+        (["12 crowns"], "A ticket costs 12 crowns for each adult visitor of the tower.", "right"),
+        (["12 crowns"], "It is 12 crowns; buy the ticket at the kiosk, or online at any time.", "right"),
+        (["Ilvra"], "The keeper of the light at the harbour is called Ilvra today.", "right"),
+        (["twelve kroner", "12 crowns"], "It costs 12 crowns", "right"),
+        (["12"], "twelve", "right"),
+        (["1,200"], "1200", "right"),
+        (["12 km"], "12km", "right"),
+        (["12 crowns"], "A ticket costs 120 crowns.", "wrong"),
+        (["12 crowns"], "It does not cost 12 crowns.", "undecided"),
+        (["5 degrees"], "−5 degrees", "wrong"),
+        (["Ilvra"], "The keeper is Anna, and she has been there for forty years by now.", "wrong"),
+        (["It does not contain nuts."], "It contains nuts.", "wrong"),
+        (["red, green and blue"], "Blue, red, and green.", "right"),
+        (["red, green and blue"], "Red and black.", "undecided"),
+        (["Anna Holm"], "安娜", "undecided"),
+    ],
+)  # fmt: skip
+def test_short_targets_choose_their_measure(targets, answer, verdict):
+    assert verdict_of(answer, targets) == verdict
+
+
+def test_undecided_says_why_and_measures_say_where_they_do_not_fit():
+    assert "written in" in best_by_target("安娜", ["Anna Holm"]).why
+    assert why_not_judged("RougeL", "博物馆很旧", "博物馆很旧") and why_not_judged(
+        "target recall", "a", "12 crowns"
+    )
+    assert not why_not_judged("RougeL", "It is old.", "It is very old.")  # fmt: skip
+
+
+REFUSED = (
+    "I dont know.|I donʼt know.|I couldn′t find it in the documents.|N/A|Not found.|null|...|insufficient information|"
+    "There's nothing in the documents on that.|Empty Response|The answer you are looking for is not found in the knowledge base!|"
+    "Answering is not possible given the available information.|Das geht aus den Dokumenten nicht hervor.|Je ne sais pas.|No lo sé.|"
+    "我不知道。|分かりません。|Я не знаю.|لا أعرف|मुझे नहीं पता।|Não sei.|Non lo so.|Nie wiem.|Nevím.|Bilmiyorum."
+).split("|")
+ANSWERED = (
+    "It does not contain nuts.|They do not offer refunds.|There is no information desk at the station.|No data leaves the device.|"
+    "They don't provide parking.|There is no answer key in the booklet.|It has no details page.|It is not available in Canada.|"
+    "Der Kuchen enthält keine Nüsse.|国王不知道这个阴谋。|Король не знал о заговоре.|No hay ascensor en la torre.|"
+    "The context menu does not list the option; it was removed in version 3.|No, it does not contain gluten."
+).split("|")
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_refusals_of_languages_and_frameworks_are_seen(text):
+    assert stance(text) is Stance.DECLINES
+
+
+@pytest.mark.parametrize("text", ANSWERED)
+def test_true_answers_are_no_refusals(text):
+    assert stance(text) is Stance.ANSWERS
+
+
+def test_a_system_has_phrases_of_its_own():
+    own = ("Ask my colleague.",)
+    assert (
+        stance("Ask my colleague!", own) is Stance.DECLINES
+        and stance("Ask my colleague.") is not Stance.DECLINES
+    )
+    long = "Ask my colleague. A ticket costs 12 crowns, and you can buy it at the kiosk by the harbour."
+    assert stance(long, own) is Stance.PARTIAL and unknown_language(long) == ""
+
+
+def test_a_language_without_a_rule_is_named():
+    assert unknown_language("De hond mag niet in de tuin van het museum komen.") == "Dutch"
+    assert (
+        unknown_language("Τα σκυλιά δεν επιτρέπονται στον κήπο του μουσείου τη νύχτα")
+        == "other script"
+    )
+    assert unknown_language("Der Hund darf nicht in den Garten, und er muss draußen warten.") == ""
+
+
+CAKE = "The cake does not contain nuts. They do not offer refunds. There is no information desk at the station."
+
+
+@pytest.fixture(scope="module")
+def cake(tmp_path_factory):
+    from mtrag_nb.app.bench import evaluate
+
+    said = iter(
+        [
+            "It does not contain nuts.",
+            "They do not offer refunds.",
+            "There is no information desk at the station.",
+            "No information desk is there.",
+            "It does not contain milk.",
+        ]
+    )
+    tasks = [
+        {"question": "Does the cake contain nuts?", "answer": "It does not contain nuts.", "passages": ["The cake does not contain nuts"], "id": "nuts"},
+        {"question": "Are there refunds?", "answer": "They do not offer refunds.", "passages": ["They do not offer refunds"], "id": "refunds"},
+        {"question": "Is there an information desk?", "answer": "There is no information desk at the station.", "passages": ["There is no information desk"], "id": "desk"},
+        {"question": "What is not there?", "answer": "No information desk is there.", "passages": ["There is no information desk"], "id": "said"},
+        {"question": "Does the cake contain milk?", "answerable": False, "id": "milk"},
+    ]  # fmt: skip
+    out = tmp_path_factory.mktemp("cake") / "run"
+    return evaluate(lambda messages: (next(said), [CAKE]), tasks, out=out, progress=False)
+
+
+def test_an_answer_that_is_the_target_is_right(cake):
+    came = {b.task_id: b.verdict for b in cake.blame.turns.values()}
+    assert came == {
+        "nuts": "right",
+        "refunds": "right",
+        "desk": "right",
+        "said": "right",
+        "milk": "failed",
+    }
+
+
+TEXT = "The museum's café isn't open on New Year's Eve; entry costs 1,200 crowns at the visitor-centre."
+SPELLINGS = {
+    "curly": TEXT.replace("'", "’"),
+    "NFD": unicodedata.normalize("NFD", TEXT),
+    "modifier apostrophe": TEXT.replace("'", "ʼ"),
+    "non-breaking hyphen": TEXT.replace("-", "\u2011"),
+    "soft hyphen": TEXT.replace("museum", "mu\u00adseum"),
+    "ligature": TEXT.replace("costs", "coﬆs"),
+    "zero width": TEXT.replace("crowns", "crow\u200bns"),
+    "full-width digits": TEXT.replace("1,200", "１,２００"),
+    "thousands by a blank": TEXT.replace("1,200", "1 200"),
+    "no thousands": TEXT.replace("1,200", "1200"),
+    "emphasis": TEXT.replace("café", "_café_"),
+}
+
+
+@pytest.mark.parametrize("form", SPELLINGS)
+def test_a_text_in_another_spelling_is_the_same_text(form):
+    other = SPELLINGS[form]
+    assert support(TEXT, [other]) == support(other, [TEXT]) == 1.0
+    gold = Passage(f"{BY_TEXT}1", other)
+    if form not in ("thousands by a blank", "no thousands"):
+        assert is_gold(gold, Passage("p", TEXT)) and is_gold(
+            Passage(f"{BY_TEXT}1", TEXT), Passage("p", other)
+        )
+
+
+def test_gold_texts_are_compared_without_markup_and_line_ends():
+    whole = Passage("p", "The **keep&#39;s** ob-\nject is old. It costs 1.5 crowns, not 15.")
+    for part, there in {
+        "the keep's object": True,
+        "is old. It": True,
+        "costs 1.5": True,
+        "costs 1": True,
+        "costs 15": False,
+        "an old object": False,
+    }.items():
+        assert is_gold(Passage(f"{BY_TEXT}1", part), whole) is there, part
+
+
+@pytest.mark.parametrize(
+    "answer, text",
+    [
+        ("博物馆成立于1921年。", "这座博物馆成立于1921年。"),
+        ("博物館は1921年に設立されました", "この博物館は1921年に設立されました"),
+        ("พิพิธภัณฑ์ก่อตั้งในปี 1921", "พิพิธภัณฑ์ก่อตั้งในปี 1921 จริง"),
+        ("संग्रहालय की स्थापना 1921 में हुई थी", "संग्रहालय की स्थापना 1921 में हुई थी और"),
+        ("Музей был основан в 1921 году", "Музей был основан в 1921 году у гавани"),
+        ("박물관은 1921년에 설립되었습니다", "박물관은 1921년에 설립되었습니다 오늘"),
+    ],
+)
+def test_scripts_without_blanks_have_words(answer, text):
+    assert support(answer, [text]) == 1.0 and verdict_of(answer, [text]) == "right"
+    assert support(answer, ["今天天气很好。"]) < 0.2
+
+
+def test_sentences_end_in_every_script():
+    assert len(sentences("Er kam. Äpfel lagen da. Über ihm war Licht.")) == 3
+    assert len(sentences("Он пришёл. Там были яблоки.")) == 2
+    assert len(sentences("他来了。那里有苹果。")) == 2
+    assert len(sentences("He left. “We stay,” she said.")) == 2
+    assert sentences("It costs 3.5 crowns. e.g. this.") == ["It costs 3.5 crowns. e.g. this."]
+    assert not strayed("博物馆的门票多少钱", "门票多少钱？", ["我们谈谈博物馆"])
+
+
+@pytest.mark.parametrize(
+    "claim, passage",
+    [
+        ("The lowest temperature in the valley was -5 degrees.", "The lowest temperature in the valley was 5 degrees."),
+        ("The lowest temperature in the valley was −25 degrees.", "The lowest temperature in the valley was 25 degrees."),
+        ("The rate of the loan rose by 1,5 percent in March.", "The rate of the loan rose by 15 percent in March."),
+        ("The fix came with version 3.10 of the server.", "The fix came with version 3.1 of the server."),
+        ("A ticket to the tower costs ١٢ crowns.", "A ticket to the tower costs 7 crowns."),
+        ("The tour of the old mine takes ½ hour.", "The tour of the old mine takes 3 hours."),
+        ("The fund of the town holds $12k.", "The fund of the town holds $12."),
+        ("The ferry leaves the harbour at 10:30.", "The ferry leaves the harbour at 30:10."),
+        ("The office of the mayor is on the second floor.", "The office of the mayor is on the third floor."),
+        ("The plot of land measures 10² metres.", "The plot of land measures 10 metres."),
+        ("Dogs arenʼt allowed in the garden of the museum.", "Dogs are allowed in the garden of the museum."),
+        ("Das Museum ist nicht am Montag geöffnet.", "Das Museum ist am Montag geöffnet."),
+        ("博物馆门票为12克朗。", "博物馆门票为7克朗。"),
+    ],
+)  # fmt: skip
+def test_the_check_reads_numbers_by_value(claim, passage):
+    assert (
+        not check_claims(claim, [passage])[0].supported
+        and check_claims(passage, [passage])[0].supported
+    )
+
+
+@pytest.mark.parametrize(
+    "claim, passage",
+    [
+        ("The hall holds 1 200 visitors at a time.", "The hall holds 1,200 visitors at a time."),
+        ("The fund of the town holds 12M crowns.", "The fund of the town holds 12 million crowns."),
+        ("A ticket costs €12 at the tower.", "A ticket costs 12 EUR at the tower."),
+        ("The museum’s café isn’t open in winter.", "The museum's café isn't open in winter."),
+        ("It grew by 3,5 percent in one year.", "It grew by 3.5 percent in one year."),
+    ],
+)
+def test_the_same_number_in_another_spelling_is_supported(claim, passage):
+    assert check_claims(claim, [passage])[0].supported
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"page_content": "A fee.", "metadata": {"source": "/data/docs/fees.pdf", "page": 3}},
+        {"text": "A fee.", "metadata": {"file_name": "fees.pdf", "page_label": "3"}},
+        {"text": "A fee.", "metadata": {"file_path": "/data/fees.pdf", "page": 3}},
+        {"text": "A fee.", "filename": "fees.PDF", "page_number": 3},
+        {"text": "A fee.", "url": "https://x.invalid/fees.pdf?dl=1#page=3"},
+        {"text": "A fee.", "url": "C:\\docs\\fees.pdf#page=3"},
+        ({"text": "A fee.", "source": "fees.pdf", "page": 3}, 0.8),
+    ],
+)
+def test_gold_by_file_is_found_in_every_form(given):
+    found = as_passage(given)
+    assert is_gold(Passage("fees.pdf", ""), found) and is_gold(
+        Passage("fees.pdf#page=3", ""), found
+    )
+    assert not is_gold(Passage("fees.pdf#page=4", ""), found) and not is_gold(
+        Passage("rules.pdf", ""), found
+    )
+
+
+def test_chunks_of_one_id_are_kept_apart():
+    reply = read_reply(
+        (
+            "Seven.",
+            [{"id": "d1", "text": "one"}, {"id": "d1", "text": "two"}, {"id": "d1", "text": "two"}],
+        )
+    )
+    assert [p.text for p in reply.passages] == ["one", "two"] and {
+        p.document_id for p in reply.passages
+    } == {"d1"}
+    assert all(is_gold(Passage("d1", ""), p) for p in reply.passages)
+
+
+@pytest.mark.parametrize(
+    "reply, field, value",
+    [
+        ('{"score": 7, "reasons": {"accuracy": {"score": 2}}}', SCORE, 7.0),
+        ('{"criteria": {"score": 9}, "score": 2}', SCORE, 2.0),
+        ('{"score": 3, "score": 9}', SCORE, None),
+        ("Score: 3 → 5", SCORE, None),
+        ("Score: 1/10 for tone, 9/10 for facts", SCORE, None),
+        ("Hallucination: No. But the last sentence is invented.", HALLUCINATION, None),
+        ("Hallucination: no (except the price, which is invented)", HALLUCINATION, None),
+        ('```json\n{"score": 6}\n```', SCORE, 6.0),
+        ("Contains the answer: no", CONTAINS, "no"),
+    ],
+)
+def test_judges_are_read_right_or_not_at_all(reply, field, value):
+    assert read_judge_reply(reply, [field]).values[field.name] == value
+
+
+@pytest.mark.parametrize(
+    "reply, label",
+    [
+        ('{"score": "yes", "explanation": {"relevant": "no"}}', "yes"),
+        ('{"verdict": "yes", "verdict": "no"}', "unparsed"),
+        ("yes - but only partly", "unparsed"),
+        ('{"relevant": {"answer": "yes"}}', "yes"),
+        ('Here it is:\n```json\n{"grounded": "no"}\n```', "no"),
+        ('{"score": 1, "scale": 5}', "unparsed"),
+    ],
+)
+def test_verdicts_in_objects(reply, label):
+    assert parse_verdict(reply).value == label
