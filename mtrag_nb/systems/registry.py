@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'NAMES', 'is_place', 'system_names', 'system_named',
-           'profiles', 'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'NOMIC_PREFIXES', 'NAMES', 'is_place', 'system_names',
+           'system_named', 'profiles', 'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
 
 # %% ../../nbs/5_systems/08_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -132,6 +132,7 @@ _KEYS = {  # key -> its type, and the settings that it becomes
     "performance.max_retries": (int, ("agents.rounds",)),
 }
 WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
+NOMIC_PREFIXES = "search_query: |search_document: "  # before questions and passages (2.1)
 NAMES = {
     "llama3.2": "meta-llama/Llama-3.2-3B-Instruct",
     "nomic-embed-text": "nomic-ai/nomic-embed-text-v1.5",
@@ -203,10 +204,15 @@ def becomes(values: Mapping[str, object], settings: Settings) -> dict[str, objec
     for name in out.keys() & {"chat.name", "embedder.name"}:
         if not getattr(settings, name.partition(".")[0]).url:
             out[name] = NAMES.get(out[name], out[name])
+    if "nomic" in out.get("embedder.name", ""):
+        out["embedder.prefixes"] = NOMIC_PREFIXES
+    if "agents.grade_threshold" in out and not settings.own.grade.startswith("scale"):
+        out["agents.grade"] = "scale"  # the threshold is of grades from 0 to 10
     if weights := [values[k] for k in WEIGHTS if k in values]:
         if len(weights) < 2 or min(weights) < 0 or not any(weights):
             raise DataError(f"{' and '.join(WEIGHTS)} come together, one above 0")
         out["retrieval.views"] = _views_of(*weights)
+        out |= {"retrieval.fusion": "rrf", "retrieval.reranker": "none"}  # weights of ranks (4.2)
     parts = sum(values.get(k, 0) for k in ("llm.max_tokens", "memory.max_tokens"))
     if parts > (window := values.get("llm.context_window", parts)):
         problem = f"an answer and a conversation of {parts} tokens"
@@ -230,4 +236,6 @@ class Config(Table):
         def told(key: str) -> str:
             return ", ".join(f"{s} = {self.changes[s]}" for s in _KEYS[key][1])
 
-        return [(key, value, told(key)) for key, value in self.values.items()]
+        named = {s for key in self.values for s in _KEYS[key][1]}
+        follows = [("", "", f"{s} = {v}") for s, v in self.changes.items() if s not in named]
+        return [(key, value, told(key)) for key, value in self.values.items()] + follows
