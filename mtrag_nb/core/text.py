@@ -46,7 +46,7 @@ _SAME = {  # characters -> what they count as
     " ... ": "\u2026",
     ", ": "\uff0c",
     ": ": "\uff1a",
-    "": "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u0640",
+    "": "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufe0e\ufe0f\ufeff\u0640",
 }
 _LEVEL = str.maketrans({c: to for to, some in _SAME.items() for c in some})
 _RANGE = re.compile(r"(?<=\d)\u2013(?=\d)")
@@ -94,7 +94,8 @@ _ANY_WORD = regex.compile(
     ),
     regex.V1,
 )
-_GROUPED = re.compile(r"(-?[1-9]\d{0,2})((?:[, ']\d{3})+|(?:\.\d{3}){2,})(?:\.(\d+))?")
+_GROUPED = re.compile(r"-?[1-9]\d{0,2}(?:[, ']\d{3})+(?:\.\d+)?")
+_BY_POINTS = re.compile(r"-?[1-9]\d{0,2}(?:\.\d{3}){2,}")
 
 
 @lru_cache(65_536)
@@ -104,8 +105,10 @@ def _spelling(word: str) -> str:
     if not any(map(str.isdigit, key)):
         return key
     key = "".join(str(unicodedata.decimal(c, c)) for c in key)
-    if m := _GROUPED.fullmatch(key):
-        return m[1] + re.sub(r"\D", "", m[2]) + (f".{m[3]}" if m[3] else "")
+    if _GROUPED.fullmatch(key):
+        return re.sub("[, ']", "", key)
+    if _BY_POINTS.fullmatch(key):
+        return key.replace(".", "")
     return re.sub(r"(?<=\d),(?=\d+$)", ".", key) if key.count(",") == 1 else key
 
 
