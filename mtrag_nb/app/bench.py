@@ -152,6 +152,8 @@ def import_run(
     task: Literal["A", "B", "C"] | None = None,  # of a prediction file (default: as it looks)
     rewrites: File = None,  # what a prediction file's passages were retrieved with, by task
     unused: bool = False,  # the answers of a prediction file were not made from the passages that it lists
+    duplicates: Literal["first", "last"]
+    | None = None,  # which line of a task that a prediction file has twice counts (default: an error)
     name: str = "",  # of the system, or which model of an InspectorRAGet file (default: as the file)
 ) -> Run:
     "Read the turns of another system into a run folder; exit code 0 only if each is one of the tasks."
@@ -159,7 +161,7 @@ def import_run(
     if task or holds_predictions(source):
         passages = read_corpus(*corpus) if corpus else None
         found = read_rewrites(rewrites) if rewrites else {}
-        how = (task or "", passages, found, name, not unused)
+        how = (task or "", passages, found, name, not unused, duplicates or "")
         run = import_predictions(source, known, out, *how)
         _print_imported(run, known)
         return run

@@ -15,59 +15,22 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from mtrag_nb.app.command import (
-    Chosen,
-    Cluster,
-    Dir,
-    Domains,
-    File,
-    Limit,
-    Minutes,
-    NeededDir,
-    Option,
-    ProfileName,
-    RunDir,
-    ShardOf,
-    SystemName,
-    Variant,
-    Web,
-    chosen,
-    done,
-    on_ray,
-    with_variant,
-)
-from ..core.files import Shard, sized
+from .command import Chosen, Cluster, Dir, Domains, File, Limit, Minutes, NeededDir
+from .command import Option, ProfileName, RunDir, ShardOf, SystemName, Variant, Web
+from .command import chosen, done, on_ray, with_variant
+from ..core.files import Shard, data_dir, sized
 from ..core.html import text_table
 from ..core.record import Run, breakdown, breakdown_table, telemetry, tell
-from mtrag_nb.core.settings import (
-    ModelSpec,
-    Settings,
-    SparseSettings,
-    names_code,
-    with_settings,
-)
+from ..core.settings import ModelSpec, Settings, SparseSettings, names_code, with_settings
 from ..core.text import clipped
 from ..core.types import DOMAINS, DataError, ModelNotFound, SettingsError, Task
-from mtrag_nb.data.mtrag import (
-    FETCHED,
-    OFFICIAL_COMMIT,
-    OFFICIAL_URL,
-    PARTS,
-    Benchmark,
-    FormatReport,
-    check_format,
-    fetch_data,
-    official_dir,
-    read_benchmark,
-    read_corpus,
-    read_qrels,
-    sample_corpus,
-    sample_dir,
-)
+from ..data.mtrag import FETCHED, OFFICIAL_COMMIT, OFFICIAL_URL, PARTS, Benchmark
+from ..data.mtrag import FormatReport, check_format, fetch_data, official_dir, read_benchmark
+from ..data.mtrag import read_corpus, read_qrels, sample_corpus, sample_dir
+from ..core.types import missing_packages, not_installed
 from ..systems.registry import DEFAULT, profiles, system_named
 
 if TYPE_CHECKING:
@@ -90,6 +53,8 @@ def _driver() -> str:
 
 def _gpu_lines() -> list[str]:
     "Each GPU, what is free on it, and why it cannot be used; or that there is none."
+    if missing_packages():
+        return ["not looked for: torch is not installed"]
     import torch
 
     from mtrag_nb.models.device import gpu_problem, memory_of
@@ -102,11 +67,10 @@ def _gpu_lines() -> list[str]:
     for name in (f"cuda:{i}" for i in range(torch.cuda.device_count())):
         (free, total), problem = memory_of(name), gpu_problem(name)
         major, minor = torch.cuda.get_device_capability(name)
-        lines.append(
-            f"{name} {torch.cuda.get_device_name(name)}, capability {major}.{minor}, "
-            f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free, "
-            f"driver {driver or 'unknown'}, CUDA {torch.version.cuda}{problem and f'. {problem}'}"
-        )
+        gpu = f"{name} {torch.cuda.get_device_name(name)}, capability {major}.{minor}"
+        room = f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free"
+        cuda = f"driver {driver or 'unknown'}, CUDA {torch.version.cuda}"
+        lines.append(f"{gpu}, {room}, {cuda}{problem and f'. {problem}'}")
     return lines
 
 # %% ../../nbs/app/01_run.ipynb #5998054e
@@ -137,12 +101,12 @@ def _missing_models(settings: Settings) -> list[str]:
 
 def _gpu_problems(settings: Settings) -> list[str]:
     "Why a profile that needs a GPU cannot have one here."
+    if not settings.chat.quantization:
+        return []
     import torch
 
     from mtrag_nb.models.device import gpu_problem
 
-    if not settings.chat.quantization:
-        return []
     if importlib.util.find_spec("bitsandbytes") is None:
         return ["four bits need bitsandbytes: pip install bitsandbytes accelerate"]
     if not torch.cuda.is_available():
@@ -169,6 +133,8 @@ def _memory_problems(settings: Settings) -> list[str]:
 
 def profile_problems(settings: Settings) -> list[str]:
     "What a profile lacks on this machine; empty if it can run."
+    if missing := missing_packages():
+        return [str(not_installed(missing))]
     return _missing_models(settings) + (_gpu_problems(settings) or _memory_problems(settings))
 
 # %% ../../nbs/app/01_run.ipynb #45b31544
@@ -325,9 +291,8 @@ def print_index(index: str | Path, manifest: "Manifest") -> None:
     "Print what an index holds."
     total = manifest.total
     parts = ", ".join(f"{d} {n['passages']}" for d, n in sorted(manifest.domains.items()))
-    print(
-        f"{index}: {total('passages')} passages as {total('parents')} parents and {total('children')} children, {parts}"
-    )
+    nodes = f"{total('parents')} parents and {total('children')} children"
+    print(f"{index}: {total('passages')} passages as {nodes}, {parts}")
 
 # %% ../../nbs/app/01_run.ipynb #b98c6d97
 def ingest(
@@ -358,23 +323,13 @@ def ingest(
 
     corpus = Corpus(read)
     if next(iter(corpus), None) is None:
-        raise DataError(
-            "no passages of the wanted domains",
-            ", ".join(map(str, files)),
-            remedy="Check --domain and the file",
-        )
+        named, remedy = ", ".join(map(str, files)), "Check --domain and the file"
+        raise DataError("no passages of the wanted domains", named, remedy=remedy)
     models = models or Models(settings)
-    manifest = build_index(
-        corpus,
-        index,
-        models.embedder,
-        settings.chunks,
-        settings.qdrant_url,
-        progress=progress,
-        sparse=SparseSettings() if sparse else None,
-        hnsw=hnsw,
-        shard=Shard.read(shard),
-    )
+    how = {"progress": progress, "hnsw": hnsw, "shard": Shard.read(shard)}
+    how["sparse"] = SparseSettings() if sparse else None
+    place = (settings.chunks, settings.qdrant_url)
+    manifest = build_index(corpus, index, models.embedder, *place, **how)
     print_index(index, manifest)
     return manifest.complete
 
@@ -384,11 +339,8 @@ def _domain_of(path: str | Path) -> str:
     parts = Path(path).resolve().parts
     named = [d for part in (*parts[-4:-1], Path(path).stem) for d in DOMAINS if part == d]
     if not named:
-        raise DataError(
-            "its path names no domain",
-            path,
-            remedy=f"Put it into a folder of that name, or call it so: {', '.join(DOMAINS)}",
-        )
+        remedy = f"Put it into a folder of that name, or call it so: {', '.join(DOMAINS)}"
+        raise DataError("its path names no domain", path, remedy=remedy)
     return named[-1]
 
 
@@ -407,9 +359,8 @@ def coverage(
     for path in qrels:
         rows = read_qrels(path)
         if not any(relevance > 0 for passages in rows.values() for relevance in passages.values()):
-            raise DataError(
-                "names no gold passage", path, remedy="Wanted are rows: query-id, corpus-id, score"
-            )
+            remedy = "Wanted are rows: query-id, corpus-id, score"
+            raise DataError("names no gold passage", path, remedy=remedy)
         gold |= rows
         domains |= dict.fromkeys(rows, _domain_of(path))
     with open_folder(index) as opened:
@@ -441,18 +392,13 @@ def whole(run: Run, **_) -> bool:
 
 def _some(tasks: Sequence[Task], path: str | Path) -> Sequence[Task]:
     if not tasks:
-        raise DataError(
-            "no tasks of the wanted domains", path, remedy="Check --domain and the file"
-        )
+        remedy = "Check --domain and the file"
+        raise DataError("no tasks of the wanted domains", path, remedy=remedy)
     return tasks
 
 # %% ../../nbs/app/01_run.ipynb #43dccb25
-_Setting = Annotated[
-    Literal["rag", "reference"],
-    Option(
-        about="rag: retrieve (task C); reference: the passages that come with each task (task B)"
-    ),
-]
+_SETTING = "rag: retrieve (task C); reference: the passages that come with each task (task B)"
+_Setting = Annotated[Literal["rag", "reference"], Option(about=_SETTING)]
 
 
 @done(whole)
@@ -491,11 +437,8 @@ def run(
 
         value, todo = leave_gold_out(value, file.gold), leave_out_tasks(todo, file.gold)
         if not todo:
-            raise DataError(
-                "no task has gold passages to leave out",
-                tasks,
-                remedy="Name a reference file: it holds labels and gold passages",
-            )
+            remedy = "Name a reference file: it holds labels and gold passages"
+            raise DataError("no task has gold passages to leave out", tasks, remedy=remedy)
     if web != "none":
         models = models or Models(settings)
     how = {"models": models, "minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
@@ -504,6 +447,7 @@ def run(
     if calibrated:
         shutil.copyfile(calibrated, Path(out) / "calibration.json")  # the licence of its thresholds
     print_run(result)
+    print(result.manifest["about"])
     return result
 
 # %% ../../nbs/app/01_run.ipynb #3c1816cf
@@ -535,8 +479,8 @@ def _minutes_spent(folder: Path) -> float:
     return sum(s.get("seconds", 0) for s in Run(folder).manifest["sessions"]) / 60
 
 # %% ../../nbs/app/01_run.ipynb #7ce0d450
-def _print_demo(run: Run, sample: Benchmark, minutes: float, index: Path) -> None:
-    "Print what came of the demo: outcomes, a conversation, one turn by its steps, the stages to blame, and what to do next."
+def _print_demo(run: Run, sample: Benchmark) -> None:
+    "Print what came of the demo: outcomes, a conversation, one turn by its steps, the stages to blame."
     from mtrag_nb.evaluate.blame import blame
     from mtrag_nb.evaluate.scores import Evidence
 
@@ -551,17 +495,9 @@ def _print_demo(run: Run, sample: Benchmark, minutes: float, index: Path) -> Non
     counts = found.counts("stage").items()
     stages = ", ".join(f"{s or 'no stage can be named'} ({n})" for s, n in counts)
     first = f", first at: {stages}" if stages else ""
-    print(
-        f"\nAgainst the reference answers {len(found.failed)} of {len(found.judged)} judged turns failed{first}."
-    )
-    print("The model is small and its answers are no evidence of quality; every step is real.")
-    if len(turns) < (tasks := len(sample.tasks)):
-        print(
-            f"{len(turns)} of the sample's {tasks} turns fit into {minutes:g} minutes: `mtrag demo --minutes {minutes + 10:g}` goes on."
-        )
-    print(
-        f"Next: `mtrag report {run.folder}` for a page, `mtrag ask --index {index}` for questions of your own, or open nbs/index.ipynb."
-    )
+    failed = f"{len(found.failed)} of {len(found.judged)} judged turns failed{first}"
+    print(f"\nAgainst the reference answers {failed}.")
+    print(f"The model is small: its answers are no evidence of quality.\n{run.manifest['about']}")
 
 
 @done(whole)
@@ -569,31 +505,43 @@ def demo(
     out: str | Path = "runs/demo",  # the run folder (default runs/demo)
     minutes: float = 3.0,  # model work in this folder, all runs together; at least 12 turns are run (default 3)
     settings: Chosen = None,
+    recorded: bool = False,  # show a run that was recorded on the sample; no model is asked
     *,
     models: "Models | None" = None,
     progress: bool = True,
     least: int = _DEMO_TURNS,  # turns that are run, however long they take
 ) -> Run:
     "The default system on the sample."
+    file = read_benchmark(sample_dir() / "reference.jsonl")
+    if recorded:
+        result = Run(data_dir("recorded") / f"sample_{DEFAULT}_graded")
+        _print_demo(result, file)
+        print(f"Next: `mtrag report {result.folder} --out report.html` for a page.")
+        return result
     from mtrag_nb.models.calls import Models
     from mtrag_nb.runs.run import run_tasks
 
     out, settings = Path(out), chosen(settings)
+    if models is None and (problems := profile_problems(settings)):
+        raise ModelNotFound("; ".join(problems) + ". Without models: mtrag demo --recorded")
     models, index = models or Models(settings), out.parent / f"{out.name}-index"
-    file = read_benchmark(sample_dir() / "reference.jsonl")
     ingest(sample_corpus(), index, settings=settings, models=models, progress=progress)
     tasks, system = _demo_tasks(file), system_named(DEFAULT)
 
     def go(some, left):
-        return run_tasks(
-            system, some, out, settings, index, "rag", file.lines, models, left, progress
-        )
+        how = (settings, index, "rag", file.lines, models, left, progress)
+        return run_tasks(system, some, out, *how)
 
     if not (out / "manifest.json").exists() or len(Run(out).trajectories) < least:
         go(tasks[:least], None)
     left = minutes - _minutes_spent(out)
     result = go(tasks, left) if left > 0 else Run(out)
-    _print_demo(result, file, minutes, index)
+    _print_demo(result, file)
+    if (n := len(result.trajectories)) < (all_ := len(file.tasks)):
+        more = f"`mtrag demo --minutes {minutes + 10:g}` goes on"
+        print(f"{n} of the sample's {all_} turns fit into {minutes:g} minutes: {more}.")
+    ask = f"`mtrag ask --index {index}` for questions of your own"
+    print(f"Next: `mtrag report {result.folder}` for a page, {ask}, or open nbs/index.ipynb.")
     return result
 
 # %% ../../nbs/app/01_run.ipynb #f560b022
@@ -651,7 +599,7 @@ def merge(
     from mtrag_nb.runs.run import merge_runs
 
     folders = list(folders)
-    if any((Path(f) / "parents.sqlite").exists() for f in folders):
+    if any((Path(f) / "documents.json").exists() for f in folders):
         from mtrag_nb.search.ingest import merge_indexes
 
         print_index(out, merge_indexes(folders, out, store))

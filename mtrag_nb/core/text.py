@@ -805,7 +805,7 @@ def declines(answer: str, phrases: Iterable[str] = ()) -> bool:
 # On the scale of the official verdict.
 STANCE_WORTH = {Stance.DECLINES: 1.0, Stance.PARTIAL: 0.5, Stance.ANSWERS: 0.0, Stance.ASKS: 0.0}
 LONGEST_REFUSAL = (
-    35  # words; a longer one is partial on that scale (chosen in 9_studies/07_yardsticks)
+    35  # words; a longer one is partial on that scale (chosen in 9_studies/04_measures)
 )
 
 
@@ -817,7 +817,7 @@ def idk_by_rule(answer: str, phrases: Iterable[str] = ()) -> float:
 
 @cache
 def _rule_measured() -> dict:
-    "Precision and recall of the rule by file, as `9_studies/07_yardsticks` measured them."
+    "Precision and recall of the rule by file, as `9_studies/04_measures` measured them."
     return read_json(data_dir("measured") / "declining.json")
 
 

@@ -309,20 +309,24 @@ def _read_lines(
     lines: Iterable[tuple[int | None, dict]],
     tasks: Tasks,
     rewrites: Mapping[str, str],
+    duplicates: str = "",  # first or last: which line of a task counts
 ) -> list[_Line]:
-    "The lines, each with its task. Raises DataError (file, line), also for a task that was predicted before."
-    out, seen = [], {}
+    "The lines, each with its task. Raises DataError (file, line), also for a task that was predicted before unless `duplicates` says which line counts."
+    out, seen = {}, {}
     for n, obj in lines:
         p, own = prediction_of_line(obj, path, n), _own_task(obj, path, n)
         task, how = _found(tasks, own)
-        if task.id in seen:
+        if task.id in seen and not duplicates:
             problem = f"task {task.id!r} was predicted before, in line {seen[task.id]}"
-            raise DataError(problem, path, n, "Remove one of the two")
+            remedy = "Remove one, or choose: --duplicates first or last"
+            raise DataError(problem, path, n, remedy)
+        if task.id in seen and duplicates == "first":
+            continue
         seen[task.id] = n
         query = obj.get("query") or rewrites.get(task.id) or ""
         query = query.removeprefix("|user|:").strip() if isinstance(query, str) else ""
-        out.append(_Line(obj, p, task, how, query))
-    return out
+        out[task.id] = _Line(obj, p, task, how, query)
+    return [*out.values()]
 
 # %% ../../nbs/2_data/04_predictions.ipynb #d1b74862
 _TELLS = {  # what a file is -> what it cannot tell
@@ -407,7 +411,9 @@ def _asks_else(s: _Line) -> bool:
     return bool(talk) and not same_text(talk[-1].text.removeprefix("|user|:"), s.task.question)
 
 
-def _counts(lines: Sequence[_Line], contexts: Sequence[Sequence[Context]]) -> dict[str, Counter]:
+def _counts(
+    lines: Sequence[_Line], contexts: Sequence[Sequence[Context]], again: Mapping[str, int]
+) -> dict[str, Counter]:
     "How tasks were found, and what was odd."
     joined = Counter(s.how or "none of the tasks" for s in lines)
     twice = sum(len(s.p.contexts) - len(some) for s, some in zip(lines, contexts))
@@ -417,6 +423,7 @@ def _counts(lines: Sequence[_Line], contexts: Sequence[Sequence[Context]]) -> di
         "passages that a turn lists twice": twice,
         "questions other than those of their tasks": sum(map(_asks_else, lines)),
         "blank answers (they count as refusals)": blank,
+        **again,
     }
     return {"joined": joined, "odd": Counter(odd)}
 
@@ -430,6 +437,7 @@ def import_predictions(
     rewrites: Mapping[str, str] = {},  # task id -> what was searched for
     name: str = "",  # of the system; "": as the file
     used: bool = True,  # False: the answers were not made from the passages that are listed
+    duplicates: str = "",  # of a task that stands twice, which counts: first or last; "": an error
 ) -> Run:
     "A file of predictions as a run. Raises DataError (file, line)."
     path = Path(path)
@@ -438,7 +446,8 @@ def import_predictions(
     form, held = lines_of(path, name)
     if not held:
         raise DataError("holds no line", path, remedy="Name a file of predictions")
-    lines = _read_lines(path, held, known, rewrites)
+    lines = _read_lines(path, held, known, rewrites, duplicates)
+    again = {f"tasks predicted again: the {duplicates} counts": len(held) - len(lines)}
     what = _what(lines, form, gold)
     if task and task != what and {task, what} != {"B", "C"}:
         problem = f"this is no file of task {task}: it is {what} ({_TELLS[what]})"
@@ -457,7 +466,7 @@ def import_predictions(
     system, setting = name or path.name.split(".json")[0], "reference" if what == "B" else "rag"
     about = Written(system, form, setting, notes=notes)
     turns = (Read(s.task, _turn_of(s, c, labels), tuple(c)) for s, c in zip(lines, contexts))
-    return write_imported(out, path, about, turns, lambda: _counts(lines, contexts))
+    return write_imported(out, path, about, turns, lambda: _counts(lines, contexts, again))
 
 # %% ../../nbs/2_data/04_predictions.ipynb #3bf20ae0
 _MARKS = rb'"(task_id|_id|contexts|predictions?|ranking|references|per_query|models|metrics)"\s*:'

@@ -104,9 +104,9 @@ def _lists(value: object) -> object:
 
 
 _CALL = re.compile(r"[A-Z]\w*\(")  # how Python writes an object: AIMessage(content='...')
-_MESSAGE = re.compile(
-    r"content=('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")( \w+=|$)"
-)  # LangChain's text form
+_QUOTED = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\""
+_FIELDS = re.compile(rf"(?:^| )(\w{{1,40}})=({_QUOTED})(?= \w{{1,40}}=|$)")  # pydantic's text form
+_LITERAL = re.compile(rf"b?(?:{_QUOTED})|\((?:{_QUOTED}),.*\)", re.S)  # a text or a tuple
 
 
 def _plain(node: ast.AST) -> object:
@@ -126,17 +126,22 @@ def from_written(value: object) -> object:
     text = value.strip() if isinstance(value, str) and len(value) < LONGEST_LINE else ""
     if text in ("null", "None"):
         return None
-    if message := _MESSAGE.match(text):
-        return ast.literal_eval(message[1])
+    if _FIELDS.match(text):  # LangChain's messages have their text first
+        fields = {k: from_written(v) for k, v in _FIELDS.findall(text)}
+        return fields["content"] if text.startswith("content=") else fields
+    literal = _LITERAL.fullmatch(text)
     quoted = len(text) > 1 and text[0] == text[-1] == '"'
-    if not (quoted or text[:1] in ("{", "[") or _CALL.match(text)):
+    if not (literal or quoted or text[:1] in ("{", "[") or _CALL.match(text)):
         return value
     try:
         return parse_json(text, nan_is_null=True)
     except ValueError:
         pass
     try:
-        return value if quoted or len(text) > 100_000 else _plain(ast.parse(text, mode="eval").body)
+        if len(text) > 100_000 or quoted and not literal:
+            return value
+        found = _plain(ast.parse(text, mode="eval").body)
+        return found.decode("utf-8", "replace") if isinstance(found, bytes) else found
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return value
 
@@ -367,9 +372,15 @@ def _head(path: Path) -> str:
             data = f.readline(1 << 20)
     except (OSError, EOFError) as e:
         raise DataError(f"cannot be read ({e})", path, remedy="Is it the right file?") from None
-    for mark, name in ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"), (b"PAR1", "Parquet")):
+    for mark, name in (
+        (b"\xff\xfe", "UTF-16 or UTF-32"),
+        (b"\xfe\xff", "UTF-16"),
+        (b"PAR1", "Parquet"),
+    ):
         if data.startswith(mark):
-            raise DataError(f"{name}, not text in UTF-8", path, remedy="Export it as JSON lines")
+            raise DataError(
+                f"{name}, not text in UTF-8", path, remedy="Save it as JSON lines in UTF-8"
+            )
     return data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
 
 

@@ -109,7 +109,9 @@ def document_of(value: object) -> Document | None:
         score = score[0] if isinstance(score, list) and _number(score[0]) else None
         return Document((found[1],), "", "", "", "", score) if found else None
     score = value.get("score") if isinstance(value, Mapping) else None
-    for inner in ("document", "node", "kwargs"):
+    if isinstance(value, list) and len(value) == 2 and _number(value[1]):
+        value, score = value  # as LangChain's stores give them
+    for inner in ("document", "node", "kwargs", "_source", "properties"):
         if isinstance(value, Mapping) and isinstance(value.get(inner), Mapping):
             value = value[inner]
     if not isinstance(value, Mapping):
@@ -141,6 +143,11 @@ def _lists_of(value: object) -> dict[str, list[Document]]:
         return {"": [d for d in found if d]} if any(found) or not value else {}
     if not isinstance(value, Mapping):
         return {}
+    if isinstance(value.get("hits"), Mapping):  # Elasticsearch
+        value = value["hits"]
+    columns = [value.get(k) for k in ("ids", "documents")]
+    if all(isinstance(c, list) and c and isinstance(c[0], list) for c in columns):  # Chroma
+        value = {"documents": [{"id": i, "text": t} for i, t in zip(*(c[0] for c in columns))]}
     out = {}
     for key in sorted(value, key=lambda k: _LISTS.index(k) if k in _LISTS else len(_LISTS)):
         some = value[key]
@@ -799,6 +806,12 @@ def _asked(s: Span) -> tuple[str, list[Turn]]:
 _NO_ANSWERER = ("retrieve", "rerank", "rewrite", "grade", "gate", "check")
 
 
+def _answer_in(s: Span) -> str:
+    "The answer that a span shows; '' without one."
+    talk = _event_messages(s)[1] or (messages_of(s.at(*_REPLY)) if s.is_model else [])
+    return _said_in(s.at(*_OUTPUT), _ANSWERS, "agent") or (talk[-1].text if talk else "")
+
+
 def _answer_of(trace: Trace) -> tuple[str, Span]:
     "The answer of a trace and the span that gave it: the highest that has one, of several there the last; ''  and the root if none has."
     depth = {trace.root.parent: 0}
@@ -807,11 +820,32 @@ def _answer_of(trace: Trace) -> tuple[str, Span]:
     tops = [s for s in trace.spans if s.parent == trace.root.parent]
     below = [s for s in trace.spans if s not in tops and kind_of(s)[0] not in _NO_ANSWERER]
     for s in (*tops, *sorted(reversed(below), key=lambda s: depth[s.id])):
-        talk = _event_messages(s)[1] or (messages_of(s.at(*_REPLY)) if s.is_model else [])
-        said = _said_in(s.at(*_OUTPUT), _ANSWERS, "agent") or (talk[-1].text if talk else "")
-        if said:
+        if said := _answer_in(s):
             return said, s
     return "", trace.root
+
+
+def _requests_in(trace: Trace) -> list[Trace]:
+    "The requests of a trace: itself, or the turns of a whole session, which are spans of one name below no question, each with parts, a question and an answer."
+    tops, n = [], 0
+    while n < len(trace.spans):
+        tops.append(n)
+        n += trace.size[n]
+    if len(tops) == 1:
+        tops = [] if _asked(trace.root)[0] else [*_children(trace, 0)]
+    spans = [trace.spans[n] for n in tops]
+    whole = (
+        trace.size[n] > 1 and not kind_of(s)[1] and _asked(s)[0] and _answer_in(s)
+        for n, s in zip(tops, spans)
+    )
+    if len(tops) < 2 or len({s.name for s in spans}) > 1 or not all(whole):
+        return [trace]
+    ends = ((n, n + trace.size[n]) for n in tops)
+    session = trace.session or trace.id
+    return [
+        replace(trace, session=session, spans=trace.spans[a:b], size=trace.size[a:b])
+        for a, b in ends
+    ]
 
 
 def _request_of(trace: Trace) -> Request:
@@ -995,7 +1029,7 @@ def turns_of(
 ) -> Iterator[Read]:
     "The turns of traces, which come session by session."
     session, place, history = "", 0, ()
-    for trace in traces:
+    for trace in (turn for whole in traces for turn in _requests_in(whole)):
         if own := _own_turn(trace, odd):
             task = tasks.by_id.get(own.turn.task_id)
             joined["by the task id in their record" if task else "none of the tasks"] += 1

@@ -237,7 +237,7 @@ def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
 PRICES = tuple(n / 10 for n in range(11))  # of a wrong answer
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.25)  # of unanswerable questions
 _TESTABLE = 11  # conversations that have to differ
-# Two models whose answers people rate alike, 78 tasks of 10 conversations (`9_studies/07_yardsticks`): what they
+# Two models whose answers people rate alike, 78 tasks of 10 conversations (`9_studies/04_measures`): what they
 # differ by in ROUGE-L, and in right answers less wrong ones at price 0 and 1. What style alone does between writers.
 FLOOR, PRICED_FLOOR = 0.041, (0.019, 0.026)
 

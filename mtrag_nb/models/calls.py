@@ -21,33 +21,13 @@ from tqdm import tqdm
 from ..core.files import JsonlLog, read_jsonl
 from ..core.record import Calls
 from ..core.settings import ModelSpec, Settings, names_code, load_place
-from mtrag_nb.core.types import (
-    DataError,
-    PartlyFailed,
-    ReplyError,
-    ServerError,
-    SettingsError,
-    digest,
-    structured,
-)
-from mtrag_nb.models.chat import (
-    ChatModel,
-    Completion,
-    Contract,
-    OnText,
-    Prompt,
-    Sampling,
-    Score,
-    seeds_for,
-)
+from ..core.types import DataError, ModelNotFound, PartlyFailed, ReplyError, ServerError
+from ..core.types import SettingsError, digest, structured
+from .chat import ChatModel, Completion, Contract, OnText, Prompt, Sampling, Score
+from .chat import seeds_for
 
 if TYPE_CHECKING:
-    from mtrag_nb.models.embed import (
-        Classifier,
-        CrossEncoderReranker,
-        EmbedderLike,
-        YesNoReranker,
-    )
+    from mtrag_nb.models.embed import Classifier, CrossEncoderReranker, EmbedderLike, YesNoReranker
 
 # %% auto #0
 __all__ = ['Item', 'Result', 'load_chat', 'load_embedder', 'Models', 'BatchingChat', 'kept_if_usable', 'RecordedChat',
@@ -263,7 +243,15 @@ class BatchingChat:
 
     @property
     def fingerprint(self) -> str:
-        return self.model.fingerprint
+        "The model's; of weights that are not here, their name: whoever asks them gets the error."
+        try:
+            return self.model.fingerprint
+        except ModelNotFound:
+            return f"{self.model.spec.name}: not here"
+
+    @property
+    def exact(self) -> bool:
+        return getattr(self.model, "exact", True)
 
     @contextmanager
     def task(self) -> Iterator[None]:

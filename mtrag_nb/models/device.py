@@ -70,7 +70,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 class TooLarge(MTRAGError):
-    "What does not fit into a device's memory."
+    "What does not fit into a device's memory, or is longer than a model reads."
 
 
 def too_large(what: str, device: str, need: int, remedy: str) -> TooLarge:

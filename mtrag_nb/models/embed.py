@@ -23,27 +23,10 @@ from ..core.settings import ModelSpec
 from ..core.text import sentences, spans_of, unmarked
 from ..core.types import ModelNotFound, SettingsError, digest
 from .chat import chat
-from mtrag_nb.models.device import (
-    RESIDENTS,
-    Resident,
-    TooLarge,
-    device_for_helper,
-    enter,
-    finite,
-    out_of_memory,
-    too_large,
-    weight_bytes,
-)
-from mtrag_nb.models.local import (
-    TransformersChat,
-    find_model,
-    foundation,
-    pick_dtype,
-    run_batches,
-    torch_dtype,
-    trim_memory,
-    weight_files,
-)
+from .device import RESIDENTS, Resident, TooLarge, device_for_helper, enter, finite
+from .device import out_of_memory, too_large, weight_bytes
+from .local import TransformersChat, find_model, pick_dtype, run_batches
+from .local import torch_dtype, trim_memory, weight_files
 
 # %% auto #0
 __all__ = ['MANY', 'EmbedderLike', 'HashEmbedder', 'prefixed', 'by_length', 'Helper', 'Embedder', 'FromEmbedding',
@@ -60,9 +43,8 @@ class EmbedderLike(Protocol):
         self,
         texts: Sequence[str],
         query: bool = False,  # True: texts are questions
-    ) -> (
-        np.ndarray
-    ): ...  # float32 [texts, dim], rows of length 1, so that a dot product is the cosine
+    ) -> np.ndarray:  # float32 [texts, dim]
+        "Vectors of length 1, so that a dot product is the cosine."
 
 # %% ../../nbs/3_models/03_embed.ipynb #4859005c
 class HashEmbedder:
@@ -322,17 +304,13 @@ class CrossEncoderReranker(Helper):
             return []
         with self._lock:
             model, (_, dtype) = self._load(), self.place
-
-            marks = (
-                () if model.tokenizer.split_special_tokens else model.tokenizer.all_special_tokens
-            )
+            split = model.tokenizer.split_special_tokens
+            marks = () if split else tuple(model.tokenizer.all_special_tokens)
 
             def run(at):
-                pairs = [(query, texts[i]) for i in at]
-                pairs = (
-                    [tuple(unmarked(t, tuple(marks)) for t in p) for p in pairs] if marks else pairs
-                )
-                return self._predict(model, dtype, pairs)
+                shown = [(query, texts[i]) for i in at]
+                shown = [tuple(unmarked(t, marks) for t in p) for p in shown] if marks else shown
+                return self._predict(model, dtype, shown)
 
             rows = self._in_batches([list(range(len(texts)))], run, texts)
         about = "scores", self.spec.name, dtype, self.setting
@@ -399,26 +377,6 @@ def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | YesNoReranker:
     return YesNoReranker(spec) if alone else CrossEncoderReranker(spec)
 
 # %% ../../nbs/3_models/03_embed.ipynb #class001
-_FORMS = {  # the end of an architecture's name -> form, and the class of transformers that loads it
-    "HHEMv2ForSequenceClassification": ("hhem", "T5ForTokenClassification"),
-    "T5ForConditionalGeneration": ("words", "AutoModelForSeq2SeqLM"),
-    "ForTokenClassification": ("tokens", "AutoModelForTokenClassification"),
-    "ForSequenceClassification": ("pairs", "AutoModelForSequenceClassification"),
-}
-_HHEM = (
-    "<pad> Determine if the hypothesis is true given the premise?\n\nPremise: {}\n\nHypothesis: {}"
-)
-_LETTUCE = (
-    "Briefly answer the following question:\n{question}\nBear in mind that your response should be strictly based on the following "
-    "{n} passages:\n{passages}\nIn case the passages do not contain the necessary information to answer the question, please reply "
-    'with: "Unable to answer based on given passages."\noutput:'
-)
-_MADE_UP = [
-    3,
-    209,
-]  # of T5's tokens: what MiniCheck writes for a claim without support, and with it
-
-
 def _pieces(document: str, chars: int = 1500) -> list[str]:
     "A document in pieces of whole sentences that a reader of 512 tokens can take."
     pieces = [""]
@@ -430,132 +388,50 @@ def _pieces(document: str, chars: int = 1500) -> list[str]:
 
 # %% ../../nbs/3_models/03_embed.ipynb #class002
 class Classifier(Helper):
-    "A classifier of claims. Raises SettingsError for a model that is none."
+    "A cross-encoder that says how far a document supports a claim. Raises SettingsError for a model that does not."
 
-    setting = "stages.check"
+    setting, kind = "stages.check", "CrossEncoder"
 
-    def __init__(self, spec: ModelSpec, batch_size: int = 16):
+    def __init__(self, spec: ModelSpec):
         super().__init__(spec)
-        self.batch_size, self.tokenizer, self.form = batch_size, None, ""
-        self._label, self._joined = -1, False
+        self._label = 0  # which of its labels says that a claim is supported
 
     def _made(self, folder: Path, device: str, dtype: str):
-        import transformers
-
-        config = read_json(folder / "config.json")
-        name = (config.get("architectures") or ["none"])[0]
-        found = next((how for end, how in _FORMS.items() if name.endswith(end)), None)
-        if found is None:
-            raise SettingsError(
-                f"{self.spec.name} is no classifier of claims: its architecture is {name}"
-            )
-        self.form, kind = found
-        base = foundation(folder)
-        source = find_model(ModelSpec(base), weights=False) if base else folder
-        self.tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=True)
-        how, make = {"dtype": torch_dtype(dtype)}, getattr(transformers, kind)
-        if base:
-            from safetensors.torch import load_file
-
-            weights = load_file(folder / "model.safetensors")
-            how["state_dict"] = {k.removeprefix("t5."): v for k, v in weights.items()}
-            how["config"], folder = transformers.T5Config.from_pretrained(source), None
-        model = make.from_pretrained(folder, **how).to(device).eval()
-        self._label, labels = self._supported(model.config), model.config.id2label
-        unnamed = len(labels) == 2 and str(labels[1]).startswith("LABEL")
-        self._joined = self.form == "words" or self.form == "pairs" and unnamed
-        self.tokenizer.split_special_tokens = self.form == "tokens"
+        name = (read_json(folder / "config.json").get("architectures") or ["none"])[0]
+        no_classifier = f"{self.spec.name} is no classifier of claims"
+        if not name.endswith("ForSequenceClassification"):
+            raise SettingsError(f"{no_classifier}: its architecture is {name}")
+        model = super()._made(folder, device, dtype)
+        labels = [str(label) for label in model.config.id2label.values()]
+        named = [i for i, x in enumerate(labels) if x.lower().startswith(("entail", "support"))]
+        if labels[1:] and not named:
+            raise SettingsError(f"{no_classifier}: its labels are {', '.join(labels)}")
+        self._label = named[0] if named else 0
         return model
 
-    def _supported(self, config) -> int:
-        "Which of its labels says that a claim is supported."
-        labels = {i: str(name).lower() for i, name in config.id2label.items()}
-        named = [i for i, name in labels.items() if name.startswith(("entail", "support"))]
-        if named or len(labels) <= 2 or self.form == "words":
-            return named[0] if named else min(1, len(labels) - 1)
-        names = ", ".join(config.id2label.values())
-        raise SettingsError(f"{self.spec.name} is no classifier of claims: its labels are {names}")
-
-    def parts(
-        self,
-        documents: Sequence[str],
-        text: str,
-        question: str = "",
-    ) -> list[tuple[int, int, float]]:  # start, end, support in [0, 1]
-        "How far documents support each part of a text. Raises NotFinite, or TooLarge."
+    def parts(self, documents: Sequence[str], text: str) -> list[tuple[int, int, float]]:
+        "Start, end and support, in [0, 1], of each sentence of a text. Raises NotFinite, or TooLarge."
+        claims, pieces = sentences(text), [p for d in documents for p in _pieces(d)] or [""]
+        pairs = [(p, c) for c in claims for p in pieces]
         with self._lock:
-            self._load()
-            if self.form == "tokens":
-                return self._tokens(documents, text, question)
-            claims, pieces = sentences(text), [p for d in documents for p in _pieces(d)] or [""]
-            pairs = [(p, c) for c in claims for p in pieces]
-            size = self.batch_size
-            batches = [list(range(len(pairs)))[i : i + size] for i in range(0, len(pairs), size)]
-            rows = self._in_batches(
-                batches, lambda at: self._shares([pairs[i] for i in at]), claims
-            )
-            shares = self._finite([rows[i] for i in range(len(pairs))]).reshape(-1, len(pieces))
-        return [(*span, p) for span, p in zip(spans_of(text, claims), shares.max(axis=1).tolist())]
+            model, (_, dtype) = self._load(), self.place
 
-    def _finite(self, shares) -> np.ndarray:
-        about = "probabilities", self.spec.name, self.place[1], self.setting
-        return finite(np.asarray(shares, np.float64), *about)
+            def run(at):
+                return self._shares(model, [pairs[i] for i in at])
 
-    def _plain(self, text: str) -> str:
-        "A text without control tokens."
-        return unmarked(text, tuple(self.tokenizer.all_special_tokens))
+            rows = self._in_batches([list(range(len(pairs)))] if pairs else [], run, sum(pairs, ()))
+        shares = np.array([rows[i] for i in range(len(pairs))]).reshape(-1, len(pieces))
+        best = shares.max(axis=1) if claims else shares[:0, 0]
+        finite(best, "probabilities", self.spec.name, dtype, self.setting)
+        return [(*span, p) for span, p in zip(spans_of(text, claims), best.tolist())]
 
-    def _columns(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
-        "What the tokenizer is given: documents and claims, or one column where the form joins them."
-        said = [tuple(map(self._plain, pair)) for pair in pairs]
-        if self.form == "hhem":
-            return [[_HHEM.format(*pair) for pair in said]]
-        if self._joined:
-            head = "predict: " if self.form == "words" else ""
-            return [[head + self.tokenizer.eos_token.join(pair) for pair in said]]
-        return [list(column) for column in zip(*said)]
-
-    def _shares(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def _shares(self, model, pairs: Sequence[tuple[str, str]]) -> list[float]:
         "The probability that each document supports its claim."
-        import torch
+        from torch.nn import Identity
 
-        columns = self._columns(pairs)
-        how = {"padding": True, "max_length": self._longest, "return_tensors": "pt"}
-        how["truncation"] = "only_first" if len(columns) == 2 else True
-        ids = self.tokenizer(*columns, **how).to(self._model.device)
-        if self.form == "words":
-            ids["decoder_input_ids"] = ids["input_ids"].new_zeros(len(pairs), 1)
-        with torch.inference_mode():
-            logits = self._model(**ids).logits.float()
-        if self.form != "pairs":
-            logits = logits[:, 0]
-        if self.form == "words":
-            logits = logits[:, _MADE_UP]
-        if logits.shape[-1] == 1:
-            return logits.sigmoid()[:, 0].tolist()
-        return logits.softmax(-1)[:, self._label].tolist()
-
-    @property
-    def _longest(self) -> int:
-        "The most tokens that it reads."
-        positions = getattr(self._model.config, "max_position_embeddings", 2048)
-        return min(positions - 2 if self._model.config.model_type == "roberta" else positions, 4096)
-
-    def _tokens(self, documents, text: str, question: str) -> list[tuple[int, int, float]]:
-        "The support of each token of a text, by a classifier of tokens."
-        import torch
-
-        listed = "\n".join(f"passage {n}: {d}" for n, d in enumerate(documents, 1))
-        asked = _LETTUCE.format(question=question, n=len(documents), passages=listed)
-        how = {"truncation": "only_first", "max_length": self._longest, "return_tensors": "pt"}
-        ids = self.tokenizer(asked, text, return_offsets_mapping=True, **how)
-        own, spans = ids.sequence_ids(0), ids.pop("offset_mapping")[0].tolist()
-
-        def run(at):
-            with torch.inference_mode():
-                logits = self._model(**ids.to(self._model.device)).logits[0].float()
-            return [logits.softmax(-1)[:, 1].tolist()]
-
-        made_up = self._finite(self._in_batches([[0]], run, [text])[0])
-        mine = [i for i, whose in enumerate(own) if whose == 1 and spans[i][0] < spans[i][1]]
-        return [(*spans[i], 1 - float(made_up[i])) for i in mine]
+        how = {"activation_fn": Identity(), "show_progress_bar": False, "batch_size": 16}
+        logits = model.predict(list(pairs), **how).astype(np.float64).reshape(len(pairs), -1)
+        if logits.shape[1] == 1:
+            return (1 / (1 + np.exp(-logits[:, 0]))).tolist()
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return (odds / odds.sum(axis=1, keepdims=True))[:, self._label].tolist()

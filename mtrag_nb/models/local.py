@@ -26,42 +26,18 @@ from ..core.files import checksum, make_folder, need_room, read_json, sized, wri
 from ..core.settings import ModelSpec, Settings
 from ..core.text import unmarked, without_thinking
 from ..core.types import DataError, ModelNotFound, MTRAGError, SettingsError, digest
-from mtrag_nb.models.chat import (
-    Completion,
-    Contract,
-    OnText,
-    Prompt,
-    Sampling,
-    Score,
-    all_answered,
-    as_sampling,
-    by_template,
-    chat,
-    seeds_for,
-    unmarked_prompt,
-)
-from mtrag_nb.models.device import (
-    RESIDENTS,
-    Resident,
-    TooLarge,
-    capability_of,
-    enter,
-    finite,
-    make_way,
-    memory_of,
-    out_of_memory,
-    own_quantization,
-    repeat_key_heads,
-    too_large,
-    turn_into,
-    usable_device,
-    weight_bytes,
-)
+from .chat import Completion, Contract, OnText, Prompt, Sampling, Score
+from .chat import all_answered, as_sampling, by_template, chat, seeds_for
+from .chat import unmarked_prompt
+from .device import RESIDENTS, Resident, TooLarge, capability_of, enter, finite
+from .device import make_way, memory_of, out_of_memory, own_quantization
+from .device import repeat_key_heads, too_large, turn_into, usable_device
+from .device import weight_bytes
 
 # %% auto #0
-__all__ = ['EMBEDDED', 'UNGATED', 'foundation', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype',
-           'load_gguf', 'as_safetensors', 'Loaded', 'load_transformer', 'read_contract', 'hub_token', 'fetch_models',
-           'Prefilled', 'prefill', 'trim_memory', 'run_batches', 'memory_error', 'TransformersChat']
+__all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'load_gguf',
+           'as_safetensors', 'Loaded', 'load_transformer', 'read_contract', 'hub_token', 'fetch_models', 'Prefilled',
+           'prefill', 'trim_memory', 'run_batches', 'memory_error', 'TransformersChat']
 
 # %% ../../nbs/3_models/02_local.ipynb #e820ed3b
 EMBEDDED = {  # name -> (package that carries the weights, what to look for in it, how to get it)
@@ -103,17 +79,7 @@ _TOKENIZERS = (
 )
 
 
-def foundation(folder: Path) -> str:
-    'The model whose configuration and tokenizer a model borrows (HHEM-2.1-open: FLAN-T5); "" for none.'
-    try:
-        config = read_json(folder / "config.json")
-    except (DataError, OSError):
-        return ""
-    borrows = config.get("model_type") == "HHEMv2"
-    return config.get("foundation", "google/flan-t5-base") if borrows else ""
-
-
-def _missing_files(folder: Path, weights: bool = True) -> list[str]:
+def _missing_files(folder: Path) -> list[str]:
     "What a model's folder lacks of configuration, weights and tokenizer: names of files."
 
     def has(name):
@@ -126,8 +92,8 @@ def _missing_files(folder: Path, weights: bool = True) -> list[str]:
     for index in ("pytorch_model.bin.index.json", "model.safetensors.index.json"):
         if has(index):
             needed = sorted(set(read_json(folder / index)["weight_map"].values()))
-    tokenizer = any(map(has, _TOKENIZERS.split())) or foundation(folder)
-    needed = ["config.json", *(needed if weights else ())]
+    tokenizer = any(map(has, _TOKENIZERS.split()))
+    needed = ["config.json", *needed]
     needed += [] if tokenizer else ["tokenizer.json"]
     return [name for name in needed if not has(name)]
 
@@ -142,10 +108,7 @@ def _checked_gguf(path: Path) -> Path:
     raise ModelNotFound(f"{path} is not a GGUF file. Fetch it again; there: {others or 'none'}")
 
 
-def find_model(
-    spec: ModelSpec,
-    weights: bool = True,  # False: configuration and tokenizer are enough
-) -> Path:
+def find_model(spec: ModelSpec) -> Path:
     "A model's folder or .gguf file on this machine. Raises ModelNotFound, with what is missing and how to get it."
     if spec.name in EMBEDDED:
         return _in_package(spec.name)
@@ -156,9 +119,7 @@ def find_model(
     path = path if local else _in_cache(spec.name)
     if spec.gguf_file or path.is_file():
         return _checked_gguf(path / spec.gguf_file)
-    if not (missing := _missing_files(path, weights)):
-        if base := foundation(path):
-            find_model(ModelSpec(base), weights=False)
+    if not (missing := _missing_files(path)):
         return path
     remedy = f"Fetch the rest with: mtrag fetch models --model {spec.name}"
     if local:
@@ -447,7 +408,7 @@ def _load_adapter(model, spec: ModelSpec, task: str, beside=None):
     return peft
 
 # %% ../../nbs/3_models/02_local.ipynb #ce857aa1
-def _wanted_files(names: Sequence[str], spec: ModelSpec, weights: bool = True) -> list[str]:
+def _wanted_files(names: Sequence[str], spec: ModelSpec) -> list[str]:
     "Of a repository's files, those that loading needs; of GGUF files the one that is named, of adapters those of the folders."
     if spec.gguf_file:
         return [n for n in names if n == spec.gguf_file]
@@ -456,7 +417,7 @@ def _wanted_files(names: Sequence[str], spec: ModelSpec, weights: bool = True) -
     apart = ("onnx/", "openvino/", "original/", "consolidated", "training_args")
     names = [n for n in names if not n.startswith(apart)]
     kinds = ([n for n in names if n.endswith(end)] for end in (".safetensors", ".bin"))
-    files = next(filter(None, kinds), []) if weights else []
+    files = next(filter(None, kinds), [])
     return files + [n for n in names if n.endswith((".json", ".txt", ".model", ".jinja"))]
 
 # %% ../../nbs/3_models/02_local.ipynb #a0a0e38f
@@ -468,15 +429,15 @@ UNGATED = {  # a model behind a gate -> a copy of its weights that somebody else
 
 def hub_token() -> str | None:
     "The token for the hub, if this machine has one."
+    if not importlib.util.find_spec("huggingface_hub"):
+        return None
     from huggingface_hub import get_token
 
     if (token := get_token()) or not importlib.util.find_spec("kaggle_secrets"):
         return token or None
     from kaggle_secrets import UserSecretsClient
 
-    with suppress(
-        Exception
-    ):  # no such secret, or not attached; the module names no error of its own
+    with suppress(Exception):  # no such secret, or not attached; it names no error of its own
         return UserSecretsClient().get_secret("HF_TOKEN")
     return None
 
@@ -506,7 +467,6 @@ def _hub_error(e: Exception, name: str) -> MTRAGError:
 # %% ../../nbs/3_models/02_local.ipynb #d7a0712a
 def _fetch(
     spec: ModelSpec,
-    weights: bool = True,  # False: configuration and tokenizer are enough
     announce: Callable[[str], object] = lambda line: None,
 ) -> Path:
     "Fetch a model into the cache. Raises ModelNotFound, DataError; a file with a wrong checksum is thrown away."
@@ -514,7 +474,7 @@ def _fetch(
 
     api = HfApi(token=hub_token())
     try:
-        files = _wanted_files(api.list_repo_files(spec.name), spec, weights)
+        files = _wanted_files(api.list_repo_files(spec.name), spec)
         if not files:
             wanted = spec.gguf_file or spec.adapters or "files that a model is loaded from"
             raise ModelNotFound(f"{spec.name!r} has no {wanted}")
@@ -553,8 +513,7 @@ def fetch_models(
         except ModelNotFound:
             if s.name in EMBEDDED or Path(s.name).expanduser().exists():
                 raise
-            if base := foundation(_fetch(s, True, announce)):
-                _fetch(ModelSpec(base), False, announce)
+            _fetch(s, announce)
             found[s.name] = find_model(s)
     return found
 
@@ -1004,6 +963,7 @@ class TransformersChat(_Templated, Resident):
         self, rows, most: int, temperature, seeds, stop=(), on_text=None, adapters=()
     ) -> list:
         "Complete rows of token ids, each by its adapter."
+        self._check_window(rows, most)
 
         def run(at: list[int]) -> list[Completion]:
             some, of = [rows[i] for i in at], [seeds[i] for i in at]
@@ -1019,6 +979,7 @@ class TransformersChat(_Templated, Resident):
             pairs = [(self.encode(p), self._ids(c)) for p, c in texts]
             keep = _rows_to_score(pairs)
             rows = list(keep)
+            self._check_window(rows)
 
             def run(at: list[int]) -> list[tuple]:
                 return _score_batch(m, [rows[i] for i in at], max(keep[rows[i]] for i in at))
@@ -1051,6 +1012,14 @@ class TransformersChat(_Templated, Resident):
             self._peft.set_adapter(adapter)
         elif self._peft is not None:
             self._peft.base_model.disable_adapter_layers()
+
+    def _check_window(self, rows: Sequence[Sequence[int]], most: int = 0) -> None:
+        "Raises TooLarge for a prompt that is longer than the model reads, with `most` tokens of the reply."
+        window = getattr(self.load().model.config.get_text_config(), "max_position_embeddings", 0)
+        if window and (longest := max(map(len, rows), default=0)) + most > window:
+            what = f"{longest:,} tokens of a prompt and {most:,} of its reply"
+            remedy = "Give less of it (--set retrieval.rerank_k=3, stages.history_turns=2)"
+            raise TooLarge(f"{what} are more than {self.spec.name} reads ({window:,}). {remedy}")
 
     def _too_long(self, rows: Sequence[Sequence[int]], i: int, problem: str) -> TooLarge:
         "The error for a prompt that does not fit alone."

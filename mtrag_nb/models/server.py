@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import numpy as np
 from tqdm import tqdm
@@ -166,12 +166,12 @@ class Connection:
         most: int = 32,  # requests at a time
     ):
         self.timeout, self.patience, self.pause, self.most = timeout, patience, pause, most
-        self.url, self._whole = (
-            u.partition("#")[0].rstrip("/") for u in (spec.url, spec.url.whole)
-        )
+        self.url = spec.url.partition("#")[0].rstrip("/")
+        whole, _, query = spec.url.whole.partition("#")[0].partition("?")
+        self._whole, self._query = whole.rstrip("/"), dict(parse_qsl(query, True))
         self._key = key_of(spec)
         name = self._whole.partition("//")[2].partition("/")[0].rpartition("@")[0]
-        names = (self._key, name, *map(unquote, name.split(":", 1)[1:]))
+        names = (self._key, name, *map(unquote, name.split(":", 1)[1:]), *self._query.values())
         self.secrets = tuple(s for s in names if s)
         self._places = threading.BoundedSemaphore(most)
         self._served, self._told = 0.0, -_SILENT  # when it last served one; when a wait was told
@@ -184,7 +184,7 @@ class Connection:
 
         how = {"api_key": self._key or "none", "timeout": self.timeout, "max_retries": 0}
         try:
-            return OpenAI(base_url=self._whole, **how)
+            return OpenAI(base_url=self._whole, default_query=self._query, **how)
         except Exception as e:  # httpx's or httpx2's InvalidURL, by the version of openai
             raise ValueError(f"is no address that can be asked ({e})") from None
 
@@ -192,7 +192,7 @@ class Connection:
         "Ask, and get an object; `on_text` takes the text so far of a reply in a chat. Raises ServerError; Busy if it is worth another try."
         import openai
 
-        where, place = self.url + path, path
+        where, place = self.url.partition("?")[0].rstrip("/") + path, path
         if path == "/tokenize":  # vLLM has it beside /v1
             place = self._whole.removesuffix("/v1") + path
         headers = {} if self._key else {"Authorization": openai.Omit()}

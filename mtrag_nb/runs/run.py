@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import os
 import platform
 import shutil
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import reduce
+from importlib.util import find_spec
 from pathlib import Path
 
 import mtrag_nb
@@ -27,12 +29,13 @@ from ..core.record import read_lines, read_manifest, read_passages, read_traject
 from ..core.record import tell, turn_line
 from ..core.settings import ChunkSettings, Settings, names_code, settings_digest
 from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, digest, plain
+from ..core.types import require_packages
 from ..data.mtrag import prediction_line
 from ..models.calls import Models, Work
 from ..search.fusion import GivenPassages, RetrieverLike
 from ..search.web import Web, web_named
 from ..systems.stages import Toolbox
-from ..systems.system import System, take_turn
+from ..systems.system import System, model_use, take_turn
 
 # %% auto #0
 __all__ = ['SELECTIONS', 'Answering', 'package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'keep_tasks',
@@ -61,9 +64,11 @@ def package_versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
 
 def machine() -> dict:
     "The hardware that a run had."
-    import torch
+    memory, gpus = 0.0, []
+    if find_spec("torch"):
+        import torch
 
-    memory = 0.0
+        gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
@@ -71,7 +76,7 @@ def machine() -> dict:
         "processor": platform.machine(),
         "cores": os.cpu_count(),
         "memory_gib": round(memory, 1),
-        "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "gpu": gpus,
     }
 
 
@@ -126,13 +131,11 @@ def begin_session(
         read_manifest(folder)
     elif (folder / "trajectories.jsonl").exists():
         raise RunMismatch(f"{folder} holds trajectories but no manifest.json. Use another folder")
-    keep_identity(
-        path,
-        {"version": VERSION, **entries},
-        "a run",
-        RunMismatch,
-        lambda old, new: {**old, **new, "sessions": old.get("sessions", []) + new["sessions"]},
-    )
+
+    def gone_on(old: dict, new: dict) -> dict:
+        return {**old, **new, "sessions": old.get("sessions", []) + new["sessions"]}
+
+    keep_identity(path, {"version": VERSION, **entries}, "a run", RunMismatch, gone_on)
 
 
 def end_session(
@@ -144,39 +147,26 @@ def end_session(
 ) -> None:
     "Note in the manifest what the last session did, and where its models lay; a session that was killed has no such note."
     entries = read_json(folder / "manifest.json")
-    entries["sessions"][-1].update(
-        seconds=round(seconds, 1),
-        turns=turns,
-        batches=len(batches),
-        prompts=sum(batches),
-        **({"placed": dict(placed)} if placed else {}),
-    )
-    write_json(
-        folder / "manifest.json",
-        entries,
-        remedy="Make room and start again: what is finished is on the record",
-    )
+    did = {"seconds": round(seconds, 1), "turns": turns, "batches": len(batches)}
+    did |= {"prompts": sum(batches)} | ({"placed": dict(placed)} if placed else {})
+    entries["sessions"][-1].update(did)
+    remedy = "Make room and start again: what is finished is on the record"
+    write_json(folder / "manifest.json", entries, remedy=remedy)
 
 # %% ../../nbs/6_runs/00_run.ipynb #3f9b6bd9
 def keep_tasks(folder: Path, tasks: Sequence[Task]) -> None:
     "Record tasks in `tasks.jsonl`. Raises RunMismatch, and names the first one, if a task of the same id was another."
     path = folder / "tasks.jsonl"
-    known = (
-        {line["task"]["id"]: line for _, line in read_jsonl(path, torn_tail=True)}
-        if path.exists()
-        else {}
-    )
+    lines = read_jsonl(path, torn_tail=True) if path.exists() else ()
+    known = {line["task"]["id"]: line for _, line in lines}
     for t in tasks:
         if t.id not in known or known[t.id]["digest"] == digest(t):
             continue
         was, now = known[t.id]["task"], plain(t)
-        what = next(
-            (k for k in ("question", "history") if was[k] != now[k]),
-            "passages that came with it, or its labels,",
-        )
-        raise RunMismatch(
-            f"{folder} holds a run of another task {t.id!r}: its {what} differs. Use another folder, or the same tasks"
-        )
+        other = "passages that came with it, or its labels,"
+        what = next((k for k in ("question", "history") if was[k] != now[k]), other)
+        problem = f"{folder} holds a run of another task {t.id!r}: its {what} differs"
+        raise RunMismatch(f"{problem}. Use another folder, or the same tasks")
     with JsonlLog(path) as log:
         for t in {t.id: t for t in tasks if t.id not in known}.values():
             log.append({"digest": digest(t), "task": plain(replace(t, contexts=None))})
@@ -236,35 +226,30 @@ def load_toolbox(
     "The toolbox of a run, with a retriever that searches an index or hands out what came with the tasks."
     if passages not in ("rag", "reference"):
         raise SettingsError(f"unknown setting {passages!r}: it is rag or reference")
-    if bare := next(
-        (
-            t.id
-            for t in tasks
-            if passages == "reference" and any(not c.text for c in t.contexts or ())
-        ),
-        None,
-    ):
-        raise DataError(
-            f"a passage that came with task {bare!r} has no text",
-            remedy="Its contexts name gold: run it with --setting rag",
-        )
+    bare = [t.id for t in tasks if any(not c.text for c in t.contexts or ())]
+    if bare and passages == "reference":
+        problem = f"a passage that came with task {bare[0]!r} has no text"
+        raise DataError(problem, remedy="Its contexts name gold: run it with --setting rag")
     parts = models.parts(settings)
     if passages == "reference":
         retriever = GivenPassages(tasks)
-        return Toolbox(settings, models.chat, models.embedder, retriever, **parts)
+    else:
+        retriever = _open_retriever(settings, models, index)
+    return Toolbox(settings, models.chat, models.embedder, retriever, **parts)
+
+
+def _open_retriever(settings: Settings, models: Models, index: str | Path | None) -> RetrieverLike:
+    "What searches an index, or somebody's own retriever with its own index."
     from mtrag_nb.search.ingest import open_index
     from mtrag_nb.search.retrieve import open_retriever
 
-    if names_code(settings.retrieval.retriever):  # somebody's own, with its own index
-        retriever = open_retriever(None, None, None, settings.retrieval)
-        return Toolbox(settings, models.chat, models.embedder, retriever, **parts)
+    if names_code(settings.retrieval.retriever):
+        return open_retriever(None, None, None, settings.retrieval)
     if index is None:
-        raise SettingsError(
-            "setting rag needs an index: build one with `mtrag ingest`, and name its folder"
-        )
+        remedy = "build one with `mtrag ingest`, and name its folder"
+        raise SettingsError(f"setting rag needs an index: {remedy}")
     opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
-    retriever = open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
-    return Toolbox(settings, models.chat, models.embedder, retriever, **parts)
+    return open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
 
 
 def toolbox_of(
@@ -276,6 +261,7 @@ def toolbox_of(
     passages: str,  # "rag" or "reference"
 ) -> Toolbox:
     "What the turns of a run work with: the system's own tools where it brings them, else as `load_toolbox`."
+    require_packages()
     if system.toolbox_for:
         return system.toolbox_for(settings, tasks)
     return load_toolbox(settings, models, index, tasks, passages)
@@ -344,23 +330,18 @@ class Recorder:
 # %% ../../nbs/6_runs/00_run.ipynb #868904c0
 def _own_history(
     task: Task,
-    before: Sequence[
-        tuple[Task, str]
-    ],  # tasks of its conversation that were asked before, as the benchmark has them, and the answers
+    before: Sequence[tuple[Task, str]],  # its conversation so far: tasks as given, own answers
 ) -> tuple[Turn, ...]:
     "The history of a task with a system's own answers in it. Raises DataError for one that does not hold what was asked before."
     turns = list(task.history)
     for asked, answer in before:
         at = len(asked.history)
-        if (
-            at + 1 >= len(turns)
-            or turns[at].text != asked.question
-            or turns[at + 1].speaker != "agent"
-        ):
-            raise DataError(
-                f"the history of task {task.id!r} does not hold the question of {asked.id!r} and an answer to it",
-                remedy="Hold whole conversations: tasks whose histories go on from one another",
-            )
+        pair = turns[at : at + 2]
+        holds = len(pair) == 2 and pair[0].text == asked.question and pair[1].speaker == "agent"
+        if not holds:
+            lost = f"does not hold the question of {asked.id!r} and an answer to it"
+            remedy = "Hold whole conversations: tasks whose histories go on from one another"
+            raise DataError(f"the history of task {task.id!r} {lost}", remedy=remedy)
         turns[at + 1] = replace(turns[at + 1], text=answer)
     return tuple(turns)
 
@@ -396,16 +377,9 @@ def circumstances() -> dict:
     }
 
 
-def manifest(identity: Mapping, about: str, settings: Settings, chat: object = None) -> dict:
-    "What a session writes into `manifest.json`; with what a served chat model can do."
-    server = {"server": plain(chat.abilities)} if hasattr(chat, "abilities") else {}
-    return {
-        "identity": identity,
-        "about": about,
-        "settings": settings,
-        **circumstances(),
-        **server,
-    }
+def manifest(identity: Mapping, about: str, settings: Settings) -> dict:
+    "What a session writes into `manifest.json`."
+    return {"identity": identity, "about": about, "settings": settings, **circumstances()}
 
 # %% ../../nbs/6_runs/00_run.ipynb #c1888211
 Answering = Callable[[Toolbox], Callable[[Task], Trajectory]]  # tools -> what answers a task
@@ -446,19 +420,15 @@ def _answer_all(
     def late() -> bool:
         return time.monotonic() > work.deadline
 
+    def talk(some: Sequence[Task]) -> list[tuple[Task, Trajectory]]:
+        return _talk_through(some, done, take, late)
+
     try:
         with work, recorder:
             for t in tasks:
                 recorder.keep(done[t.id].found if t.id in done else ())
-            work.through(
-                todo,
-                lambda some: _talk_through(some, done, take, late),
-                finish,
-                "conversation" if live else "turn",
-                name,
-                0 if live else len(tasks) - len(todo),
-                progress,
-            )
+            unit, before = ("conversation", 0) if live else ("turn", len(tasks) - len(todo))
+            work.through(todo, talk, finish, unit, name, before, progress)
     finally:
         placed = models.placed if models else None
         end_session(folder, work.seconds, recorder.written, work.batching.batches, placed)
@@ -530,7 +500,8 @@ def run_tasks(
         graph, most = system.graph(tools), system.max_steps(settings)
         return lambda task: take_turn(graph, task, most)
 
-    entries = manifest(decides, system.about, settings, tools.chat)
+    about = ". ".join(filter(None, (system.about, model_use(system, settings))))
+    entries = manifest(decides, about, settings)
     how = {"minutes": minutes, "progress": progress, "models": models, "shard": shard}
     try:
         return record_run(folder, entries, tasks, tools, answering, lines, live, **how)
@@ -557,31 +528,22 @@ def write_predictions(
 ) -> int:  # lines written
     "Write `predictions.jsonl` in the official format, in the order of the tasks; what it holds of other tasks stays behind them."
     path, asked = run.folder / "predictions.jsonl", {t.id for t in tasks}
-    others = (
-        [line for _, line in read_jsonl(path) if line.get("task_id") not in asked]
-        if path.exists()
-        else []
-    )
+    there = [line for _, line in read_jsonl(path)] if path.exists() else []
+    others = [line for line in there if line.get("task_id") not in asked]
 
-    def rows():
-        for task in tasks:
-            t = run.trajectories.get(task.id)
-            if t is None or t.failed:
-                continue
-            scores = ranking_scores(t)
-            if lost := next(
-                (i for i in t.contexts if i not in run.passages or i not in scores), None
-            ):
-                raise DataError(
-                    f"turn {t.task_id!r} saw the context {lost!r}, which no passage or search of it has",
-                    run.folder / "trajectories.jsonl",
-                    remedy="Remove the line of that turn: the same command answers it anew",
-                )
-            found = predicted_passages([run.passages[i] for i in t.contexts], scores)
-            yield prediction_line((lines or {}).get(task.id) or _input_line(task), found, t.answer)
-        yield from others
+    def row(task: Task, t: Trajectory) -> dict:
+        scores = ranking_scores(t)
+        if lost := [i for i in t.contexts if i not in run.passages or i not in scores]:
+            what = f"turn {t.task_id!r} saw the context {lost[0]!r}"
+            remedy = "Remove the line of that turn: the same command answers it anew"
+            problem, place = f"{what}, which no passage or search of it has", "trajectories.jsonl"
+            raise DataError(problem, run.folder / place, remedy=remedy)
+        found = predicted_passages([run.passages[i] for i in t.contexts], scores)
+        return prediction_line((lines or {}).get(task.id) or _input_line(task), found, t.answer)
 
-    return write_jsonl(path, rows())
+    turns = [(task, run.trajectories.get(task.id)) for task in tasks]
+    new = (row(task, t) for task, t in turns if t is not None and not t.failed)
+    return write_jsonl(path, itertools.chain(new, others))
 
 # %% ../../nbs/6_runs/00_run.ipynb #merge002
 _MERGED = {  # the file that holds the identity -> the logs that belong to it; the last one is written last
@@ -606,10 +568,9 @@ def _same_identity(name: str, folders: Sequence[Path]) -> bool:  # False: none o
             raise RunMismatch(f"{lacks}. Give its command again: it goes on where it stopped")
         one, other = (_identity_in(f / name) for f in (having[0], folder))
         if differ := "; ".join(diff_identity(one, other)):
+            other = f"another run than in {having[0]}, in {differ}"
             remedy = "Compute all shards with the same settings, models and index"
-            raise RunMismatch(
-                f"{folder / name}: another run than in {having[0]}, in {differ}. {remedy}"
-            )
+            raise RunMismatch(f"{folder / name}: {other}. {remedy}")
     return bool(having)
 
 
@@ -668,23 +629,22 @@ class Dialogue:
     def __init__(
         self,
         system: System,
-        tools: Toolbox,
+        tools: Toolbox | str | Path,  # or the folder of an index, with the models beside it
         domain: str = "",  # search only here; "" for everywhere
+        models: Models | None = None,  # with an index
     ):
+        if not isinstance(tools, Toolbox):
+            models = models or Models(system.configured(Settings()))
+            settings = system.configured(models.settings)
+            tools = toolbox_of(system, settings, models, tools, (), "rag")
         self.system, self.tools, self.domain = system, tools, domain
         self._graph, self.history, self.turns = system.graph(tools), (), []
 
     def ask(self, question: str) -> Trajectory:
         "The record of the next turn. A fault is an `error` outcome, and leaves the history as it was."
         n = len(self.turns) + 1
-        task = Task(
-            id=f"dialogue<::>{n}",
-            conversation_id="dialogue",
-            turn=n,
-            domain=self.domain,
-            question=question,
-            history=self.history,
-        )
+        about = (f"dialogue<::>{n}", "dialogue", n, self.domain, question, self.history)
+        task = Task(*about)
         t = take_turn(self._graph, task, self.system.max_steps(self.tools.settings))
         self.turns.append(t)
         if not t.failed:
@@ -694,6 +654,12 @@ class Dialogue:
     def tell(self, t: Trajectory) -> str:
         "The turn as text."
         return tell(t, {c.id: c for c in self.tools.contexts(list(t.found))})
+
+    @property
+    def run(self) -> Run:
+        "The conversation so far as a run that lies in no folder; its tasks are `dialogue<::>1` and so on."
+        found = dict.fromkeys(i for t in self.turns for i in t.found)
+        return Run.of(self.system.name, self.turns, self.tools.contexts(list(found)))
 
     def forget(self) -> None:
         "Begin a new conversation."

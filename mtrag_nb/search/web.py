@@ -61,7 +61,7 @@ class WebSource(Protocol):
 
 # %% ../../nbs/4_search/06_web.ipynb #61243939
 _SMUGGLED = "\u202a-\u202e\u2066-\u2069\U000e0000-\U000e01ef"  # orders of direction, tag characters, rare variation selectors
-INVISIBLE = re.compile(f"[{_SMUGGLED}]")
+INVISIBLE = re.compile(f"[\u200b{_SMUGGLED}]")
 _UNSEEN = re.compile(f"[\x00-\x08\x0b\x0e-\x1f\x7f\u200b\ufeff\ud800-\udfff{_SMUGGLED}]")
 _LEFT_OUT = frozenset(
     "script style noscript template svg math iframe object canvas audio video select datalist button "
@@ -88,7 +88,7 @@ def closed(markup: str) -> str:
 
 def _hides(attrs: Mapping) -> bool:
     "Whether an element with these attributes is not shown."
-    style = (attrs.get("style") or "").replace(" ", "").lower()
+    style = re.sub(r"/\*[^*]*\*/|\s", "", (attrs.get("style") or "")[:2000]).lower()
     return "hidden" in attrs or attrs.get("aria-hidden") == "true" or bool(_HIDING.search(style))
 
 # %% ../../nbs/4_search/06_web.ipynb #d9d737f0

@@ -30,33 +30,15 @@ from .. import __version__
 from ..core.files import disk_full
 from ..core.html import document, page, render
 from ..core.types import MTRAGError, Turn, digest
-from .guard import COOKIE, TOKEN_PATH, Guard, Rules, error, hosts_of, same, token_of
-from .reply import as_markdown, end_of, marked, with_sources, without_sources
-from mtrag_nb.serve.service import (
-    STOPPING,
-    Denied,
-    Service,
-    about_turn,
-    accept,
-    accepted,
-    again,
-    begin,
-    delete_conversation,
-    delete_document,
-    denied,
-    document_text,
-    drawn,
-    mark,
-    numbered,
-    predictions_of,
-    report_html,
-    safe_name,
-    search,
-    status,
-    systems_of,
-    turns_of,
-    why_html,
-)
+from .guard import COOKIE, TOKEN_PATH, Guard, Rules, error, hosts_of, is_token
+from .guard import owned_id, owns, token_of
+from .reply import as_markdown, end_of, marked, new_id, with_sources
+from .reply import without_sources
+from .service import STOPPING, Denied, Service, about_turn, accept, accepted, again
+from .service import begin, delete_conversation, delete_document, denied
+from .service import document_text, drawn, mark, numbered, predictions_of
+from .service import report_html, safe_name, search, status, systems_of, turns_of
+from .service import why_html
 from ..systems.registry import system_named
 
 # %% auto #0
@@ -452,8 +434,8 @@ def _add_documents(app: FastAPI, service: Service) -> None:
 
 # %% ../../nbs/serve/06_api.ipynb #54d9f605
 def known(service: Service, conversation: str) -> str:
-    "A conversation that is there, or '' for a new one. Raises Denied for another."
-    if conversation and conversation not in service.talks.known:
+    "A conversation that is there, and of whoever asks, or '' for a new one. Raises Denied for another."
+    if conversation and not (conversation in service.talks.known and owns(conversation)):
         remedy = "Leave conversation_id out to begin one"
         raise Denied(404, f"no conversation {conversation[:40]!r}. {remedy}")
     return conversation
@@ -473,7 +455,8 @@ def _add_questions(app: FastAPI, service: Service) -> None:
     async def query(q: Query, request: Request):
         "Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events."
         what = q.model_dump(include={"question", "system", "collection", "top_k"})
-        events = progress(service, conversation=known(service, q.conversation_id), **what)
+        conversation = known(service, q.conversation_id) or owned_id(new_id())
+        events = progress(service, conversation=conversation, **what)
         if q.stream or "text/event-stream" in request.headers.get("accept", ""):
             return await _streamed(events)
         return await _whole(events)
@@ -498,7 +481,8 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
     @app.get("/api/conversations", tags=["conversations"])
     def conversations():
         "All of them, the last one first."
-        lines = [{"id": i, **about} for i, about in dict(service.talks.known).items()]
+        mine = ((i, about) for i, about in dict(service.talks.known).items() if owns(i))
+        lines = [{"id": i, **about} for i, about in mine]
         return sorted(lines, key=lambda c: c["last"], reverse=True)
 
     @app.get("/api/conversations/{i}", tags=["conversations"])
@@ -526,7 +510,7 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
     @app.delete("/api/conversations/{i}", tags=["conversations"])
     async def delete(i: str):
         "Delete one, from every file of the record. Waits until no question is being answered."
-        return await asyncio.to_thread(delete_conversation, service, i)
+        return await asyncio.to_thread(delete_conversation, service, i if owns(i) else "none")
 
     why_path = "/api/conversations/{i}/{turn}/why"
 
@@ -576,7 +560,7 @@ def _add_marks(app: FastAPI, service: Service) -> None:
         "The marked turns as a file of tasks, contexts, targets and answerability; or the answers to them as predictions."
         answers = form == "answers"
         lines = predictions_of(service) if answers else marked(service.folder).lines.values()
-        return _as_file(lines, form)
+        return _as_file((line for line in lines if owns(line["conversation_id"])), form)
 
     @app.get("/api/report", response_class=HTMLResponse, tags=["marks"])
     async def report():
@@ -628,7 +612,7 @@ def _add_chat(app: FastAPI, service: Service) -> None:
         system = model(c.model)["id"]
         named = known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id)
         client = _client_of(request, c.user)
-        conversation = named or chain(service, history, client)
+        conversation = named or chain(service, history, client) or owned_id(new_id())
         what = {"system": system, "conversation": conversation, "history": history}
         events = progress(service, question=last.text, **what)
         events = _remembered(events, service, client, end_of(history))
@@ -669,11 +653,11 @@ def _add_descriptions(app: FastAPI, token: str) -> None:
     @app.post(TOKEN_PATH, tags=["service"], status_code=204)
     def take_token(t: Token, request: Request):
         "Keep the token in a cookie that scripts do not see, for the page."
-        if token and not same(t.token, token):
+        if token and not is_token(t.token, token):
             raise Denied(401, "that is not the token")
         reply, secure = Response(status_code=204), request.url.scheme == "https"
         if token:
-            reply.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure)
+            reply.set_cookie(COOKIE, t.token, httponly=True, samesite="strict", secure=secure)
         return reply
 
 # %% ../../nbs/serve/06_api.ipynb #36455b9f

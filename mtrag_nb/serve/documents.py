@@ -33,7 +33,7 @@ from xml.etree import ElementTree
 from xml.parsers import expat
 
 from ..core.types import DataError, plain, structured
-from ..search.web import INVISIBLE, ShownText, clean, closed
+from ..search.web import INVISIBLE, ShownText, _hides, clean, closed
 
 # %% auto #0
 __all__ = ['KINDS', 'MAX_BYTES', 'Section', 'Heading', 'document_of', 'trimmed', 'sections_of', 'Document', 'name_of', 'kind_of',
@@ -303,6 +303,20 @@ _BLOCKS = frozenset(
     "head header hr html legend li main ol p pre section summary table tbody tfoot thead tr ul".split()
 )
 _LINES = ("li", "tr", "dt", "dd")  # blocks that begin a line, not a paragraph
+_EMBEDDED = (
+    "iframe",
+    "object",
+    "video",
+    "audio",
+    "canvas",
+)  # what they show is no text of the page
+_STRUCK_STYLE = re.compile(r"text-decoration[^;]{0,40}line-through", re.I)
+
+
+def _left_note(left: Mapping[str, int]) -> list[str]:
+    "A note on the elements that were left out; none where there are none."
+    kinds = ", ".join(f"{n:,} {kind}" for kind, n in Counter(left).most_common() if n)
+    return [f"elements left out: {kinds}"] if kinds else []
 
 # %% ../../nbs/serve/00_documents.ipynb #38948d8b
 class _Page(ShownText):
@@ -315,14 +329,30 @@ class _Page(ShownText):
         self._gap = "\n\n"  # before it
         # At the start of an item or cell; in a cell; between two paragraphs of it:
         self._fresh = self._cell = self._broken = False
-        self._pre, self._titled, self.struck = 0, False, 0
+        self._pre, self._titled, self._lists = 0, False, []
+        self.left, self._why = Counter(), ""  # elements that are left out; why the open one is
         self._mark = ""  # what parts a digit that is raised, or lowered, from one beside it
 
     def handle_starttag(self, tag, attrs):
-        if not self.hidden and tag in ("del", "s", "strike"):
-            self.hidden, self._depth, self.struck = tag, 1, self.struck + 1
-        else:
-            super().handle_starttag(tag, attrs)
+        shown = not self.hidden
+        if shown and (tag in ("del", "s", "strike") or _STRUCK_STYLE.search(str(attrs)[:2000])):
+            self.hidden, self._depth, self._why = tag, 1, "struck out"
+            return
+        super().handle_starttag(tag, attrs)
+        if shown and self.hidden:
+            self._why = "hidden" if _hides(dict(attrs)) else f"<{tag}>"
+            if tag in _EMBEDDED:
+                self._count()
+
+    def _count(self):
+        "Count the element that is left out, once."
+        self.left[self._why] += bool(self._why)
+        self._why = ""
+
+    def handle_data(self, data):
+        if self.hidden and self._why not in ("<script>", "<style>") and data.strip():
+            self._count()
+        super().handle_data(data)
 
     def begin(self, tag, attrs):
         if tag == "title":
@@ -331,6 +361,10 @@ class _Page(ShownText):
             self._mark = "^" if tag == "sup" else "_"
         elif tag == "br":
             self._block.append("\n")
+        elif tag == "input" and attrs.get("type") in ("checkbox", "radio"):
+            self.text("☒ " if "checked" in attrs else "☐ ")
+        elif tag in ("img", "input", "embed"):
+            self.left[f"<{tag}>"] += attrs.get("type") != "hidden" and attrs.get("alt") != ""
         elif tag in ("td", "th"):
             self._block += [" | "] if self._filled else []
             self._fresh, self._cell, self._broken = True, True, False
@@ -343,9 +377,12 @@ class _Page(ShownText):
         self._flush("\n" if tag in _LINES else "\n\n", None)
         self._pre += tag == "pre"
         self._fresh, self._cell = tag == "li", self._cell and tag not in ("tr", "table")
+        self._lists += [tag] if tag in ("ol", "ul") else []
         if tag == "li":
             self._block.append("- ")
-            if re.match("(foot|end)note-", attrs.get("id") or ""):
+            note = re.match("(foot|end)note-", attrs.get("id") or "")
+            self.left["number of a list"] += self._lists[-1:] == ["ol"] and not note
+            if note:
                 self._headings.append(Heading(1, "", self._length, self._length))
 
     def end(self, tag):
@@ -358,6 +395,7 @@ class _Page(ShownText):
         elif tag in _BLOCKS or re.fullmatch("h[1-9]", tag):
             self._flush("\n" if tag in _LINES else "\n\n")
             self._pre = max(0, self._pre - (tag == "pre"))
+            del self._lists[len(self._lists) - (self._lists[-1:] == [tag]) :]
 
     def text(self, data):
         if self._titled:
@@ -393,9 +431,7 @@ class _Page(ShownText):
         "The result, when all was fed."
         self.close()
         self._flush()
-        notes = (
-            [f"{self.struck:,} passages that are struck out were left out"] if self.struck else []
-        )
+        notes = _left_note(self.left)
         if self.hidden:
             notes.append(
                 f"<{self.hidden}> is left out and never closed: what follows it is missing"
@@ -495,12 +531,21 @@ _STRICT = {  # namespaces of the format's strict form -> of the usual one
     b"http://purl.oclc.org/ooxml/wordprocessingml/main": _W[1:-1].encode(),
     b"http://purl.oclc.org/ooxml/officeDocument/math": _M[1:-1].encode(),
 }
-_UNWRAPPED = {f"{_W}{n}" for n in ("fldSimple", "bdo", "dir", "ruby", "rubyBase")}
+_UNWRAPPED = {f"{_W}{n}" for n in "fldSimple bdo dir ruby rubyBase sdt sdtContent".split()}
 _RENAMED = {f"{_W}cr": f"{_W}br", f"{_W}ptab": f"{_W}tab"}
-_NO_TEXT = {f"{_W}{n}" for n in ("permStart", "permEnd", "rubyPr", "fldData")}
+_NO_TEXT = {f"{_W}{n}" for n in ("permStart", "permEnd", "rubyPr", "fldData", "sdtPr")}
 _HIDDEN = "hidden characters were dropped"
 _STRUCK = "characters that are struck out or deleted were left out"
 _RUBY = "characters written above others were left out"
+_SUPPRESSING = {"vanish": _HIDDEN, "specVanish": _HIDDEN, "strike": _STRUCK, "dstrike": _STRUCK}
+_PICTURES = ("pic", "chart", "relIds", "imagedata", "object")
+
+
+def _usual(xml: bytes) -> bytes:
+    "XML of a DOCX in the usual namespaces."
+    for strict, usual in _STRICT.items():
+        xml = xml.replace(strict, usual)
+    return xml
 
 
 def _math(element) -> str:
@@ -528,23 +573,51 @@ def _boxes(element) -> Iterator:
             yield from _boxes(child)
 
 # %% ../../nbs/serve/00_documents.ipynb #441c0b7d
-def _without_hidden(run, lost: Counter) -> None:
-    "Take hidden and struck-out text, and characters that nobody can see, from a run."
+def _marks_of(element) -> dict[str, bool]:
+    "Which marks that suppress a text the properties of a run or a style set, and how."
+    marks = ((name, element.find(f"{_W}rPr/{_W}{name}")) for name in _SUPPRESSING)
+    off = ("0", "false", "off")
+    return {name: m.get(f"{_W}val", "true") not in off for name, m in marks if m is not None}
 
-    def is_on(name):
-        mark = run.find(f"{_W}rPr/{_W}{name}")
-        return mark is not None and mark.get(f"{_W}val", "true") not in ("0", "false", "off")
 
-    hidden, struck = is_on("vanish"), is_on("strike") or is_on("dstrike")
+def _suppressing_styles(xml: bytes) -> dict[str, dict[str, bool]]:
+    "The marks of each style that has some, also from those that it is based on."
+    styles, out = {}, {}
+    for s in ElementTree.fromstring(_usual(xml)).iter(f"{_W}style"):
+        base = s.find(f"{_W}basedOn")
+        styles[s.get(f"{_W}styleId")] = (
+            None if base is None else base.get(f"{_W}val"),
+            _marks_of(s),
+        )
+    for name in styles:
+        line, marks = [name], dict(styles[name][1])
+        while (base := styles[line[-1]][0]) in styles and base not in line:
+            marks, line = styles[base][1] | marks, [*line, base]
+        out |= {name: marks} if marks else {}
+    return out
+
+
+def _without_hidden(run, lost: Counter, marks: Mapping[str, bool]) -> None:
+    "Take hidden and struck-out text, and characters that nobody can see, from a run; `marks`: of its styles."
+    on = {_SUPPRESSING[name] for name, is_on in {**marks, **_marks_of(run)}.items() if is_on}
     for t in run.findall(f"{_W}t"):
         text = t.text or ""
-        t.text = "" if hidden or struck else INVISIBLE.sub("", text)
-        lost[_STRUCK if struck and not hidden else _HIDDEN] += len(text) - len(t.text)
+        t.text = "" if on else INVISIBLE.sub("", text)
+        lost[_STRUCK if on == {_STRUCK} else _HIDDEN] += len(text) - len(t.text)
 
 
-def _readable(element, lost: Counter) -> list:
-    "An element of a DOCX as elements that mammoth reads; the characters that are left out are counted in `lost`."
+def _style_of(element, kind: str) -> str:
+    "The id of the style that a paragraph (`p`) or a run (`r`) names."
+    style = element.find(f"{_W}{kind}Pr/{_W}{kind}Style")
+    return "" if style is None else style.get(f"{_W}val", "")
+
+
+def _readable(element, lost: Counter, styles: Mapping[str, Mapping], marks: Mapping = {}) -> list:
+    "An element of a DOCX as elements that mammoth reads; what is left out is counted in `lost`. `marks`: of the paragraph's style."
     tag = element.tag
+    if tag.rpartition("}")[2] in _PICTURES:
+        lost["pictures, charts and objects were left out"] += 1
+        return []
     if tag in (f"{_M}oMath", f"{_M}oMathPara"):
         return [_text_run(INVISIBLE.sub("", _math(element)))]
     if tag in (f"{_W}del", f"{_W}rt"):
@@ -556,10 +629,14 @@ def _readable(element, lost: Counter) -> list:
         choice, fallback = element.find(f"{_MC}Choice"), element.find(f"{_MC}Fallback")
         shown = [e for e in (fallback, choice) if e is not None]
         shown = [e for e in shown if next(_boxes(e), None) is not None] or shown
-        return [n for child in (shown[0] if shown else ()) for n in _readable(child, lost)]
+        inside = shown[0] if shown else ()
+        return [n for child in inside for n in _readable(child, lost, styles, marks)]
+    if tag == f"{_W}p":
+        marks = styles.get(_style_of(element, "p"), {})
     if tag == f"{_W}r":
-        _without_hidden(element, lost)
-    children = [n for child in element for n in _readable(child, lost)]
+        own = styles.get(_style_of(element, "r"), {})
+        _without_hidden(element, lost, {**marks, **own})
+    children = [n for child in element for n in _readable(child, lost, styles, marks)]
     if tag in _UNWRAPPED:
         return children
     element[:], element.tag = children, _RENAMED.get(tag, tag)
@@ -571,11 +648,9 @@ def _readable(element, lost: Counter) -> list:
     return [element]
 
 
-def _readable_part(xml: bytes, lost: Counter) -> bytes:
+def _readable_part(xml: bytes, lost: Counter, styles: Mapping[str, Mapping]) -> bytes:
     "A part of a DOCX as one that mammoth reads."
-    for strict, usual in _STRICT.items():
-        xml = xml.replace(strict, usual)
-    [root] = _readable(ElementTree.fromstring(xml), lost)
+    [root] = _readable(ElementTree.fromstring(_usual(xml)), lost, styles)
     return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
 
 # %% ../../nbs/serve/00_documents.ipynb #57652b90
@@ -592,11 +667,14 @@ def _safe_docx(data: bytes, lost: Counter) -> tuple[io.BytesIO, str]:
         if (size := sum(p.file_size for p in parts)) > _MAX_XML:
             problem = f"would unpack to {size:,} bytes of XML, more than {_MAX_XML:,}"
             raise DataError(problem, remedy="Split it")
-        for part in parts:
-            name, xml = part.filename, archive.read(part)
+        xmls = {part.filename: archive.read(part) for part in parts}
+        for name, xml in xmls.items():
             _check_xml(xml, name)
+        known = xmls.get("word/styles.xml")
+        styles = _suppressing_styles(known) if known else {}
+        for name, xml in xmls.items():
             if _READ_PARTS.fullmatch(name):
-                xml = _readable_part(xml, lost)
+                xml = _readable_part(xml, lost, styles)
             elif _MARGINS.fullmatch(name) and (texts := ElementTree.fromstring(xml).iter(f"{_W}t")):
                 left = sum(len(t.text or "") for t in texts)
                 lost["characters of heads, feet and comments were left out"] += left
@@ -614,10 +692,7 @@ def _read_docx(data: bytes) -> _Content:
     safe.seek(0)
     made = mammoth.convert_to_html(safe, style_map=_STYLES, convert_image=lambda image: [])
     unread = Counter(m[1] or m[2] for note in made.messages if (m := _UNREAD.match(note.message)))
-    notes = [f"{n:,} {what}" for what, n in lost.items() if n]
-    if unread:
-        kinds = ", ".join(f"{n:,} {kind}" for kind, n in unread.most_common())
-        notes.append(f"elements left out: {kinds}")
+    notes = [f"{n:,} {what}" for what, n in lost.items() if n] + _left_note(unread)
     content = _html_content(made.value)
     first = content.headings[0] if content.headings else None
     title = first.title if first and first.level == 1 else " ".join(clean(named).split())
@@ -641,9 +716,21 @@ _BOLD = re.compile(r"bold|medi(um|ital)?\b|black|heavy|semib|demi|CMBX|\bBd\b|-B
 _NO_LETTER = re.compile(r"/(?:g|cid|glyph|index|char|c|a)\d+$", re.I)  # a glyph's name
 
 
+def _runs_text(runs: list[tuple]) -> str:
+    "The text of the runs of a line; digits of another size are kept apart from those beside them: raised by ^, lowered by _."
+    out, size, y = "", 0.0, 0.0
+    for text, at, points, _ in runs:
+        if text and out[-1:].isdigit() and text[0].isdigit() and min(size, points) > 0:
+            smaller = "_" if at < y - 0.5 else "^"
+            out += smaller if points < 0.85 * size else " " if size < 0.85 * points else ""
+        if text:
+            out, size, y = out + text, points, at
+    return out
+
+
 def _line(runs: list[tuple], page: int) -> _Line | None:
     "A line of runs (text, y, size, font); None if it holds nothing."
-    text = " ".join(clean("".join(r[0] for r in runs)).translate(_LIGATURES).split())
+    text = " ".join(clean(_runs_text(runs)).translate(_LIGATURES).split())
     if not text:
         return None
     sizes, bold = Counter(), Counter()
@@ -689,6 +776,17 @@ def _page_lines(page, number: int) -> tuple[list[_Line], int]:
     return [line for line in [*lines, _line(now, number)] if line], hidden
 
 
+_DRAWN = ("/Stamp", "/FreeText", "/Watermark")  # notes whose text may be in their look alone
+
+
+def _pictures_of(page) -> set[int]:
+    "The numbers of the objects that are pictures of a page."
+    resources = page["/Resources"] if "/Resources" in page else {}
+    drawn = resources["/XObject"] if "/XObject" in resources else {}
+    found = ((name, drawn[name]) for name in drawn)
+    return {drawn.raw_get(n).idnum for n, x in found if x.get("/Subtype") == "/Image"}
+
+
 def _typed(page, number: int) -> list[_Line]:
     "What was typed into the forms of a page, and its notes, as lines below it."
     found = {}
@@ -706,6 +804,8 @@ def _typed(page, number: int) -> list[_Line]:
             name, said = str(part(field, "/T") or ""), part(mark, "/V") or part(field, "/V")
             said = ", ".join(map(str, said)) if isinstance(said, list) else str(said or "")
             said = said.removeprefix("/").removeprefix("Off") if said[:1] == "/" else said
+        if kind in _DRAWN and not said and (look := part(part(mark, "/AP") or {}, "/N")):
+            said = page.extract_xform_text(look, (0, 90, 180, 270))
         text = " ".join(clean(f"{name}: {said}" if name and said else str(said or "")).split())
         if text:
             found[text] = _Line(text, number, -1.0 - len(found))
@@ -921,16 +1021,25 @@ def _marks_by_look(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
     return [m._replace(level=m.level or by_look[look(m)]) for m in found], title
 
 # %% ../../nbs/serve/00_documents.ipynb #d6a47b2d
+def _attached(reader) -> int:
+    "How many files are attached to a PDF; 1 where their list is broken."
+    try:
+        return len(reader.attachments)
+    except Exception:  # pypdf raises what it happens to meet
+        return 1
+
+
 def _all_lines(reader) -> tuple[list[_Line], list[str]]:
     "The lines of all pages without running heads, and notes. Raises DataError if there is no text, or too much."
-    pages, typed, size, hidden, broken = [], [], 0, 0, 0
+    pages, typed, pictures, size, hidden, broken = [], [], set(), 0, 0, 0
     for n, page in enumerate(reader.pages, 1):
         lines, without_letters = _page_lines(page, n)
         pages.append(lines)
         try:
             typed.append(_typed(page, n))
+            pictures |= _pictures_of(page)
         except Exception:  # pypdf raises what it happens to meet
-            typed.append([])
+            typed += [[]] * (len(typed) < n)
             broken += 1
         hidden += without_letters
         size += sum(len(line.text) for line in [*lines, *typed[-1]])
@@ -947,7 +1056,9 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
         "of {} pages hold no text": sum(not page for page in pages),
         f"running heads and page numbers left out: {', '.join(map(repr, heads[:5]))}": len(out),
         "form fields and notes stand below the text of their pages": sum(map(len, typed)),
-        "pages have broken form fields or notes": broken,
+        "pages have broken form fields, notes or pictures": broken,
+        "pictures were left out": len(pictures),
+        "attached files were left out": _attached(reader),
         "characters are in fonts that do not say which letters they show": hidden,
     }
     return lines, [f"{n:,} {what}".format(len(pages)) for what, n in counts.items() if n]

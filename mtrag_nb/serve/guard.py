@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from starlette.responses import JSONResponse
 
 # %% auto #0
-__all__ = ['COOKIE', 'TOKEN_PATH', 'check_address', 'hosts_of', 'token_of', 'same', 'Rules', 'error', 'Guard']
+__all__ = ['COOKIE', 'TOKEN_PATH', 'check_address', 'hosts_of', 'token_of', 'is_token', 'owned_id', 'owns', 'Rules', 'error',
+           'Guard']
 
 # %% ../../nbs/serve/05_guard.ipynb #61985232
 _LEAST_TOKEN = 16  # characters
@@ -41,17 +43,17 @@ def _own_machine(host: str) -> bool:
 
 
 def check_address(host: str, token: str) -> None:
-    "Raises SettingsError for an address that others reach without a token, or a token that is short."
-    if token and len(token) < _LEAST_TOKEN:
+    "Raises SettingsError for an address that others reach without a token, or a token that is short; `token` may be several, parted by blanks."
+    if any(len(t) < _LEAST_TOKEN for t in token.split()):
         raise SettingsError(
             f"a token has at least {_LEAST_TOKEN} characters: python -c 'import secrets; "
             "print(secrets.token_urlsafe())' makes one"
         )
-    if token and not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", token):
+    if not re.fullmatch(r"[A-Za-z0-9._~+/=\s-]*", token):
         raise SettingsError(
             "a token has letters, digits and ._~+/=- only, since a header and a cookie take no others"
         )
-    if not token and not _own_machine(host):
+    if not token.split() and not _own_machine(host):
         raise SettingsError(
             f"others reach {host}: give a token (--token-file FILE, or MTRAG_TOKEN), or keep to 127.0.0.1"
         )
@@ -78,9 +80,30 @@ def token_of(headers: Mapping[str, str]) -> str:
     return ""
 
 
-def same(a: str, b: str) -> bool:
+def _same(a: str, b: str) -> bool:
     "Whether two secrets are equal, compared in constant time."
     return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))
+
+
+def is_token(given: str, tokens: str) -> bool:
+    "Whether a secret is one of the tokens, which blanks part; it is compared with each."
+    return any([_same(given, t) for t in tokens.split()])
+
+
+_ASKING = ContextVar(
+    "_ASKING", default=("", False)
+)  # the token of a request, whether there are others
+
+
+def owned_id(i: str) -> str:
+    "An id of 16 characters made one of whoever asks: its end is a digest of the token; without tokens as it is."
+    token, _ = _ASKING.get()
+    return i[:10] + hmac.digest(token.encode(), i[:10].encode(), "sha256").hex()[:6] if token else i
+
+
+def owns(i: str) -> bool:
+    "Whether what has this id is of whoever asks; where there is one token or none, everything is."
+    return not _ASKING.get()[1] or _same(owned_id(i), i)
 
 
 def _hostname(host: str) -> str:
@@ -144,7 +167,7 @@ class Rules:
     "What is let through."
 
     hosts: frozenset[str]  # by `hosts_of`
-    token: str = ""  # "": none is needed
+    token: str = ""  # one of these, parted by blanks; "": none is needed
     per_minute: float = 240.0  # requests of an address
     tries: float = 20.0  # requests of an address with a wrong token, a minute
     body: int = 2**20  # bytes of a request
@@ -181,7 +204,7 @@ class Guard:
             return 429, "too many requests", wait
         if path == TOKEN_PATH and (wait := self.tries.wait(who)):
             return 429, "too many tries", wait
-        if r.token and path not in r.free and not same(token_of(headers), r.token):
+        if r.token and path not in r.free and not is_token(token_of(headers), r.token):
             if wait := self.tries.wait(who):
                 return 429, "too many requests with a wrong token", wait
             return 401, "a token is needed: Authorization: Bearer ...", 0.0
@@ -199,6 +222,8 @@ class Guard:
         who = (scope.get("client") or ("?",))[0]
         if why := self.refusal(scope["path"], who, headers):
             return await self.refuse(scope, receive, send, *why)
+        token = token_of(headers) if self.rules.token else ""
+        _ASKING.set((token, len(self.rules.token.split()) > 1))
         await self.through(scope, receive, send)
 
     async def refuse(self, scope, receive, send, status, message, after=0.0) -> None:

@@ -19,37 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtrag_nb.core.files import (
-    JsonlLog,
-    only_writer,
-    parse_json,
-    write_jsonl,
-    write_whole,
-)
-from mtrag_nb.core.record import (
-    Fault,
-    Graded,
-    Run,
-    Step,
-    Trajectory,
-    read_lines,
-    read_passages,
-    read_turn,
-    trajectory,
-    turn_line,
-)
-from mtrag_nb.core.types import (
-    TO_ANSWER,
-    Context,
-    DataError,
-    DiskFull,
-    MTRAGError,
-    Reason,
-    Task,
-    Turn,
-    digest,
-    plain,
-)
+from ..core.files import JsonlLog, only_writer, parse_json, write_jsonl, write_whole
+from ..core.record import Fault, Graded, Run, Step, Trajectory, read_lines, read_passages
+from ..core.record import read_turn, trajectory, turn_line
+from ..core.types import TO_ANSWER, Context, DataError, DiskFull, MTRAGError, Reason, Task
+from ..core.types import Turn, digest, plain
 from ..data.mtrag import Benchmark, read_benchmark
 from .documents import document_of
 from ..systems.registry import system_named
@@ -847,7 +821,7 @@ def open_run(
     retriever = open_retriever(index, models.embedder, models.reranker, settings.retrieval)
     searched = open_web(web, settings, models) if isinstance(web, str) else web
     parts = {**models.parts(settings), "web": searched}
-    tools = Toolbox(settings, models.chat, models.embedder, retriever, **parts)
+    tools = Toolbox(settings, chat, models.embedder, retriever, **parts)
     same = identity(system, "rag", tools)
     entries = manifest(same, system.about, system.with_own(settings))
     shown = re.sub(r"[^a-z0-9_+-]+", "-", system.name.lower())[:60]  # never a path
@@ -858,4 +832,4 @@ def open_run(
     said += readable(lambda: RecordedChat(chat, folder / "calls.jsonl", write=False))
     for line in said:
         _LOG.warning("set aside in %s, since it cannot be read: %s", folder.name, line)
-    return ServedRun(folder, system, replace(tools, chat=chat), entries)
+    return ServedRun(folder, system, tools, entries)

@@ -103,7 +103,7 @@ def serve(
     out: Dir = "runs/served",  # the record: runs, conversations, marks (default runs/served)
     host: str = "127.0.0.1",  # the address to listen at; one that others reach needs a token
     port: _Port = 8000,  # the port (default 8000)
-    token_file: File = None,  # what requests must bring; without it MTRAG_TOKEN is taken, if it is set
+    token_file: File = None,  # what requests must bring: a token, or one a line, each with conversations of its own; without it MTRAG_TOKEN is taken, if it is set
     name: _Names = (),  # another name that it is called by (may be repeated)
     collection: str = "documents",  # of uploads that name none (default documents)
     rate: int = 240,  # requests of one address in a minute (default 240)

@@ -25,66 +25,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
 from ..core.files import JsonlLog, make_folder, only_writer, write_jsonl
-from mtrag_nb.core.record import (
-    Graded,
-    Ranked,
-    Run,
-    predicted_passages,
-    ranking_scores,
-    read_lines,
-    read_manifest,
-    tell,
-    without_places,
-)
+from ..core.record import Graded, Ranked, Run, predicted_passages, ranking_scores
+from ..core.record import read_lines, read_manifest, tell, without_places
 from ..core.settings import ChunkSettings, Settings
-from mtrag_nb.core.types import (
-    TO_ANSWER,
-    Context,
-    DataError,
-    DiskFull,
-    InUse,
-    MTRAGError,
-    SettingsError,
-    Task,
-    Turn,
-    digest,
-    plain,
-)
+from ..core.types import TO_ANSWER, Context, DataError, DiskFull, InUse, MTRAGError
+from ..core.types import SettingsError, Task, Turn, digest, plain
 from .documents import Reader, document_of, kind_of
 from ..core.text import Label, sentences
-from mtrag_nb.serve.reply import (
-    DOUBT,
-    ID,
-    REMOVED,
-    Conversations,
-    Gate,
-    ServedRun,
-    accepted_questions,
-    cross_out,
-    delete_from,
-    deletions,
-    error_line,
-    exchange,
-    fault_number,
-    keep_mark,
-    label_of,
-    marked,
-    marked_line,
-    new_id,
-    now,
-    open_run,
-    place_of,
-    read_one,
-    readable,
-    recover,
-    reply_of,
-    step_line,
-    to_delete,
-)
+from .reply import DOUBT, ID, REMOVED, Conversations, Gate, ServedRun
+from .reply import accepted_questions, cross_out, delete_from, deletions, error_line
+from .reply import exchange, fault_number, keep_mark, label_of, marked, marked_line
+from .reply import new_id, now, open_run, place_of, read_one, readable, recover
+from .reply import reply_of, step_line, to_delete
 from ..systems.registry import SERVING, configured, is_place, system_named, system_names
+from ..systems.system import model_places
 
 if TYPE_CHECKING:
-    from mtrag_nb.core.record import Trajectory
+    from mtrag_nb.core.record import Step, Trajectory
     from mtrag_nb.evaluate.scores import Evidence
     from mtrag_nb.serve.documents import Document
     from mtrag_nb.models.calls import Models
@@ -479,9 +436,8 @@ class Service:
         self.limits, self.collection = limits, collection
         self.settings = _service_settings(own, profile, self.changes)
         if self.settings.qdrant_url:
-            raise SettingsError(
-                "a library lies in its folder, not on a server: leave qdrant_url empty"
-            )
+            problem = "a library lies in its folder, not on a server"
+            raise SettingsError(f"{problem}: leave qdrant_url empty")
         self.models, self.size = models or Models(self.settings), max(4, self.settings.batch_size)
         self.batches = BatchingChat(self.models.chat, self.size)
         self.web = None  # what is searched beside the library, by systems that do so
@@ -496,14 +452,9 @@ class Service:
         self._only.__enter__()
         self.talks, self.gate = Conversations(self.folder / "conversations"), Gate()
         self.generations = _Generations(self._open_index, lambda: self.documents.library.generation)
-        self.documents = _Documents(
-            library,
-            self.folder / "documents.jsonl",
-            lambda: self.models.embedder,
-            self.settings.chunks,
-            limits,
-            self.generations.leave,
-        )
+        log, chunks = self.folder / "documents.jsonl", self.settings.chunks
+        how = (lambda: self.models.embedder, chunks, limits, self.generations.leave)
+        self.documents = _Documents(library, log, *how)
         own = (deletions, marked, accepted_questions)
         said = [readable(partial(read, self.folder)) for read in own]
         said.append(readable(self.documents.times))
@@ -610,19 +561,16 @@ def ask(
     system, conversation = system or service.system, conversation or new_id()
     if not service.documents.there:
         raise Denied(409, "there are no documents yet. POST one to /api/upload")
-    with (
-        service.gate.through(),
-        service.generations.present() as held,
-        _only_one(service, conversation),
-    ):
+    only = _only_one(service, conversation)
+    with service.gate.through(), service.generations.present() as held, only:
         _check_question(service, question, system, collection, top_k, held.index)
         run = _run_of(service, held, system, top_k)
         task = _next_task(service, conversation, question.strip(), collection, history)
-        t = run.take(
-            task,
-            lambda step: on_event("step", step_line(step, run.name)),
-            lambda text: on_event("writing", {"text": text[-4000:]}),
-        )
+
+        def on_step(step: Step) -> None:
+            on_event("step", step_line(step, run.name))
+
+        t = run.take(task, on_step, lambda text: on_event("writing", {"text": text[-4000:]}))
         if t.failed:
             where, fault = (t.task_id, run.folder.name), fault_number(t.task_id)
             _LOG.error("fault %s: %s in %s\n%s", fault, *where, t.error.traceback)
@@ -710,20 +658,13 @@ def about_turn(service: Service, conversation: str, turn: int) -> dict:
     "What is known of a turn. Raises Denied if it is not there."
     it = _Turn(service, conversation, turn)
     grades, kept = {g["passage"]: g for g in it.reply["grades"]}, set(it.t.kept)
-    gone = [
-        {**c, "lost": document_of(c["document_id"]) not in it.generations}
-        for c in it.line["contexts"]
-    ]
-    found = [
-        {**_passage_line(c), "kept": i in kept, "grade": grades.get(i)}
-        for i, c in it.contexts.items()
-    ]
-    return {
-        "words": tell(it.t, it.contexts),
-        "passages": found,
-        "marks": {**it.said, "passages": gone},
-        "came": it.came(it.t),
-    }
+    found, gone = [], []
+    for i, c in it.contexts.items():
+        found.append({**_passage_line(c), "kept": i in kept, "grade": grades.get(i)})
+    for c in it.line["contexts"]:
+        gone.append({**c, "lost": document_of(c["document_id"]) not in it.generations})
+    about = {"words": tell(it.t, it.contexts), "passages": found, "came": it.came(it.t)}
+    return about | {"marks": {**it.said, "passages": gone}}
 
 
 def turns_of(service: Service, conversation: str) -> list[dict]:
@@ -832,9 +773,8 @@ def report_html(service: Service) -> str:
     if not runs:
         raise Denied(409, "no turn is marked yet")
     with TemporaryDirectory() as folder:
-        return report(
-            runs, Path(folder) / "report.html", service.folder / "reference.jsonl"
-        ).read_text(encoding="utf-8")
+        path = Path(folder) / "report.html"
+        return report(runs, path, service.folder / "reference.jsonl").read_text(encoding="utf-8")
 
 
 def predictions_of(service: Service) -> list[dict]:
@@ -1123,17 +1063,12 @@ def _index_of(service: Service) -> dict:
     return {"documents": len(service.documents.all()), **counts, **more}
 
 
-def _stand_ins(settings: Settings) -> list[str]:
-    "What a profile does in the place of asking a model, in words."
-    own = vars(settings.own) if settings.own else {}
-    copies = own.get("generator", "write") != "write"
-    ways = {*vars(settings.stages).values(), *own.values(), "copies" if copies else ""}
-    said = {
-        "copies": "answers are sentences of the documents: no model writes",
-        "cosine": "passages are graded by likeness (cosine): no model reads them",
-        "support": "an answer is checked by the words that it shares with its passages",
-    }
-    return [words for way, words in said.items() if way in ways]
+def _stand_ins(system: str, settings: Settings) -> list[str]:
+    "What decides in the place of the chat model, in words; of a system without a paper what it does."
+    value = system_named(system)
+    if not (places := model_places(value, settings)):
+        return [value.about]
+    return [f"{place}: {words}" for place, words in places.items() if words]
 
 
 def status(service: Service) -> dict:
@@ -1145,7 +1080,9 @@ def status(service: Service) -> dict:
         "system": service.system,
         "systems": systems_of(service),
         "models": _models_of(service),
-        "stand_ins": _stand_ins(service.settings),
+        "stand_ins": _stand_ins(
+            service.systems.get(service.system, service.system), service.settings
+        ),
         "index": _index_of(service),
         "memory": _memory_mb(),
         "progress": "a model's text while it is written, and each node",

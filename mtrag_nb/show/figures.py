@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
+import pickle
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,15 @@ from textwrap import wrap
 
 import numpy as np
 from matplotlib import RcParams, rc_context, rc_params_from_file
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
-from matplotlib.patches import Rectangle
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.text import Text
 from PIL import Image
 
 from ..core.files import data_dir, write_whole
@@ -32,9 +36,9 @@ from ..evaluate.blame import CostPoint, RiskCoverage
 from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 
 # %% auto #0
-__all__ = ['SERIES', 'INK', 'QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'nothing_figure', 'svg_uri', 'small_png', 'save_figure',
-           'ink_on', 'outcomes_figure', 'breakdown_figure', 'score_figure', 'comparison_figure', 'risk_coverage_figure',
-           'cost_figure', 'shares_figure', 'gain_figure']
+__all__ = ['SERIES', 'INK', 'QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'nothing_figure', 'svg_uri', 'small_png', 'dark_twin',
+           'save_figure', 'ink_on', 'outcomes_figure', 'breakdown_figure', 'score_figure', 'comparison_figure',
+           'risk_coverage_figure', 'cost_figure', 'flow_figure', 'shares_figure', 'gain_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.5)), (0, (8, 2, 1.2, 2)), (0, (2.5, 1)), (0, (8, 4)))
@@ -113,7 +117,8 @@ def _file(fig: Figure, format: str, **how) -> bytes:
     "The bytes of a figure, without date, version or random ids; in SVG and PDF its text stays text."
     out = io.BytesIO()
     with rc_context(_style()):
-        fig.savefig(out, format=format, metadata=_METADATA[format], **how)
+        whole = {"bbox_inches": "tight", "pad_inches": 0.06}  # a label at the edge is not cut
+        fig.savefig(out, format=format, metadata=_METADATA[format], **whole, **how)
     return out.getvalue()
 
 
@@ -129,12 +134,49 @@ def small_png(fig: Figure) -> bytes:
     whole.quantize(64, dither=Image.Dither.NONE).save(out, "png", optimize=True)
     return out.getvalue()
 
+# %% ../../nbs/8_show/01_figures.ipynb #dark0002
+_GROUND = "#0d1117"  # GitHub's dark page
+
+
+def _turned(colour: object) -> object:
+    "A colour as it is on a dark ground: a grey is turned, a dark hue is lighter."
+    *rgb, alpha = to_rgba(colour)
+    if max(rgb) - min(rgb) > 0.1:
+        return (*(c if max(rgb) > 0.6 else 0.4 + 0.6 * c for c in rgb), alpha)
+    return _GROUND if min(rgb) > 0.97 else (*3 * (0.95 - 0.85 * sum(rgb) / 3,), alpha)
+
+
+def _turn(part: Artist, *looks: str) -> None:
+    "Turn looks of a part of a figure: color, edgecolor, ..."
+    part.set(**{look: _turned(getattr(part, f"get_{look}")()) for look in looks})
+
+
+def dark_twin(fig: Figure) -> Figure:
+    "A copy of a figure for a page with a dark ground."
+    twin = pickle.loads(pickle.dumps(fig))
+    inside = [t for ax in twin.axes for t in ax.texts if t.get_transform() is ax.transData]
+    arrows = [t.arrow_patch for t in inside if getattr(t, "arrow_patch", None)]
+    for ground in (twin.patch, *(ax.patch for ax in twin.axes)):
+        _turn(ground, "facecolor")
+    for line in twin.findobj(Line2D):
+        _turn(line, "color", "markerfacecolor", "markeredgecolor")
+    for patch in (*twin.findobj(Patch), *arrows):
+        _turn(patch, "edgecolor")
+    for text in twin.findobj(Text):
+        if text not in inside:
+            _turn(text, "color")
+    rc = {k: _turned(_style()[f"{k}.color"]) for k in ("xtick", "grid")}
+    for ax in twin.axes:  # ticks may be made anew when it is drawn
+        ax.tick_params(labelcolor=rc["xtick"], grid_color=rc["grid"])
+    return twin
+
 # %% ../../nbs/8_show/01_figures.ipynb #6481bf3c
 def save_figure(
     fig: Figure,
     name: str,  # of the files, without an ending
     folder: str | Path = "figures",
     formats: Sequence[str] = ("png", "svg"),  # of these and "pdf"
+    dark: bool = False,  # write NAME_dark, too
 ) -> tuple[Path, ...]:
     "Write a figure, a file for each format; the same figure gives the same bytes. Raises SettingsError for a name that is no file name, or a format."
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
@@ -147,7 +189,10 @@ def save_figure(
         how = {"dpi": 200} if f == "png" else {}
         return write_whole(Path(folder) / f"{name}.{f}", _file(fig, f, **how))
 
-    return tuple(written(f) for f in formats)
+    files = tuple(written(f) for f in formats)
+    return (
+        (*files, *save_figure(dark_twin(fig), f"{name}_dark", folder, formats)) if dark else files
+    )
 
 # %% ../../nbs/8_show/01_figures.ipynb #8fa8d960
 def _name_rows(ax: Axes, names: Sequence[str], grid: bool = False) -> None:
@@ -561,6 +606,36 @@ def cost_figure(
     _legend_below(fig, [ax])
     return fig
 
+# %% ../../nbs/8_show/01_figures.ipynb #flow0002
+@drawn
+def flow_figure(
+    steps: Mapping[str, Sequence[str]],  # step -> what each source says of it
+    sources: Sequence[str],
+    width: int = 40,  # letters of a line
+) -> Figure:
+    "Steps below each other, joined by arrows, and beside each a column for every source."
+    lines = {s: [wrap(x, width) or ["–"] for x in said] for s, said in steps.items()}
+    tall = np.array([1.6, *(0.9 + max(map(len, columns)) for columns in lines.values())])
+    middles = 1 - (np.cumsum(tall) - tall / 2) / tall.sum()  # in heights of the axes
+    fig = blank(7.6, 0.16 * tall.sum())
+    ax = fig.subplots()
+    ax.axis("off")
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    columns = [(0.24 + 0.76 * n / len(sources), source) for n, source in enumerate(sources)]
+    look = {"transform": ax.transAxes, "va": "center"}
+    box = {"boxstyle": "round,pad=0.3", "edgecolor": QUIET, "facecolor": "#e8eef7"}
+    for x, source in columns:
+        ax.text(x, middles[0], source, fontweight="bold", **look)
+    for n, (step, said) in enumerate(lines.items(), 1):
+        name = "\n".join(wrap(step, 20))
+        ax.text(0.1, middles[n], name, ha="center", va="center", fontsize=8, bbox=box)
+        for (x, _), words in zip(columns, said):
+            ax.text(x, middles[n], "\n".join(words), **look)
+        if n > 1:
+            arrow = {"arrowstyle": "-|>", "color": "#555555", "shrinkA": 11, "shrinkB": 11}
+            ax.annotate("", (0.1, middles[n]), (0.1, middles[n - 1]), arrowprops=arrow, zorder=0)
+    return fig
+
 # %% ../../nbs/8_show/01_figures.ipynb #d75f5685
 @drawn
 def shares_figure(
@@ -580,13 +655,7 @@ def shares_figure(
     ax.set(xlim=(0, 1), xlabel=what)
     _name_rows(ax, [f"{run}  ({totals[run]})" for run in counts])
     _legend_below(fig, [ax], 6)
-    if dark:
-        fig.set_facecolor("#0d1117")
-        ax.set_facecolor("#0d1117")
-        words = [ax.xaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()]
-        for text in (*words, *(t for legend in fig.legends for t in legend.get_texts())):
-            text.set_color("#e6edf3")
-    return fig
+    return dark_twin(fig) if dark else fig
 
 
 @drawn

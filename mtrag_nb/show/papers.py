@@ -9,16 +9,20 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from csv import writer
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from itertools import combinations
+from operator import itemgetter
+from statistics import median
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from ..core.html import document, page, render, show, text_table, words_table
-from ..core.record import Judgement, Trajectory, breakdown
-from ..core.settings import SPEED
-from ..core.text import clipped
+from ..core.files import data_dir, read_json
+from ..core.html import document, end_colours, page, render, show, text_table, words_table
+from ..core.record import Graded, Judgement, Rewritten, Trajectory, breakdown
+from ..core.settings import SPEED, SparseSettings
+from ..core.text import Label, clipped
 from ..core.types import ROLES, TO_ANSWER, Outcome, dotted, plain
 from ..evaluate.blame import cost_point, risk_coverage
 from ..evaluate.measures import harmonic_mean
@@ -26,14 +30,27 @@ from ..evaluate.pairs import summarize_run
 from ..evaluate.scores import Evidence
 from ..evaluate.statistics import compare, mean_interval
 from .browser import published
-from .figures import breakdown_figure, comparison_figure, cost_figure
-from .figures import outcomes_figure, risk_coverage_figure, score_figure, shares_figure
+from mtrag_nb.show.figures import (
+    STAGE_COLOURS,
+    breakdown_figure,
+    comparison_figure,
+    cost_figure,
+    drawn,
+    flow_figure,
+    outcomes_figure,
+    risk_coverage_figure,
+    score_figure,
+    shares_figure,
+)
 from .report import came_later, figure_html, pair_of, share_text
+from ..systems.agents import AGENTS_NODES, Remembered, tokens_used
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
+from ..systems.nexus import NEXUS
 from ..systems.registry import SYSTEMS, system_named
+from ..systems.system import Toolbox, draw_graph
 
 # %% auto #0
-__all__ = ['Block', 'PaperTable', 'paper_tables', 'paper_figures', 'paper_html']
+__all__ = ['PAPERS', 'Block', 'PaperTable', 'paper_tables', 'own_figures', 'paper_figures', 'paper_html']
 
 # %% ../../nbs/8_show/04_papers.ipynb #ba6d61ec
 @dataclass(frozen=True)
@@ -84,20 +101,59 @@ class PaperTable:
         for b in (self.published, *self.own):
             table.writerow(["from", *b.header])
             table.writerows([b.caption, *row] for row in b.rows)
+            table.writerows([[b.caption, f"note: {b.note}"]] if b.note else [])
         return text.getvalue()
 
 
-def _own_block(
-    run: Evidence, header: Sequence[str], rows: Iterable[tuple], note: str = ""
-) -> Block:
-    "A block of a recorded run."
-    return Block(f"{run.name}: {run.about}", tuple(header), tuple(rows), note)
+def _spanned(values: Sequence[float], talks: Sequence, digits: int = 1) -> str:
+    "A mean with its interval, where there are conversations enough for one."
+    i = mean_interval(values, talks)
+    ends = "" if i.low is None else f" [{i.low:,.{digits}f}, {i.high:,.{digits}f}]"
+    return f"{i.value or 0:,.{digits}f}{ends}"
 
 
 def _remark(name: str) -> str:
     "What does not fit together in a published table; a file and a key in it, as `self_crag.reasons`."
     paper, _, key = name.partition(".")
     return published(paper)["remarks"][key]
+
+# %% ../../nbs/8_show/04_papers.ipynb #standin2
+_ASKED = "always labels model scale verdict words write".split()  # ways that ask a model
+
+
+def _base_name(run: Evidence) -> str:
+    "The system of a run, whatever variant of it."
+    return run.system.split("+")[0]
+
+
+def _named_settings(run: Evidence) -> dict[str, object]:  # dotted key -> value
+    "The settings that decide a run's answers; a system's own under its name, as `--set` takes them."
+    settings, name = run.manifest["settings"], _base_name(run)
+    own = system_named(name).settings if name in SYSTEMS else None
+    flat = dotted({k: v for k, v in settings.items() if k not in ("profile", *SPEED)})
+    flat = {k: v for k, v in flat.items() if v not in (None, "")}  # a setting that came later
+    named = {re.sub(r"^own\.", f"{name}.", k): v for k, v in flat.items()}
+    return {**came_later({name: own} if own else {}), **named}
+
+
+def _unjudged(run: Evidence) -> str:
+    "Why what a run's stages decided is not held against the paper; '' where nothing stands in."
+    if not (name := _base_name(run)) in SYSTEMS or not (paper := system_named(name)).paper:
+        return ""
+    here, chat = _named_settings(run), paper.configured(paper.paper).chat.name
+    known = {d.setting: d.published for d in paper.variants.get("published", ())}
+    ways = [k for k, way in known.items() if way in _ASKED and here.get(k, way) != way]
+    found = [f"{here['chat.name']} in place of {chat}"] if here["chat.name"] != chat else []
+    found += [f"{k} is {here[k]}, published {known[k]}" for k in ways]
+    return f"not judged: {'; '.join(found)}" if found else ""
+
+
+def _own_block(
+    run: Evidence, header: Sequence[str], rows: Iterable[tuple], note: str = ""
+) -> Block:
+    "A block of a recorded run."
+    notes = "; ".join(filter(None, (note, _unjudged(run))))
+    return Block(f"{run.name}: {run.about}", tuple(header), tuple(rows), notes)
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0003
 _COUNTED = ("turns", "% and 95 % interval")
@@ -339,9 +395,8 @@ def _told_figures(run: Evidence, indexed: int | None) -> list[tuple[str, str]]:
     refusals, flags = judged("refusal", "score"), judged("faithfulness", "flag")
     valid, rate = sum(s > 5.5 for s in refusals.values()), "–"
     if flags:
-        i = mean_interval(list(flags.values()), [run.talks[i] for i in flags])
-        span = f" [{100 * i.low:.0f}, {100 * i.high:.0f}]" if i.low is not None else ""
-        rate = f"{100 * i.value:.0f} %{span}, {len(flags)} answers"
+        percent = [100 * flag for flag in flags.values()]
+        rate = f"{_spanned(percent, [run.talks[i] for i in flags], 0)} %, {len(flags)} answers"
     justified = f"{valid} of {len(refusals)}" if refusals else "–"
     return [
         ("refusals that the judge finds justified", justified),
@@ -367,20 +422,6 @@ def _table_told(runs: Sequence[Evidence], indexed: Mapping[str, int] = {}) -> Pa
     return PaperTable(title, block, tuple(own), _remark("self_crag.text"))
 
 # %% ../../nbs/8_show/04_papers.ipynb #abb7dcd6
-def _base_name(run: Evidence) -> str:
-    "The system of a run, whatever variant of it."
-    return run.system.split("+")[0]
-
-
-def _named_settings(run: Evidence) -> dict[str, object]:  # dotted key -> value
-    "The settings that decide a run's answers; a system's own under its name, as `--set` takes them."
-    settings, name = run.manifest["settings"], _base_name(run)
-    own = system_named(name).settings if name in SYSTEMS else None
-    flat = dotted({k: v for k, v in settings.items() if k not in ("profile", *SPEED)})
-    named = {re.sub(r"^own\.", f"{name}.", k): v for k, v in flat.items()}
-    return {**came_later({name: own} if own else {}), **named}
-
-
 def _changed_settings(a: Evidence, b: Evidence) -> list[str]:
     "The settings in which two runs differ. A reranker that one of them lacks is one setting."
     x, y = _named_settings(a), _named_settings(b)
@@ -456,9 +497,10 @@ def _ablation_block(a: Evidence, b: Evidence, setting: str, measures: Sequence[s
         *filter(None, measured),
     ]
     header = ("", f"{a.name} ({value(a)})", f"{b.name} ({value(b)})", "difference, paired")
-    caption = f"{a.system}, {len(both)} turns; only {setting} differs"
-    note = "measures: means over the turns for which both runs have one"
-    return Block(caption, header, tuple(rows), note)
+    talks = f"{len(both)} turns of {len({a.talks[i] for i in both})} conversations"
+    caption = f"{a.system}, {talks}; only {setting} differs"
+    notes = ("measures: means over the turns for which both runs have one", _unjudged(a))
+    return Block(caption, header, tuple(rows), "; ".join(filter(None, notes)))
 
 # %% ../../nbs/8_show/04_papers.ipynb #5048e72f
 _ABLATION_MEASURES = ("rb_agg_conditioned", "K-precision", "RougeL", "judge_faithfulness")
@@ -472,7 +514,7 @@ def _table_ablation(facts: Mapping, pairs: Sequence[tuple[str, Evidence, Evidenc
     "One ablation of Self-CRAG."
     key, place = facts["setting"], facts["place"]
     own = _ablation_blocks([p for p in pairs if p[0] == key])
-    how = f"to record one: mtrag run ... --set {key}={facts['example']}"
+    how = f"{facts.get('here', '')}to record one: mtrag run ... --set {key}={facts['example']}"
     nothing = Block(f"two runs that differ in {key} alone", (), (), how)
     note = f"; {facts['note']}" if facts.get("note") else ""
     before = (facts["before"], facts["before_figure"] or "no figure")
@@ -563,33 +605,213 @@ def _table_ncl_results(runs: Sequence[Evidence]) -> PaperTable:
     own = tuple(map(_results_block, runs))
     return PaperTable("NCL, Table 2: results", block, own, _remark("ncl.results"))
 
+# %% ../../nbs/8_show/04_papers.ipynb #spec0002
+PAPERS = ("self_crag", "ncl", "agents", "nexus")  # of which there are tables
+_Facts = Mapping[str, object]  # what a template may name
+
+
+def _measured(name: str) -> dict:
+    "A file of data/measured."
+    return read_json(data_dir("measured") / f"{name}.json")
+
+
+def _filled(paper: str, place: str, facts: _Facts) -> list[tuple[str, str]]:
+    "The rows of a printed table, with what its templates make of the facts. Raises KeyError for an unknown name."
+    t = published(paper)["tables"][place]
+    both = zip(t["rows"], t["here"], strict=True)
+    return [(" ".join(map(str, r[: t.get("names", 1)])), h.format(**facts)) for r, h in both]
+
+
+def _cell(v: object) -> str:
+    return "–" if v is None else v if isinstance(v, str) else f"{v:,g}"
+
+
+def _beside(paper: str, place: str, own: Iterable[Block]) -> PaperTable:
+    "A printed table beside our blocks."
+    facts = published(paper)
+    t, whose = facts["tables"][place], facts["source"].split(". ")[0]
+    rows = tuple(tuple(_cell(v) for v in r) for r in t["rows"])
+    block = Block(f"{whose}, {place}", tuple(t["header"]), rows)
+    title, remark = f"{facts['name']}, {place}: {t['title']}", t.get("remark", "")
+    return PaperTable(title, block, tuple(own), facts["remarks"].get(remark, ""))
+
+# %% ../../nbs/8_show/04_papers.ipynb #spec0003
+_COMPONENTS = {  # of the specification, and the nodes that do it
+    "history summarization": ("summarize_history",),
+    "query rewriting": ("rewrite_query", "reformulate"),
+    "embedding and search": ("retrieve_documents",),
+    "document grading": ("grade_documents",),
+    "web search": ("web_search",),
+    "response generation": ("generate",),
+}
+
+
+def _latency_rows(run: Evidence) -> list[tuple[str, float, float]]:
+    "Component, its milliseconds and its model calls: means over the turns that did not break."
+    turns = [t for t in run.turns.values() if not t.failed]
+    rows, n = [], max(1, len(turns))
+    for name, nodes in _COMPONENTS.items():
+        steps = [s for t in turns for s in t.steps if s.node in nodes]
+        calls = sum(s.calls.generate + s.calls.score for s in steps)
+        rows.append((name, 1000 * sum(s.seconds for s in steps) / n, calls / n))
+    left = 1000 * sum(t.seconds for t in turns) / n - sum(ms for _, ms, _ in rows)
+    return [*rows, ("overhead and state", left, 0.0)]
+
+
+def _latency_block(run: Evidence) -> Block:
+    "6.1."
+    turns, rows = [t for t in run.turns.values() if not t.failed], _latency_rows(run)
+    total = _spanned([1000 * t.seconds for t in turns], [t.conversation_id for t in turns], 0)
+    whole = sum(ms for _, ms, _ in rows) or 1
+    cells = [(k, f"{ms:,.0f}", f"{100 * ms / whole:.1f}", f"{calls:.1f}") for k, ms, calls in rows]
+    head = ("component", "ms a turn", "%", "model calls a turn")
+    note = "where several turns are in flight, seconds include what they waited"
+    return _own_block(run, head, [*cells, ("total", total, "100", "")], note)
+
+# %% ../../nbs/8_show/04_papers.ipynb #spec0004
+_PROMPT_PARTS = ("system", "history", "question", "context", "answer")  # in the order of 6.2
+
+
+def _tokens_block(run: Evidence) -> Block:
+    "6.2: medians of the parts of a turn's last prompt and of its answer."
+    known = [(t.turn == 1, used) for t in run.turns.values() if (used := tokens_used(t))]
+    sides = [[used for first, used in known if first == side] for side in (True, False)]
+
+    def middles(count: Callable) -> list[int | None]:
+        return [round(median(map(count, side))) if side else None for side in sides]
+
+    names = [r[0] for r in published("agents")["tables"]["6.2"]["rows"]]
+    counts = [*map(itemgetter, _PROMPT_PARTS), lambda used: sum(used.values())]
+    rows = [(name, *middles(count)) for name, count in zip(names, counts, strict=True)]
+    head = ("part", *(f"{k} history, {len(s)} turns" for k, s in zip(("no", "with"), sides)))
+    note = "medians; parts of the prompt at 4 characters a token, the response as the model counts"
+    return _own_block(run, head, rows, note)
+
+
+def _agents_facts(run: Evidence) -> _Facts:
+    "What the templates of the specification name: settings of a run, its turns, and measurements."
+    turns, footprint = [*run.turns.values()], _measured("footprint")
+    document = footprint["alone"]["document"]
+    a_child = _measured("ingestion")["payload_and_words_bytes"] + 4 * 384  # MiniLM's vectors
+    store = document["children"] * a_child / 1e6
+    read, written = (
+        sum(getattr(t.calls, k) for t in turns) / len(turns) / 1000
+        for k in ("tokens_in", "tokens_out")
+    )
+    printed = dict(published("agents")["tables"]["8.3"]["rows"])
+    price = (read + written) / printed["total, million tokens"]
+    graded = [g.verdict.passed for t in turns for s in t.of(Graded) for g in s.grades]
+    nodes = [{s.node for s in t.steps} for t in turns]
+    return {
+        **run.manifest["settings"],
+        **{"footprint": footprint, "bench": _measured("bench"), "document": document},
+        **{"sparse": SparseSettings(), "nodes": len(AGENTS_NODES), "turns": len(turns)},
+        **{"text": document["characters"] / 1000, "store": store},
+        **{"stored": store + document["characters"] / 1e6, "read": read, "written": written},
+        "million": read + written,
+        "gpt": price * printed["OpenAI GPT-4, $"],
+        "claude": price * printed["Anthropic Claude, $"],
+        "minutes": sum(s["seconds"] for s in run.manifest["sessions"]) / 60,
+        "folded": sum(bool(t.of(Remembered)) for t in turns),
+        "wordings": sum(len(t.of(Rewritten)) for t in turns) / len(turns),
+        **{"graded": len(graded), "kept": sum(graded)},
+        "web": sum("web_search" in some for some in nodes),
+        "answered": sum(t.answered for t in turns),
+    }
+
+
+def _specification_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
+    "By section."
+
+    def block(place: str, run: Evidence) -> Block:
+        return _own_block(run, _FIGURE_HEAD, _filled("agents", place, _agents_facts(run)))
+
+    own = {place: partial(block, place) for place in ("2", "4.1", "8.3", "9.1")}
+    own = {**own, "6.1": _latency_block, "6.2": _tokens_block}
+    return {p.replace(".", "_"): _beside("agents", p, map(own[p], runs)) for p in sorted(own)}
+
+# %% ../../nbs/8_show/04_papers.ipynb #nexus002
+def _grades_block(run: Evidence) -> Block:
+    "Table 2 of NexusRAG: the grades that the passages of each search were given."
+    own, graded = (
+        run.manifest["settings"]["own"],
+        [
+            (t.conversation_id, g.verdict.label)
+            for t in run.turns.values()
+            for s in t.of(Graded)
+            for g in s.grades
+        ],
+    )
+    bounds = (f"cosine from {own['correct']:g}", f"from {own['ambiguous']:g}", "below")
+    labels, talks = (Label.YES, Label.AMBIGUOUS, Label.NO), [talk for talk, _ in graded]
+
+    def row(label: Label, bound: str, grade: str) -> tuple:
+        hits = [100 * (x is label) for _, x in graded]
+        given = bound if own["grade"] == "cosine" else own["grade"]
+        return grade, given, sum(map(bool, hits)), _spanned(hits, talks)
+
+    names = (r[0] for r in published("nexus")["tables"]["Table 2"]["rows"])
+    head = ("grade", "given by", "passages", "% and 95 % interval")
+    return _own_block(run, head, map(row, labels, bounds, names), f"{len(graded)} grades")
+
+
+def _nexus_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
+    "By number."
+    alone, search = _measured("footprint")["alone"], _measured("agents")["alone"]
+    facts = {**plain(NEXUS.configured("laptop")), "later": alone["later question"]}
+    facts |= {"first": alone["first question"], "search": 1000 * search["P90 of retrieval, s"]}
+
+    def here(place: str, caption: str) -> list[Block]:
+        return [Block(caption, _FIGURE_HEAD, tuple(_filled("nexus", place, facts)))]
+
+    own = {
+        "Table 1": here("Table 1", "rooms of this package that do the same"),
+        "Table 2": map(_grades_block, runs),
+        "Table 3": here("Table 3", "the laptop's service (footprint.json, agents.json)"),
+        "Table 4": here("Table 4", "routes of `mtrag serve`"),
+    }
+    return {place[-1]: _beside("nexus", place, blocks) for place, blocks in own.items()}
+
 # %% ../../nbs/8_show/04_papers.ipynb #7249eb08
+def _crag_tables(
+    runs: Sequence[Evidence], every: Sequence[Evidence], indexed: Mapping[str, int]
+) -> dict[str, PaperTable]:
+    def name(t: PaperTable) -> str:
+        place = t.title.split(":")[0].removeprefix("Self-CRAG, ")
+        return place.replace(".", "_").replace(" ", "_")
+
+    return {
+        "I": _table_outcomes(runs),
+        "II": _table_reasons(runs),
+        "III": _table_interactions(runs),
+        "IV": _table_log(runs),
+        "told": _table_told(runs, indexed),
+        **{name(t): t for t in _tables_ablation(every)},
+    }
+
+
 def paper_tables(
     runs: Sequence[Evidence],
     ablations: Sequence[Evidence] = (),  # further runs, only for pairs that differ in one setting
     indexed: Mapping[str, int] = {},  # run -> children in its index, where that is known
+    papers: Sequence[str] = PAPERS,
 ) -> dict[str, PaperTable]:
-    "Every published table beside the same from recorded runs, under a name for files and headings."
+    "Every published table beside the same from recorded runs, under a name for files and headings; those of Self-CRAG and of NCL's results take all runs if there is none of their own."
 
     def of(system: str, some: Sequence[Evidence]) -> list[Evidence]:
-        return [r for r in some if _base_name(r) == system] or list(runs)
-
-    def name(t: PaperTable) -> str:
-        place = t.title.split(":")[0].removeprefix("Self-CRAG, ")
-        return f"self_crag_{place.replace('.', '_').replace(' ', '_')}"
+        return [r for r in some if _base_name(r) == system]
 
     every = [*runs, *ablations]
-    crag = of("self_crag", runs)
-    return {
-        "self_crag_I": _table_outcomes(crag),
-        "self_crag_II": _table_reasons(crag),
-        "self_crag_III": _table_interactions(crag),
-        "self_crag_IV": _table_log(crag),
-        "self_crag_told": _table_told(crag, indexed),
-        **{name(t): t for t in _tables_ablation(every)},
-        "ncl_1": _table_ncl_configuration(every),
-        "ncl_2": _table_ncl_results(of("ncl", every)),
+    made = {
+        "self_crag": lambda: _crag_tables(of("self_crag", runs) or list(runs), every, indexed),
+        "ncl": lambda: {
+            "1": _table_ncl_configuration(every),
+            "2": _table_ncl_results(of("ncl", every) or list(runs)),
+        },
+        "agents": lambda: _specification_tables(of("agents", every)),
+        "nexus": lambda: _nexus_tables(of("nexus", every)),
     }
+    return {f"{paper}_{k}": t for paper in papers for k, t in made[paper]().items()}
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0014
 _SCORED = ("rb_agg_conditioned", "K-precision", "RougeL")  # drawn where they are known of every run
@@ -624,6 +846,78 @@ def _scored_figures(runs: Sequence[Evidence], measures: Sequence[str]) -> _Figur
     return found
 
 
+def _graph_of(system: str, about: str) -> _Figures:
+    "The graph of a system, as it is compiled."
+    s = system_named(system)
+    graph = s.graph(Toolbox(s.configured("laptop"), None, None, None))
+    return {"graph": (drawn(draw_graph)(graph, about), f"{about}: its graph, as it is compiled")}
+
+
+def _crag_figures(runs: Sequence[Evidence]) -> _Figures:
+    "The graph, and Table II beside the same of the runs."
+    rows = published("self_crag")["table_2"]["rows"]
+    counts = {"the paper": {r["reason"]: r["count"] for r in rows}}
+    for r in runs:
+        counts[r.name] = {"none" if k == "answered" else k: n for k, n in r.telemetry.ends.items()}
+    roles = {x.name: x.role for x in system_named("self_crag").reasons}
+    roles |= {"none": "answered", "error": "error"}
+    roles |= {k: role for r in runs for k, role in r.telemetry.roles.items()}
+    colours = end_colours({k: roles[k] for some in counts.values() for k in some})
+    names = {k: "answered" if k == "none" else k.replace("_", " ") for k in colours}
+    figure = shares_figure(counts, colours, names=names)
+    about = "Self-CRAG, Tables I and II: outcomes and reasons, published and here"
+    return {**_graph_of("self_crag", "Self-CRAG"), "reasons": (figure, about)}
+
+
+def _specification_figures(runs: Sequence[Evidence]) -> _Figures:
+    "Diagrams 1.1, 5.2, 7.1 and 7.2, and the latency of 6.1."
+    found, printed = _graph_of("agents", "Specification, 5.2"), published("agents")
+    own = [r for r in runs if _base_name(r) == "agents"]
+    facts = _agents_facts(own[0]) if own else None
+    for place, d in printed["diagrams"].items():
+        steps = {s: (there, h.format(**facts) if facts else "") for s, there, h in d["steps"]}
+        figure, about = flow_figure(steps, ("specification", "here")), d["title"]
+        found[f"diagram_{place.replace('.', '_')}"] = figure, f"Specification, {place}: {about}"
+    rows = [r for r in printed["tables"]["6.1"]["rows"] if not r[0].startswith("total")]
+
+    def there(component: str) -> int:
+        words = component.split(" and ")
+        return sum(ms for name, ms, _ in rows if any(w in name for w in words))
+
+    shares = {"specification": {k: there(k) for k in _LATENCY_COLOURS}}
+    shares |= {r.name: {k: round(ms) for k, ms, _ in _latency_rows(r)} for r in own}
+    figure = shares_figure(shares, _LATENCY_COLOURS, "share of a turn; numbers are milliseconds")
+    return {**found, "latency": (figure, "Specification, 6.1: where the time goes")}
+
+
+def _grades_figure(runs: Sequence[Evidence]) -> _Figures:
+    "The graph, and Table 2 of NexusRAG counted."
+    rows = {r.name: _grades_block(r).rows for r in runs if _base_name(r) == "nexus"}
+    counts = {name: {grade: n for grade, _, n, _ in some} for name, some in rows.items()}
+    figure = shares_figure(counts, _GRADE_COLOURS, "share of the graded passages")
+    about = "NexusRAG, Table 2: grades of the retrieved passages"
+    return {**_graph_of("nexus", "NexusRAG"), "grades": (figure, about)}
+
+
+_LATENCY_STAGES = (
+    "gate",
+    "rewrite",
+    "retrieve",
+    "grade",
+    "rerank",
+    "generate",
+    "",
+)  # as _COMPONENTS
+_LATENCY_COLOURS = {
+    k: STAGE_COLOURS[s] for k, s in zip((*_COMPONENTS, "overhead and state"), _LATENCY_STAGES)
+}
+_GRADE_COLOURS = {"correct": "#47A682", "ambiguous": "#c4c4c4", "incorrect": "#B85000"}
+_FIGURES: dict[str, Callable[[Sequence[Evidence]], _Figures]] = {  # paper -> what it draws
+    "self_crag": _crag_figures,
+    "ncl": lambda runs: _graph_of("ncl", "NCL, Figure 1"),
+    "agents": _specification_figures,
+    "nexus": _grades_figure,
+}
 _SELF_CORRECTIONS = {  # a key of pairs.SELF_CORRECTIONS -> its colour
     "kept": "#47A682",
     "fixed": "#1B7A5A",
@@ -633,6 +927,11 @@ _SELF_CORRECTIONS = {  # a key of pairs.SELF_CORRECTIONS -> its colour
     "no draft": "#dcd9cf",
     "not judged": "#f1efe6",
 }
+
+
+def own_figures(paper: str, runs: Sequence[Evidence]) -> _Figures:
+    "What a paper draws or counts, beside the same of recorded runs: file name -> figure, what it shows."
+    return _FIGURES[paper](runs)
 
 
 def paper_figures(runs: Sequence[Evidence]) -> _Figures:

@@ -29,55 +29,17 @@ from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest,
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
 from ..evaluate.judge import judge_report, run_items
-from mtrag_nb.evaluate.pairs import (
-    FLOOR,
-    PRICED_FLOOR,
-    SHARES,
-    SELF_CORRECTIONS,
-    Forked,
-    Pair,
-    RunSummary,
-    disagreements,
-    compare_right,
-    cost_points,
-    dominated,
-    endings,
-    forked,
-    wins,
-    paired,
-    price_curve,
-    summarize_run,
-)
-from mtrag_nb.evaluate.scores import (
-    Evidence,
-    RefusalReport,
-    idk_verdicts,
-    named_measure,
-    refusal_report,
-)
-from mtrag_nb.evaluate.statistics import (
-    INTERVALS,
-    LEAST,
-    Comparison,
-    Interval,
-    PairRow,
-    compare,
-    mean_interval,
-)
-from mtrag_nb.show.figures import (
-    INK,
-    QUIET,
-    STAGE_COLOURS,
-    blank,
-    comparison_figure,
-    cost_figure,
-    drawn,
-    gain_figure,
-    ink_on,
-    risk_coverage_figure,
-    score_figure,
-    svg_uri,
-)
+from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SHARES, SELF_CORRECTIONS, Forked, Pair
+from ..evaluate.pairs import RunSummary, disagreements, compare_right, cost_points
+from ..evaluate.pairs import dominated, endings, forked, wins, paired, price_curve
+from ..evaluate.pairs import summarize_run
+from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measure
+from ..evaluate.scores import refusal_report
+from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow, compare
+from ..evaluate.statistics import mean_interval
+from .figures import INK, QUIET, STAGE_COLOURS, blank, comparison_figure, cost_figure
+from .figures import drawn, gain_figure, ink_on, risk_coverage_figure, score_figure
+from .figures import svg_uri
 from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html, unlicensed
 
 # %% auto #0
@@ -240,19 +202,15 @@ def _marks(board: Board, n: int, task_id: str, differ: frozenset[str]) -> Iterat
     "What a turn of a run can be found by."
     s = board.standings[n]
     known, t, label = s.turns[task_id], s.run.turns[task_id], s.label(task_id)
-    yield from (
-        f"r{n + 1}",
-        _mark_of(known.blame.verdict),
-        _mark_of(known.self_correction),
-        f"place{t.turn}",
-    )
+    b = known.blame
+    yield from (f"r{n + 1}", _mark_of(b.verdict), _mark_of(known.self_correction), f"place{t.turn}")
     yield from ("refused" if t.refused else _mark_of(t.outcome.name), "end_" + _mark_of(t.end))
     yield "domain_" + _mark_of(t.domain)
     conditions = {
         "to_answer": label in TO_ANSWER,
         "to_refuse": label in TO_REFUSE,
-        "at_" + _mark_of(known.blame.stage): known.blame.verdict == "failed",
-        "judged": known.blame.verdict != "not judged",
+        "at_" + _mark_of(b.stage): b.verdict == "failed",
+        "judged": b.verdict != "not judged",
         "valued": known.value is not None,
         "apart": task_id in differ,
     }
@@ -615,21 +573,11 @@ def _board_row(board: Board, n: int, s: RunSummary) -> list[object]:
     mine, better, judged = f"r{n + 1}", _placed(board).get(s.name), bool(s.judged)
     place = f"dominated by {', '.join(better)}" if better else "★ on the frontier"
     value = _spanned(show(s.value.value, 2), s.value, lambda x: show(x, 2))
-    changed = [
-        _made(
-            "join",
-            [
-                _link(
-                    s.self_corrections[w],
-                    mine,
-                    _mark_of(w),
-                    title=f"{s.name}: {SELF_CORRECTIONS[w]}",
-                ),
-                w,
-            ],
-        )
-        for w in ("fixed", "spoilt")
-    ]
+    changed = []
+    for w in ("fixed", "spoilt"):
+        title = f"{s.name}: {SELF_CORRECTIONS[w]}"
+        link = _link(s.self_corrections[w], mine, _mark_of(w), title=title)
+        changed.append(_made("join", [link, w]))
     return [
         _link(s.name, mine),
         _right_link(n, s, _percent(s.right())) if judged else "–",
@@ -674,11 +622,12 @@ def _flow_row(n: int, s: RunSummary) -> list[object]:
 
 def _flow_html(board: Board) -> str:
     "What became of first answers; '' if no turn is judged, or if no run checks or retries anything."
-    corrects = [
-        s.judged and (s.correction or s.self_corrections["fixed"] or s.self_corrections["spoilt"])
-        for s in board.own
-    ]
-    if not any(corrects):
+
+    def corrects(s: RunSummary) -> bool:
+        changed = s.self_corrections["fixed"] or s.self_corrections["spoilt"]
+        return bool(s.judged and (s.correction or changed))
+
+    if not any(map(corrects, board.own)):
         return ""
     rows = [_flow_row(n, s) for n, s in enumerate(board.own)]
     return _join(_table("flow", rows, above=_FLOW_GROUPS), _note("flow"))
@@ -792,11 +741,8 @@ def _forks_html(board: Board, command: str, rows: Callable) -> str:
 def _mechanisms_html(board: Board) -> str:
     "What each mechanism contributed; '' if no run has been audited."
     audits = {board.standings[n].name: f.audit.pairs for n, f in board.forks.items()}
-    gains = {
-        name: {m: p.mean_difference for m, p in some.items()}
-        for name, some in audits.items()
-        if some
-    }
+    pairs = {name: some for name, some in audits.items() if some}
+    gains = {n: {m: p.mean_difference for m, p in some.items()} for n, some in pairs.items()}
     table = _forks_html(board, "audit", _audit_rows)
     if not gains:
         return table
@@ -917,10 +863,8 @@ def _manifest_html(board: Board) -> str:
 # %% ../../nbs/8_show/02_report.ipynb #e5f0c55b
 def _outcome_rows(board: Board) -> Iterator[list[object]]:
     "How the turns ended: counts, each a link, and shares with intervals."
-    tests = {
-        "answered": ("answered", lambda t: t.answered),
-        "refused": ("refused", lambda t: t.refused),
-    }
+    answered, refused = (lambda t: t.answered), (lambda t: t.refused)
+    tests = {"answered": ("answered", answered), "refused": ("refused", refused)}
     for end in (e for r in board.runs for e in r.telemetry.ends if e != "answered"):
         label = end if end == "error" else f"– {end.replace('_', ' ')}"
         tests[label] = ("end_" + _mark_of(end), lambda t, end=end: t.end == end)
@@ -1009,15 +953,13 @@ def _dials_html(runs: Sequence[Evidence]) -> str:
     curves = {r.name: risk_coverage(r, measure) for r in runs} if measure else {}
     if not any(c.points for c in curves.values()):
         return ""
-    rows = [
-        [name, c.confidence, *map(show, c.own or (None, None)), show(c.area), c.left_out]
-        for name, c in curves.items()
-    ]
-    title = "Risk against coverage"
+    rows, title = [], "Risk against coverage"
+    for name, c in curves.items():
+        own = map(show, c.own or (None, None))
+        rows.append([name, c.confidence, *own, show(c.area), c.left_out])
     drawn = _drawn_if(runs, lambda: risk_coverage_figure(curves, measure), f"{title} of each run")
-    return _made(
-        "part", title, _words_of("notes")["risk"], _join(drawn, _table("risk", rows, title))
-    )
+    made = _join(drawn, _table("risk", rows, title))
+    return _made("part", title, _words_of("notes")["risk"], made)
 
 
 def _refusals_html(board: Board) -> str:
@@ -1107,19 +1049,12 @@ def _cells(board: Board, n: int, task_id: str) -> list[object]:
     "A turn under the head of turns, without its question."
     s = board.standings[n]
     t, known, measures = s.run.turns[task_id], s.turns[task_id], s.run.measures_of(task_id)
-    return [
-        s.name,
-        "{} / {}".format(*board.places[task_id]),
-        s.label(task_id).lower() or "–",
-        ending(t),
-        _signed(s, task_id),
-        known.self_correction
-        if known.self_correction in SELF_CORRECTIONS and known.self_correction != "not judged"
-        else "–",
-        *(show(x, 2) for x in (known.value, measures.support, measures.judge)),
-        len(t.drafts),
-        t.calls.tokens,
-    ]
+    place, label = "{} / {}".format(*board.places[task_id]), s.label(task_id).lower() or "–"
+    way = known.self_correction
+    way = way if way in SELF_CORRECTIONS and way != "not judged" else "–"
+    values = [show(x, 2) for x in (known.value, measures.support, measures.judge)]
+    ended, cost = (ending(t), _signed(s, task_id)), (len(t.drafts), t.calls.tokens)
+    return [s.name, place, label, *ended, way, *values, *cost]
 
 
 def _kinds(board: Board) -> list[tuple[str, str]]:  # name, link
@@ -1279,15 +1214,16 @@ def _parts(board: Board, first: bool) -> list[_Section]:
     return [p for p in made if p.body]
 
 
-def _report_html(board: Board) -> str:
-    "The page."
+def _report_html(board: Board, whole: bool = True) -> str:
+    "The page; `whole`=False: its turns alone."
     names = [r.name for r in board.runs]
     title = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
-    first, more, said = _parts(board, True), _parts(board, False), _verdict(board)
+    first, more = (_parts(board, x) if whole else [] for x in (True, False))
+    said = _verdict(board)
     every = _list_html(board, "".join([said, *(p.body for p in (*first, *more))]))
     views = "" if board.beside else _join(*(_talk_html(board, c) for c in board.talks))
-    body = _made("page", title, said, _caveat(board), first, every, more, views)
-    return document(f"Report: {title}", body, "report")
+    body = _made("page", title, said, _caveat(board) if whole else "", first, every, more, views)
+    return document(f"{'Report' if whole else 'Cases'}: {title}", body, "report")
 
 # %% ../../nbs/8_show/02_report.ipynb #353ee97e
 def _distinct_names(folders: Iterable[str | Path]) -> list[str]:
@@ -1371,10 +1307,10 @@ def run_card(s: RunSummary) -> dict:
     "A run in numbers, with what people's ratings allow each measure to be used for; data/page/card.json is the schema."
     rated = read_json(data_dir("measured") / "licence.json")["rows"]
     use = {row["name"].replace("ROUGE-L", "RougeL"): row["use"] for row in rated}
-    told = {
-        m: {"use": use.get(m, "not rated"), "circular": m in s.run.circular}
-        for m in _shown_measures([s.run])
-    }
+    measures = []
+    for m in _shown_measures([s.run]):
+        told = {"use": use.get(m, "not rated"), "circular": m in s.run.circular}
+        measures.append({"name": m, **asdict(s.run.interval(m)), **told})
     return {
         "card": 1,
         "run": s.name,
@@ -1384,7 +1320,7 @@ def run_card(s: RunSummary) -> dict:
         "conversations": len(s.run.conversations),
         "outcomes": Counter(t.blame.verdict for t in s.turns.values()),
         "failed first at": _stages_to_blame([s.report]),
-        "measures": [{"name": m, **asdict(s.run.interval(m)), **told[m]} for m in told],
+        "measures": measures,
     }
 
 
@@ -1392,16 +1328,18 @@ def report(
     runs: Sequence[Run | str | Path],  # runs, or their folders
     out: str | Path | None = None,  # the file; None: report.html in the first run's folder
     reference: str | Path | None = None,  # the file of the tasks; None: the sample's, for its tasks
+    whole: bool = True,  # False: the turns alone, in cases.html
 ) -> Path:
     "Write the report of runs, and their cards beside it. Raises DataError without a run, for one without a turn, the same one twice, a reference file of other tasks."
     board = board_of(runs, reference)
     first = runs[0].folder if isinstance(runs[0], Run) else Path(runs[0])
-    path = _place_of_page(out or first / "report.html")
+    path = _place_of_page(out or first / ("report.html" if whole else "cases.html"))
     folder = turns_beside(path)
     if _fit_inside(board):
         _drop_views(folder)
     else:
         board = replace(board, beside=folder.name)
         _write_views(board, folder, f"../{path.name}")
-    write_json(path.with_suffix(".cards.json"), [run_card(s) for s in board.own])
-    return write_whole(path, _report_html(board))
+    if whole:
+        write_json(path.with_suffix(".cards.json"), [run_card(s) for s in board.own])
+    return write_whole(path, _report_html(board, whole))

@@ -25,7 +25,7 @@ from ..evaluate.scores import Evidence, as_evidence
 # %% auto #0
 __all__ = ['SIGNS', 'unlicensed', 'ending', 'outcome_of', 'outcome_words', 'fault_of', 'first_to_fail', 'turn_html', 'TurnView',
            'strip_html', 'conversation_html', 'ConversationView', 'run_html', 'RunView', 'decisions', 'side_by_side',
-           'divergence', 'beside_html', 'measure_of', 'difference', 'ComparisonView']
+           'divergence', 'beside_html', 'measure_of', 'difference']
 
 # %% ../../nbs/8_show/00_turn.ipynb #3f5be350
 _ASK_NO_MODEL = ("support", "claims", "rules")
@@ -492,8 +492,6 @@ def beside_html(
     runs: Sequence[Evidence],
     task_id: str,  # of a turn that all runs have
     chars: int = 400,  # of a text, before the fold
-    opened: bool = True,
-    note: str = "",  # from a template; beside the question
 ) -> str:
     "A turn in several runs, decision by decision."
     views = [_Shown(r, task_id, chars=chars) for r in runs]
@@ -501,7 +499,7 @@ def beside_html(
     gold = next((v.gold for v in views if v.gold), None)
     targets = gold.targets if gold else ()
     first = next((what for what, _, same in rows if not same), "")
-    return render("turn.html", "beside", views, rows, first, targets, note, opened)
+    return render("turn.html", "beside", views, rows, first, targets)
 
 # %% ../../nbs/8_show/00_turn.ipynb #40a4629b
 def measure_of(
@@ -523,48 +521,3 @@ def difference(
     "`b` minus `a`; None where one of them has no value."
     x, y = measure_of(a, task_id, measure), measure_of(b, task_id, measure)
     return None if x is None or y is None else y - x
-
-# %% ../../nbs/8_show/00_turn.ipynb #a7fca854
-def _partings(a: Evidence, b: Evidence) -> list[tuple[str, int]]:
-    "At which decision the turns of two runs part, the most frequent first."
-    both = [i for i in a.turns if i in b.turns]
-    where = Counter(divergence(a.turns[i], b.turns[i]) or "nowhere" for i in both)
-    return where.most_common()
-
-
-def _change_html(a: Evidence, b: Evidence, task_id: str, measure: str) -> str:
-    "Which of two runs is better in a measure, and by how much."
-    change = difference(a, b, task_id, measure)
-    amount = None if change is None else abs(change)
-    better = b.name if (change or 0) > 0 else a.name
-    return render("turn.html", "change", amount, measure, better)
-
-
-class ComparisonView(View):
-    "Two runs side by side, over the tasks that both have. Raises DataError if there are none."
-
-    def __init__(
-        self,
-        a: Run | Evidence | str | Path,
-        b: Run | Evidence | str | Path,
-        measure: str = "K-precision",  # by which the turns are ordered
-        most: int = 200,  # turns on the page
-        **known,  # gold, qrels, absent, histories: see Evidence
-    ):
-        a, b = as_evidence(a, **known), as_evidence(b, **known)
-        change = {i: difference(a, b, i, measure) for i in a.turns if i in b.turns}
-        if not change:
-            remedy = "Compare runs over the same tasks"
-            raise DataError(f"{a.name} and {b.name} have no turn in common", remedy=remedy)
-        order = sorted(change, key=lambda i: -abs(change[i] or 0))[:most]
-        notes = {i: _change_html(a, b, i, measure) for i in order}
-        pairs = [beside_html([a, b], i, 300, False, note) for i, note in notes.items()]
-        shown = f"{len(order)} of {len(change)} turns are on this page"
-        left = f"{shown}, the largest differences first." if len(order) < len(change) else ""
-        ends = Counter((ending(a.turns[i]), ending(b.turns[i])) for i in change)
-        ended, partings = [(*both, n) for both, n in ends.most_common()], _partings(a, b)
-        about = (a.name, b.name), len(change), ended, partings, left, pairs
-        body = render("turn.html", "comparison", *about)
-        title = f"{a.name} against {b.name}"
-        parts = ", ".join(f"{what}: {n}" for what, n in partings)
-        super().__init__(title, body, f"{title}: {len(change)} turns; they part at {parts}")

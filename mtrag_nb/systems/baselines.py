@@ -15,32 +15,18 @@ from annotated_types import Ge
 
 from ..core.record import Clarified, Drafted, Grade, Graded, Retrieved
 from ..core.settings import ByAdapter, constant, later
-from ..core.text import Stance, Verdict, clipped, content_words, known_words, scored, stance
+from ..core.text import Verdict, clipped, content_words, known_words, scored
 from ..core.types import Context, DataError, Outcome, Reason, Task, Turn, digest
-from ..models.chat import ChatModel, chat
 from .stages import Toolbox, asked_of
-from mtrag_nb.systems.system import (
-    DECLINED,
-    END,
-    GRADE_OFF,
-    START,
-    Mechanism,
-    System,
-    TurnState,
-    Work,
-    answered,
-    as_node,
-    generate_node,
-    refuse,
-    retrieve_node,
-    unless_declined,
-)
+from .system import DECLINED, END, GRADE_OFF, START, Mechanism, System, TurnState
+from .system import answered, as_node, generate_node, refuse, retrieve_node
+from .system import unless_declined
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
-__all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'ASK_BACK', 'NAIVE', 'NOTHING', 'QUOTE', 'SELECTIVE', 'unclear', 'features',
+__all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'NAIVE', 'NOTHING', 'QUOTE', 'SELECTIVE', 'unclear', 'features',
            'underspecified', 'choices', 'gate_digest', 'near', 'answer_node', 'Quote', 'nearest', 'QuoteSettings',
            'Quoted', 'grade_node', 'copied_text', 'copied_draft']
 
@@ -52,10 +38,8 @@ _ENDS = set(
 )
 
 
-def _pointed_at(
-    question: str,
-) -> list[tuple[str, str]]:  # the pointing word and what it points at, e.g. ("the", "burger")
-    "The phrases of a question that point at something without naming it."
+def _pointed_at(question: str) -> list[tuple[str, str]]:
+    'The phrases of a question that point at something without naming it: the word and the phrase, e.g. ("the", "burger").'
     found = []
     for m in _PHRASE.finditer(question):
         words = m[2].split()
@@ -65,29 +49,21 @@ def _pointed_at(
     return found
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #4409f959
-def unclear(
-    question: str, history: Sequence[Turn] = ()
-) -> list[str]:  # as it stands in the question
-    "The phrases that point at something of which nothing was said before."
+def unclear(question: str, history: Sequence[Turn] = ()) -> list[str]:
+    "The phrases, as they stand in the question, that point at something of which nothing was said before."
     before = known_words([t.text for t in history])
     return [f"{d} {p}" for d, p in _pointed_at(question) if not set(content_words(p)) & before]
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #4218c1cd
 def _word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, float]:
     "What the words of a question tell."
-    words, points, before = (
-        question.split(),
-        _pointed_at(question),
-        known_words([t.text for t in history]),
-    )
-    content, pronoun = (
-        content_words(question),
-        re.search(r"\b(?:it|its|they|them|their|he|she|his|her|him|ones?)\b", question, re.I),
-    )
+    words, content = question.split(), content_words(question)
+    pointers, before = [d for d, _ in _pointed_at(question)], known_words(t.text for t in history)
+    pronoun = re.search(r"\b(?:it|its|they|them|their|he|she|his|her|him|ones?)\b", question, re.I)
     return {
         "words": math.log1p(len(words)),
-        "this": float(any(d not in ("the", "such") for d, _ in points)),
-        "the": float(any(d == "the" for d, _ in points)),
+        "this": float(any(d not in ("the", "such") for d in pointers)),
+        "the": float("the" in pointers),
         "unclear": float(min(2, len(unclear(question, history)))),
         "pronoun": float(bool(pronoun)),
         "no name": float(not any(re.match(r"[\"'“(]?[A-Z0-9]", w) for w in words[1:])),
@@ -98,10 +74,8 @@ def _word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, flo
     }
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #5cc75a6d
-ALONE = {
-    "near the last": 0.3,
-    "nearest": 0.4,
-}  # what stands for a question that opens a conversation
+# What stands for a question that opens a conversation
+ALONE = {"near the last": 0.3, "nearest": 0.4}
 
 
 def _near_features(
@@ -111,15 +85,11 @@ def _near_features(
     turns = [t for t in history if t.text.strip()]
     if not turns:
         return dict(ALONE)
-    near = (
-        embedder.encode([t.text for t in turns], query=True)
-        @ embedder.encode([question], query=True)[0]
-    )
-    last = next(
-        (float(n) for n, t in zip(near[::-1], turns[::-1]) if t.speaker == "user"),
-        ALONE["near the last"],
-    )
-    return {"near the last": last, "nearest": float(near.max())}
+    (asked,) = embedder.encode([question], query=True)
+    cosines = (embedder.encode([t.text for t in turns], query=True) @ asked).tolist()
+    by_user = [x for x, t in zip(cosines, turns) if t.speaker == "user"]
+    last = by_user[-1] if by_user else ALONE["near the last"]
+    return {"near the last": last, "nearest": max(cosines)}
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #7064cbbc
 def _hit_features(
@@ -131,9 +101,8 @@ def _hit_features(
 
     x = np.asarray(scores, float)
     if not np.isfinite(x).all():
-        raise DataError(
-            "a hit has a score that is no number", remedy="Search again: the record is broken"
-        )
+        remedy = "Search again: the record is broken"
+        raise DataError("a hit has a score that is no number", remedy=remedy)
     if not len(x):
         return {"best": 0.0, "spread": 0.0, "entropy": 0.0, "titles": 0.0}
     p = np.exp((x - x.max()) / 0.05)
@@ -182,31 +151,24 @@ WEIGHTS = {  # of the numbers as they are
 BIAS, THRESHOLD = -6.73, 0.36  # ask back at or above it
 
 
-def underspecified(
-    told: Mapping[str, float], weights: Mapping[str, float] = WEIGHTS, bias: float = BIAS
-) -> float:  # in [0, 1]
-    "How likely it is that a question says too little. Raises DataError if the numbers are not those that the weights are for."
-    if told.keys() != weights.keys():
-        raise DataError(
-            f"the gate has no weight for {sorted(told.keys() ^ weights.keys())[0]!r}",
-            remedy="Give the numbers of `features`",
-        )
-    return 1 / (
-        1 + math.exp(-max(-50.0, min(50.0, bias + sum(weights[k] * told[k] for k in weights))))
-    )
+def underspecified(told: Mapping[str, float]) -> float:  # `features` -> in [0, 1]
+    "How likely it is that a question says too little. Raises DataError for other numbers than `features` gives."
+    if odd := sorted(told.keys() ^ WEIGHTS.keys()):
+        remedy = "Give the numbers of `features`"
+        raise DataError(f"the gate has no weight for {odd[0]!r}", remedy=remedy)
+    logit = BIAS + sum(WEIGHTS[k] * told[k] for k in WEIGHTS)
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
 
 
-def _clear_enough(p: float, threshold: float = THRESHOLD) -> Verdict:
-    "The verdict on a question: it passes unless it is underspecified with at least this probability."
-    return scored(1 - p, 1 - threshold + 1e-4, "clarity")
+def _clear_enough(p: float) -> Verdict:
+    "The verdict on a question that is underspecified with this probability."
+    return scored(1 - p, 1 - THRESHOLD + 1e-4, "clarity")
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #65bfd77e
-def choices(titles: Sequence[str], most: int = 3) -> list[str]:
-    "The first titles, each once, short."
-    clean = dict.fromkeys(
-        clipped(" ".join(t.replace("?", " ").split()), 60) for t in titles if t.strip()
-    )
-    return list(clean)[:most]
+def choices(titles: Sequence[str]) -> list[str]:
+    "The first three titles, each once, short."
+    plain = (" ".join(t.replace("?", " ").split()) for t in titles if t.strip())
+    return list(dict.fromkeys(clipped(t, 60) for t in plain))[:3]
 
 
 def _asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[str] = ()) -> str:
@@ -219,74 +181,36 @@ def _asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[s
     return f"What exactly do you mean by “{clipped(question.strip().rstrip('?'), 120)}”{among}?"
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #997720e9
-ASK_BACK = (
-    "The user's question can be understood in several ways. Ask the user, in one or two sentences and without answering, what is "
-    "meant. Repeat the unclear words in quotation marks. Name up to three possibilities from the list, where they fit."
-)
-
-
-def _ask_by_model(
-    model: ChatModel, question: str, history: Sequence[Turn] = (), titles: Sequence[str] = ()
-) -> str:
-    "The same in a model's words. A reply that does not ask, or quotes nothing of the question, is replaced by `asking_text`."
-    talk = "\n".join(f"{t.speaker}: {clipped(t.text, 300)}" for t in history[-4:])
-    said = f"{talk}\nuser: {question}\n\nPossibilities: {'; '.join(choices(titles, 6)) or 'none found'}".lstrip()
-    reply = model.generate([chat(ASK_BACK, said)], max_new_tokens=96)[0].text.strip()
-    quoted = [
-        q
-        for q in re.findall(r"[\"“]([^\"”]+)[\"”]", reply)
-        if q.lower().strip(" ?.") in question.lower()
-    ]
-    return (
-        reply
-        if quoted and stance(reply) is Stance.ASKS
-        else _asking_text(question, history, titles)
-    )
-
-
 def gate_digest() -> str:
-    "Names the gate and the prompt, for the identity of a run that asks back."
-    return digest([WEIGHTS, BIAS, THRESHOLD, ALONE, ASK_BACK], 8)
+    "Names the gate, for the identity of a run that asks back."
+    return digest([WEIGHTS, BIAS, THRESHOLD, ALONE], 8)
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #5bafe72b
 def near(tools: Toolbox, question: str, texts: Sequence[str]) -> list[float]:
     "The cosines of passages that came without a search."
     if not texts:
         return []
-    return [
-        float(x)
-        for x in tools.embedder.encode(list(texts))
-        @ tools.embedder.encode([question], query=True)[0]
-    ]
+    (asked,) = tools.embedder.encode([question], query=True)
+    return (tools.embedder.encode(list(texts)) @ asked).tolist()
 
 
-def _clarify_node(by_model: bool = False) -> Work:  # True: the chat model words what is asked back
-    "A node that asks back where the gate says so, and ends the turn."
-
-    def node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
-        task, found = state["task"], tools.contexts(state["found"])
-        if "clarify" in tools.adapters:
-            verdict, text = tools.clarify(task.question, task.history, [c.text for c in found])
-            asks = {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []} if text else {}
-            return asks, Clarified(verdict=verdict, text=text)
+def _clarify_node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
+    "A node that asks back where the gate, or an adapter, says so, and ends the turn."
+    task, found = state["task"], tools.contexts(state["found"])
+    texts, titles, seen = [c.text for c in found], [c.title for c in found], {}
+    if "clarify" in tools.adapters:
+        verdict, text = tools.clarify(task.question, task.history, texts)
+    else:
         hits = next((s.hits for s in reversed(state["steps"]) if isinstance(s, Retrieved)), ())
-        scores = [h.score for h in hits] or near(tools, task.question, [c.text for c in found])
-        seen = features(
-            task.question, task.history, tools.embedder, scores, [c.title for c in found]
-        )
+        scores = [h.score for h in hits] or near(tools, task.question, texts)
+        told = features(task.question, task.history, tools.embedder, scores, titles)
         verdict, seen = (
-            _clear_enough(underspecified(seen)),
-            {k: round(v, 3) for k, v in seen.items()},
+            _clear_enough(underspecified(told)),
+            {k: round(v, 3) for k, v in told.items()},
         )
-        if verdict.passed:
-            return {}, Clarified(verdict=verdict, seen=seen)
-        asked = (task.question, task.history, [c.title for c in found])
-        text = _ask_by_model(tools.chat, *asked) if by_model else _asking_text(*asked)
-        return {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []}, Clarified(
-            verdict=verdict, text=text, seen=seen
-        )
-
-    return node
+        text = "" if verdict.passed else _asking_text(task.question, task.history, titles)
+    asks = {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []} if text else {}
+    return asks, Clarified(verdict=verdict, text=text, seen=seen)
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #1a7dcdb6
 def _through_clarify(
@@ -295,16 +219,17 @@ def _through_clarify(
     after: str,  # the node that searches
     before: str,  # the node that a clear question goes on to
     on: bool = True,  # False: a plain edge, no node
-    by_model: bool = False,
 ) -> None:
     "Lead a graph from one node to another by way of `clarify`."
     if not on:
         return graph.add_edge(after, before)
-    graph.add_node("clarify", as_node("clarify", _clarify_node(by_model), tools))
+
+    def route(state: TurnState) -> str:
+        return END if "outcome" in state else before
+
+    graph.add_node("clarify", as_node("clarify", _clarify_node, tools))
     graph.add_edge(after, "clarify")
-    graph.add_conditional_edges(
-        "clarify", lambda state: END if "outcome" in state else before, [before, END]
-    )
+    graph.add_conditional_edges("clarify", route, [before, END])
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #85b56512
 def _keep_all_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
@@ -350,8 +275,6 @@ NAIVE = System(
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #48943694
 _SENTENCE = re.compile(r"[^\n]+?(?:[.!?][\"')\]]*(?=\s+[\"'(\[]?[A-Z0-9])|(?=\n)|$)", re.S)
-
-
 _ENDED = re.compile(r"[.!?][\"')\]]*$")
 
 
@@ -365,11 +288,8 @@ class Quote:
     score: float  # nearness to the question, cosine
 
 
-def _quotable(
-    text: str,
-    least_words: int = 4,
-) -> list[tuple[int, int]]:  # start and end of each, in order
-    "The sentences of a text."
+def _quotable(text: str, least_words: int = 4) -> list[tuple[int, int]]:
+    "Start and end of each sentence of a text, in order."
     found = []
     for m in _SENTENCE.finditer(text):
         sentence = m[0].strip()
@@ -385,28 +305,26 @@ def nearest(
     contexts: Sequence[Context],
     most: int,  # sentences
     least_words: int = 4,
-    weights: Mapping[
-        str, float
-    ] = {},  # context id -> what its sentences' nearness is multiplied by
-    near: float = 0.0,  # > 0: for people to read; the first question alone counts where a sentence is so near to it
+    weights: Mapping[str, float] = {},  # context id -> factor of its sentences' nearness
+    near: float = 0.0,  # above 0: for people to read, see below
 ) -> list[Quote]:  # in the order of the contexts, and of the sentences in them
-    """The sentences nearest to the questions. For people to read: the nearest first, others only with .85 of its nearness, and
-    lines without an end (headings, authors) only where nothing else is."""
-    places, seen = [], set()
+    """The sentences nearest to the questions.
+
+    For people to read: the first question alone counts where a sentence is as near to it as `near`; the nearest
+    sentence first, others only with .85 of its nearness, and lines without an end (headings, authors) only where
+    nothing else is.
+    """
+    places = {}  # words -> where they stand first
     for c in contexts:
         for a, b in _quotable(c.text, least_words):
-            words = " ".join(c.text[a:b].split())
-            if words not in seen:
-                places.append((c, a, b))
-            seen.add(words)
+            places.setdefault(" ".join(c.text[a:b].split()), (c, a, b))
+    places = list(places.values())
     if near:
         places = [p for p in places if _ENDED.search(p[0].text[p[1] : p[2]])] or places
     if not places:
         return []
-    cosines = (
-        embedder.encode([c.text[a:b] for c, a, b in places])
-        @ embedder.encode(list(questions), query=True).T
-    )
+    texts = embedder.encode([c.text[a:b] for c, a, b in places])
+    cosines = texts @ embedder.encode(list(questions), query=True).T
     alone = bool(near) and cosines[:, 0].max() >= near
     cosines = cosines[:, 0] if alone else cosines.max(axis=1)
     quotes = [Quote(c.id, a, b, round(float(s), 4)) for (c, a, b), s in zip(places, cosines)]
@@ -497,6 +415,9 @@ def _build_quote(tools: Toolbox):
     "Retrieve, grade, quote."
     from langgraph.graph import StateGraph
 
+    def route(state: TurnState) -> str:
+        return "quote" if state["kept"] else "fallback"
+
     g = StateGraph(TurnState)
     nodes = {
         "retrieve": retrieve_node,
@@ -508,11 +429,7 @@ def _build_quote(tools: Toolbox):
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "retrieve")
     _through_clarify(g, tools, "retrieve", "grade_documents", tools.settings.own.clarify)
-    g.add_conditional_edges(
-        "grade_documents",
-        lambda state: "quote" if state["kept"] else "fallback",
-        ["quote", "fallback"],
-    )
+    g.add_conditional_edges("grade_documents", route, ["quote", "fallback"])
     g.add_conditional_edges("quote", unless_declined, ["fallback", END])
     g.add_edge("fallback", END)
     return g.compile()

@@ -80,10 +80,9 @@ def as_passage(value: object, domain: str = "") -> Context:
     text, url, source, score = (got[k] for k in ("text", "url", "source", "score"))
     text, url, source = (v if isinstance(v, str) else "" for v in (text, url, source))
     if not text.strip() and not url:
-        raise DataError(
-            f"a passage has neither text nor url: {str(value)[:80]!r}",
-            remedy="Give a text, or a dictionary with text, and id, title, url, score if there are any",
-        )
+        problem = f"a passage has neither text nor url: {str(value)[:80]!r}"
+        fields = "text, and id, title, url, score if there are any"
+        raise DataError(problem, remedy=f"Give a text, or a dictionary with {fields}")
     score = float(score) if isinstance(score, str) and _FLOAT.fullmatch(score) else score
     if score is not None and not (_is_number(score) and math.isfinite(score)):
         raise DataError(f"the score of a passage is {score!r}", remedy="Give a number, or none")
@@ -91,17 +90,15 @@ def as_passage(value: object, domain: str = "") -> Context:
         url = f"{url or source}#page={got['page']}"
     name = str(got["id"]) if got["id"] is not None else BY_TEXT + digest(text or url)
     about = (str(got["title"] or ""), url, source, domain)
-    return Context(
-        name, str(got["document"] or name), text, *about, None if score is None else float(score)
-    )
+    score = None if score is None else float(score)
+    return Context(name, str(got["document"] or name), text, *about, score)
 
 
 def _as_passages(values: object, domain: str = "") -> tuple[Context, ...]:
     "Passages, best first, each once; another text under one id gets a name of its own. Raises DataError for what is no list."
     if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__"):
-        raise DataError(
-            f"passages are a {type(values).__name__}, not a list", remedy="Give a list of passages"
-        )
+        problem = f"passages are a {type(values).__name__}, not a list"
+        raise DataError(problem, remedy="Give a list of passages")
     first: dict[str, Context] = {}
     for p in (as_passage(value, domain) for value in values):
         if first.setdefault(p.id, p).text != p.text:
@@ -174,10 +171,9 @@ def read_reply(value: object, domain: str = "") -> Reply:
         passages = _get(value, "passages")
         passages = _get(value, "context") if passages is None else passages
     if not isinstance(text, str):
-        raise DataError(
-            f"the system returned {type(value).__name__} {str(value)[:60]!r}, and no text in it",
-            remedy="Return a text, a text with a list of passages, or a dictionary with `answer`",
-        )
+        problem = f"the system returned {type(value).__name__} {str(value)[:60]!r}"
+        remedy = "Return a text, a text with a list of passages, or a dictionary with `answer`"
+        raise DataError(f"{problem}, and no text in it", remedy=remedy)
     listed = isinstance(steps, (list, tuple)) and all(isinstance(s, Mapping) for s in steps)
     if not listed:
         raise DataError("the steps are no list of dictionaries", remedy='Give [{"step": ...}, ...]')
@@ -208,18 +204,14 @@ class _Memory:
         return ids
 
     def retrieve(self, *args, **kw):
-        raise DataError(
-            "a system from outside does its own retrieval: nothing can be searched for here",
-            remedy="Change its passages, or run the system itself",
-        )
+        problem = "a system from outside does its own retrieval: nothing can be searched for here"
+        raise DataError(problem, remedy="Change its passages, or run the system itself")
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Passages by id, in that order. Raises DataError for one that was never returned."
         if missing := [i for i in ids if i not in self._seen]:
-            raise DataError(
-                f"no passage {missing[0]!r} was returned",
-                remedy="Name passages by ids returned before",
-            )
+            remedy = "Name passages by ids returned before"
+            raise DataError(f"no passage {missing[0]!r} was returned", remedy=remedy)
         return [self._seen[i] for i in ids]
 
 
@@ -236,11 +228,9 @@ def _verdict(passed: object, data: Mapping) -> Verdict:
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00032
 def _hits(passages: Sequence[Context]) -> tuple[Hit, ...]:
     "The hits of a list without scores have falling ones, since its order is all that is known."
-    falling = [1 / n for n in range(1, len(passages) + 1)]
-    return tuple(
-        Hit(c.id, c.id, c.document_id, round(f if c.score is None else c.score, 4))
-        for c, f in zip(passages, falling)
-    )
+    scores = [1 / n if c.score is None else c.score for n, c in enumerate(passages, 1)]
+    pairs = zip(passages, scores)
+    return tuple(Hit(c.id, c.id, c.document_id, round(score, 4)) for c, score in pairs)
 
 
 class _Reader:
@@ -256,11 +246,13 @@ class _Reader:
     def ids(self, values: object) -> list[str]:
         "Ids of passages that are given as such, or named by the ids of those that were found."
         known = {**{i: i for i in self.found}, **self.names}
-        if isinstance(values, (list, tuple)) and all(
-            isinstance(v, str) and v in known for v in values
-        ):
+        named = isinstance(values, (list, tuple)) and all(isinstance(v, str) for v in values)
+        if named and known.keys() >= set(values):
             return [known[v] for v in values]
         return self.memory.remember(_as_passages(values, self.domain))
+
+    def rewritten(self, text: str) -> Rewritten:
+        return Rewritten(text=text, raw=text, kept=True)
 
     def retrieved(self, passages: object) -> Retrieved:
         given = _as_passages(passages, self.domain)
@@ -294,10 +286,8 @@ class _Reader:
         "A step. Raises DataError for a kind that there is not, or one that lacks what it needs."
         kind = data.get("step")
         if kind not in _KINDS:
-            raise DataError(
-                f"the step {kind!r} is of no known kind",
-                remedy=f"The kinds are {', '.join(_KINDS)}",
-            )
+            remedy = f"The kinds are {', '.join(_KINDS)}"
+            raise DataError(f"the step {kind!r} is of no known kind", remedy=remedy)
         needed, make = _KINDS[kind]
         if lacking := [k for k in needed if k not in data]:
             raise DataError(f"the step {kind!r} lacks {lacking[0]!r}", remedy="Add it")
@@ -307,10 +297,7 @@ class _Reader:
 
 
 _KINDS: dict[str, tuple[tuple[str, ...], Callable[[_Reader, Mapping], Step]]] = {
-    "rewrite": (
-        ("text",),
-        lambda r, d: Rewritten(text=str(d["text"]), raw=str(d["text"]), kept=True),
-    ),
+    "rewrite": (("text",), lambda r, d: r.rewritten(str(d["text"]))),
     "retrieve": (("passages",), lambda r, d: r.retrieved(d["passages"])),
     "rerank": (("passages",), lambda r, d: r.ranked(d["passages"])),
     "grade": (("kept",), lambda r, d: r.graded(d["kept"])),
@@ -460,10 +447,8 @@ def _reply_of(function: Callable, task: Task) -> Reply:
     whole = [p for p in pieces if not isinstance(p, str) and p not in steps]
     whole += [] if last is None else [last]
     if len(whole) > 1 or (whole and texts):
-        raise DataError(
-            "the system gave more than one answer",
-            remedy="Yield pieces of text, or yield or return one whole answer",
-        )
+        remedy = "Yield pieces of text, or yield or return one whole answer"
+        raise DataError("the system gave more than one answer", remedy=remedy)
     value = whole[0] if whole else "".join(texts) if texts else None
     reply = read_reply(value, domain)
     if searches and not isinstance(value, Reply) and _llama_reply(value, domain):
@@ -498,9 +483,8 @@ def _ended(reply: Reply, memory: _Memory, domain: str = "") -> tuple[dict, list[
         update["reason"] = why = _SHUT if shut else _DECLINES
         steps.append(Refused(reason=why.name, role=why.role, node="answer"))
     elif reply.outcome is Outcome.ANSWERED:
-        update["cited"] = [
-            seen[i] for i in cite(reply.text, [c.text for c in memory.contexts(seen)])
-        ]
+        cited = cite(reply.text, [c.text for c in memory.contexts(seen)])
+        update["cited"] = [seen[i] for i in cited]
     return update, steps
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00061
@@ -548,10 +532,9 @@ def _own(name: str, given: Mapping[str, object]) -> dict[str, object]:
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError) as e:
-            raise DataError(
-                f"{key!r} of the stage {name!r} cannot be recorded ({e})",
-                remedy="Hand on texts, numbers, lists and dictionaries",
-            ) from None
+            problem = f"{key!r} of the stage {name!r} cannot be recorded ({e})"
+            remedy = "Hand on texts, numbers, lists and dictionaries"
+            raise DataError(problem, remedy=remedy) from None
     return own
 
 
@@ -574,14 +557,12 @@ def _stage_work(name: str, stage: Callable, memory: _Memory):
     def work(state: _StagesState, tools: Toolbox) -> tuple[dict, Step]:
         pieces, given = _called(stage, _known_of(state, tools))
         if not isinstance(given, Mapping) or pieces:
-            raise DataError(
-                f"the stage {name!r} returned {type(given).__name__}", remedy="Return a dictionary"
-            )
+            problem = f"the stage {name!r} returned {type(given).__name__}"
+            raise DataError(problem, remedy="Return a dictionary")
         says = [k for k in _STAGE_SAYS if k in given]
         if len(says) > 1:
-            raise DataError(
-                f"the stage {name!r} returned {' and '.join(says)}", remedy="Make a stage of each"
-            )
+            problem = f"the stage {name!r} returned {' and '.join(says)}"
+            raise DataError(problem, remedy="Make a stage of each")
         reader = _Reader(memory, state["task"].collection or state["task"].domain)
         reader.found = list(state.get("found", ()))
         kind, where = _STAGE_SAYS[says[0]] if says else ("note", "note")
@@ -631,9 +612,8 @@ def _stages_graph(stages: Mapping[str, Callable], memory: _Memory, tools: Toolbo
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00071
 _UNKNOWN = ModelSpec("not known")  # the models of a system from outside
-_ONE_PIECE = (
-    "it answers in one piece: give a list of named stages to take its turns up in the middle"
-)
+_STAGES = "give a list of named stages to take its turns up in the middle"
+_ONE_PIECE = f"it answers in one piece: {_STAGES}"
 
 
 @dataclass(frozen=True)
@@ -641,15 +621,9 @@ class _Outside(System):
     "A system from outside. It brings its own models and passages."
 
     def with_own(self, settings: Settings) -> Settings:
-        plain_search = replace(settings.retrieval, views="query", reranker="none")
-        return replace(
-            super().with_own(settings),
-            profile="its own models",
-            chat=_UNKNOWN,
-            embedder=_UNKNOWN,
-            reranker=None,
-            retrieval=plain_search,
-        )
+        models = {"chat": _UNKNOWN, "embedder": _UNKNOWN, "reranker": None}
+        models["retrieval"] = replace(settings.retrieval, views="query", reranker="none")
+        return replace(super().with_own(settings), profile="its own models", **models)
 
 
 def _toolbox_with(memory: _Memory) -> Callable[[Settings, Sequence[Task]], Toolbox]:
@@ -703,9 +677,8 @@ def _check_call(function: Callable, name: str) -> None:
     try:
         known.bind([], **({"collection": ""} if "collection" in known.parameters else {}))
     except TypeError as e:
-        raise SettingsError(
-            f"{name}{known} cannot be called with the messages ({e}): the last of them is the question"
-        ) from None
+        problem = f"{name}{known} cannot be called with the messages ({e})"
+        raise SettingsError(f"{problem}: the last of them is the question") from None
 
 
 def outside(
@@ -845,31 +818,20 @@ class _Endpoint:
         message = _at(next(iter(got.get("choices") or ()), None), "message")
         text = _get(message, "content") if message else None
         if not isinstance(text, str) or not text.strip():
-            raise DataError(
-                f"{self.connection.url} replied without text: {str(got)[:120]}",
-                remedy="A reply needs choices[0].message.content",
-            )
+            problem = f"{self.connection.url} replied without text: {str(got)[:120]}"
+            raise DataError(problem, remedy="A reply needs choices[0].message.content")
         return Reply(text, _passages_in(got, s.passages, domain), _outcome(None, text))
 
 
 def address(url: str) -> System:
     "The system at an address, which usually ends in /v1."
-
-    memory = _Memory()
+    memory, about = _Memory(), "an address that does its own retrieval"
 
     def build(tools: Toolbox):
         return _one_node(_Endpoint(url, tools.settings.own).reply, memory, tools)
 
-    return _Outside(
-        str(Address(url)),
-        build,
-        "an address that does its own retrieval",
-        (_DECLINES,),
-        settings=AddressSettings,
-        toolbox_for=_toolbox_with(memory),
-        one_piece=_ONE_PIECE,
-        group="outside",
-    )
+    how = {"settings": AddressSettings, "toolbox_for": _toolbox_with(memory), "group": "outside"}
+    return _Outside(str(Address(url)), build, about, (_DECLINES,), one_piece=_ONE_PIECE, **how)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00111
 def load_outside(name: str) -> System:

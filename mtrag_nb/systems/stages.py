@@ -8,25 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from string import Formatter
 from typing import TYPE_CHECKING
 
 from ..core.claims import check_claims, claims_something, draft_score
 from ..core.files import data_dir, parse_json
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
 from ..core.settings import Settings, StageSettings
-from mtrag_nb.core.text import (
-    Label,
-    Verdict,
-    clipped,
-    declines,
-    read_verdict,
-    scored,
-    sentences,
-    spans_of,
-    support,
-    titled,
-    without_thinking,
-)
+from ..core.text import Label, Verdict, clipped, declines, read_verdict, scored, sentences
+from ..core.text import spans_of, support, titled, without_thinking
 from ..core.types import Context, ReplyError, SettingsError, Turn
 from ..models.chat import ChatModel, Contract, Prompt, Sampling, chat, choose
 
@@ -36,15 +26,15 @@ if TYPE_CHECKING:
     from mtrag_nb.search.web import Web
 
 # %% auto #0
-__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADES', 'ENDS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'GRADERS',
-           'CHECKERS', 'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'read_prompts', 'prompt_set', 'show_history',
-           'history_head', 'grade_by_scale', 'grade_by_scale_text', 'label_by_choice', 'label_by_text',
+__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADES', 'ENDS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'Places',
+           'GRADERS', 'CHECKERS', 'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'read_prompts', 'prompt_set',
+           'show_history', 'history_head', 'grade_by_scale', 'grade_by_scale_text', 'label_by_choice', 'label_by_text',
            'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict',
            'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate',
            'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier',
-           'Grading', 'Checking', 'require_ways', 'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation',
-           'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims', 'adapter_claims',
-           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+           'Grading', 'Checking', 'require_ways', 'prompts_of', 'Toolbox', 'source_head', 'format_sources',
+           'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims',
+           'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 def read_prompts(name: str) -> dict[str, str]:  # key -> text
@@ -78,9 +68,8 @@ def show_history(
     chars: int = 600,  # clip each turn to so many characters
 ) -> str:  # one line a turn, "" for no history
     "The conversation so far, as the prompts show it."
-    return "\n".join(
-        f"{t.speaker}: {clipped(t.text, chars)}" for t in (history[-turns:] if turns else ())
-    )
+    last = history[-turns:] if turns else ()
+    return "\n".join(f"{t.speaker}: {clipped(t.text, chars)}" for t in last)
 
 
 def history_head(history: str) -> str:
@@ -128,17 +117,16 @@ _GRADE = re.compile(
 )
 
 
+_BOUND = re.compile(
+    r"[<>≤≥]|\b(?:at (?:least|most)|(?:more|less) than|over|under|above|below)\b", re.I
+)
+
+
 def _read_grade(text: str) -> float | None:
     "The grade that a reply states, in [0, 10]; None if it states none, or more than one."
     said = without_thinking(text)
-    m, numbers = (
-        _GRADE.fullmatch(said),
-        re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?:/|\bout of)\s*10\b", " ", said)),
-    )
-    bound = re.search(
-        r"[<>≤≥]|\b(?:at (?:least|most)|(?:more|less) than|over|under|above|below)\b", said, re.I
-    )
-    if not m or bound or len(numbers) > 1:
+    m, bare = _GRADE.fullmatch(said), re.sub(r"(?:/|\bout of)\s*10\b", " ", said)
+    if not m or _BOUND.search(said) or len(re.findall(r"\d+(?:\.\d+)?", bare)) > 1:
         return None
     return float(m[1]) if 0 <= float(m[1]) <= 10 else None
 
@@ -152,10 +140,8 @@ def grade_by_scale(
     threshold: float = 7.0,  # kept at or above it
 ) -> list[Verdict]:
     "The likeliest of the grades 0 to 10."
-    found = _chosen(
-        model, _document_prompts(prompts, "scale", question, history, documents), GRADES
-    )
-    grades = [float(max(GRADES, key=shares.get)) for shares in found]
+    asked = _document_prompts(prompts, "scale", question, history, documents)
+    grades = [float(max(GRADES, key=p.get)) for p in _chosen(model, asked, GRADES)]
     return [scored(grade, threshold, "scale", scale=ENDS) for grade in grades]
 
 
@@ -181,11 +167,8 @@ def grade_by_scale_text(
     return [read(text) for text in _written(model, asked)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #2f36d142
-LABELS = {
-    "Incorrect": Label.NO,
-    "Ambiguous": Label.AMBIGUOUS,
-    "Correct": Label.YES,
-}  # the worst first: it wins a tie
+# The worst first: it wins a tie.
+LABELS = {"Incorrect": Label.NO, "Ambiguous": Label.AMBIGUOUS, "Correct": Label.YES}
 WAYS_TO_LABEL = ("labels", "labels-text", "cosine")
 WEIGHTS = {Label.YES: 1.0, Label.AMBIGUOUS: 0.5, Label.NO: 0.0}
 
@@ -269,23 +252,17 @@ class Labelled(Graded, kind="labelled"):
         return tuple(weighed(self.grades))
 
     def lines(self, name):
-        n = [
-            sum(v.label is label for v in self.verdicts)
-            for label in (Label.YES, Label.AMBIGUOUS, Label.NO)
-        ]
+        found = [v.label for v in self.verdicts]
+        n = map(found.count, (Label.YES, Label.AMBIGUOUS, Label.NO))
         how = f" ({self.verdicts[0].how})" if self.verdicts else ""
         return [("grade", "{} correct, {} ambiguous, {} incorrect".format(*n) + how)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #251dde60
 def clean_rewrite(text: str) -> str:
     "The question in a reply: its first line, without label and quotes."
-    line = next((l for l in text.strip().splitlines() if l.strip()), "")
-    return (
-        re.sub(r"^(rewritten question|rewrite|question)\s*:\s*", "", line.strip(), flags=re.I)
-        .strip()
-        .strip("\"'")
-        .strip()
-    )
+    line = next((l for l in text.strip().splitlines() if l.strip()), "").strip()
+    line = re.sub(r"^(rewritten question|rewrite|question)\s*:\s*", "", line, flags=re.I)
+    return line.strip().strip("\"'").strip()
 
 
 def rewrite(
@@ -295,18 +272,13 @@ def rewrite(
     histories: Sequence[str],  # as `show_history` gives them; "" for a first question
 ) -> list[Rewritten]:
     "Questions that stand alone, by a few-shot prompt; an empty reply keeps the question."
-    asked = [i for i, h in enumerate(histories) if h]
-
-    def user(i):
-        return prompts["rewrite.user"].format(history=histories[i], question=questions[i])
-
-    replies = model.generate(
-        [chat(prompts["rewrite.system"], user(i), prefill="Rewrite:") for i in asked],
-        max_new_tokens=64,
-        stop=["\n"],
-    )
+    at = [i for i, h in enumerate(histories) if h]
+    system, user = prompts["rewrite.system"], prompts["rewrite.user"].format
+    users = [user(history=histories[i], question=questions[i]) for i in at]
+    asked = [chat(system, u, prefill="Rewrite:") for u in users]
+    replies = model.generate(asked, max_new_tokens=64, stop=["\n"])
     out = [Rewritten(text=q) for q in questions]
-    for i, c in zip(asked, replies):
+    for i, c in zip(at, replies):
         text = clean_rewrite(c.text)
         out[i] = Rewritten(text=text or questions[i], raw=c.text, kept=bool(text))
     return out
@@ -319,10 +291,8 @@ def guard(
     least: float = 0.6,  # cosine between rewrite and question
 ) -> list[Rewritten]:
     "Rewrites that strayed from their question, taken back; one that no model wrote stays as it is."
-    near = (
-        embedder.encode([r.text for r in rewrites], query=True)
-        * embedder.encode(list(questions), query=True)
-    ).sum(axis=1)
+    texts = embedder.encode([r.text for r in rewrites], query=True)
+    cosines = (texts * embedder.encode(list(questions), query=True)).sum(axis=1)
 
     def guarded(r: Rewritten, question: str, cosine: float) -> Rewritten:
         if not r.raw:
@@ -331,7 +301,7 @@ def guard(
             r = replace(r, text=question, kept=False)
         return replace(r, similarity=round(cosine, 4))
 
-    return [guarded(r, q, float(s)) for r, q, s in zip(rewrites, questions, near)]
+    return [guarded(r, q, float(s)) for r, q, s in zip(rewrites, questions, cosines)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #be89e29c
 def grade_by_verdict(
@@ -376,9 +346,8 @@ def grade_by_likelihood(
     "Mean log P(question | document) - mean log P(question): how much likelier the document makes the question."
     if not documents:
         return []
-    asked = [chat("", prompts["likelihood.with"].format(document=d)) for d in documents] + [
-        chat("", prompts["likelihood.without"])
-    ]
+    users = [prompts["likelihood.with"].format(document=d) for d in documents]
+    asked = [chat("", user) for user in (*users, prompts["likelihood.without"])]
     *given, prior = model.score(asked, [question] * len(asked))
     return [scored(s.mean - prior.mean, threshold, "likelihood") for s in given]
 
@@ -450,44 +419,27 @@ def generate(
     tidy: bool = True,  # take off repeated sentences, and a last one that was cut off
 ) -> Drafted:
     "Answer from the documents. Raises ReplyError for an empty reply."
-    filled = {
-        "documents": documents,
-        "history": history_head(history),
-        "question": question,
-        "unsupported": unsupported,
-    }
-    user, prefill = (
-        prompts["generate.retry" if unsupported else "generate.user"].format(**filled),
-        prompts["generate.prefill"],
-    )
-    (c,) = model.generate(
-        [chat(prompts["generate.system"], user, prefill=prefill)], max_new_tokens, temperature, seed
-    )
+    shown = {"documents": documents, "history": history_head(history), "question": question}
+    user = prompts["generate.retry" if unsupported else "generate.user"]
+    user, prefill = user.format(**shown, unsupported=unsupported), prompts["generate.prefill"]
+    asked = chat(prompts["generate.system"], user, prefill=prefill)
+    (c,) = model.generate([asked], max_new_tokens, temperature, seed)
     text = clean_answer(c.text, tidy)
     if not text:
-        raise ReplyError(
-            f"empty reply: {c.tokens_out} tokens ({c.stop}), and no answer in {c.text[:60]!r}"
-        )
+        said = f"{c.tokens_out} tokens ({c.stop}), and no answer in {c.text[:60]!r}"
+        raise ReplyError(f"empty reply: {said}")
     if prefill:
         text = text[:1].upper() + text[1:]
     if tidy and c.stop == "length" and (whole := re.match(r".*[.!?](?=\s|$)", text, flags=re.S)):
         text = whole[0]
-    return Drafted(
-        text=text,
-        declined=_DECLINED_BY[declined_by](text),
-        stop=c.stop,
-        temperature=float(temperature),
-        seed=seed,
-        unsupported=unsupported,
-        thought=c.thought,
-    )
+    how = {"temperature": float(temperature), "seed": seed, "unsupported": unsupported}
+    declined = _DECLINED_BY[declined_by](text)
+    return Drafted(text=text, declined=declined, stop=c.stop, thought=c.thought, **how)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #c237efa6
 def _check_prompt(prompts: Mapping[str, str], question: str, answer: str, documents: str) -> Prompt:
-    return chat(
-        prompts["check.system"],
-        prompts["check.user"].format(documents=documents, question=question, answer=answer),
-    )
+    shown = {"documents": documents, "question": question, "answer": answer}
+    return chat(prompts["check.system"], prompts["check.user"].format(**shown))
 
 
 def _check_by_verdict(
@@ -512,11 +464,8 @@ def check_by_yesno(
     threshold: float = 0.0,
 ) -> Verdict:
     "The log-odds of Yes against No."
-    return scored(
-        _log_odds(model, [_check_prompt(prompts, question, answer, documents)])[0],
-        threshold,
-        "yesno",
-    )
+    (odds,) = _log_odds(model, [_check_prompt(prompts, question, answer, documents)])
+    return scored(odds, threshold, "yesno")
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1c87e9e3
 def check_by_likelihood(
@@ -528,14 +477,13 @@ def check_by_likelihood(
     threshold: float = 0.5,  # nats per token
 ) -> Verdict:
     "Mean log P(answer | question, documents) - mean log P(answer | question)."
-    asked = [
-        chat(
-            "", prompts["generate.user"].format(documents=documents, history="", question=question)
-        ),
-        chat("", f"Question: {question}"),
-    ]
+    user = prompts["generate.user"].format(documents=documents, history="", question=question)
+    asked = [chat("", user), chat("", f"Question: {question}")]
     given, alone = model.score(asked, [answer] * 2)
     return scored(given.mean - alone.mean, threshold, "likelihood")
+
+
+Places = tuple[tuple[int, int], ...]  # start and end of parts of an answer
 
 
 def check_by_support(answer: str, documents: Sequence[str], threshold: float = 0.6) -> Verdict:
@@ -550,15 +498,13 @@ def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.
 
 def check_by_classifier(
     classifier: Classifier,
-    question: str,
+    question: str,  # not read: it is called as the other checks are
     answer: str,
     documents: Sequence[str],
     threshold: float = 0.5,
-) -> tuple[
-    Verdict, tuple[tuple[int, int], ...]
-]:  # and the places of the answer below the threshold
-    "The least support of a part of the answer."
-    parts = [(a, b, round(p, 4)) for a, b, p in classifier.parts(documents, answer, question)]
+) -> tuple[Verdict, Places]:
+    "The least support of a part of the answer, and the places below the threshold."
+    parts = [(a, b, round(p, 4)) for a, b, p in classifier.parts(documents, answer)]
     spans: list[tuple[int, int]] = []
     for a, b in ((a, b) for a, b, p in parts if p < threshold):
         if spans and not answer[spans[-1][1] : a].strip():
@@ -616,10 +562,8 @@ def _check_by_adapter(
     talk: Sequence[tuple[str, str]],  # up to the answer
     documents: Sequence[str],
     default: str = "no",
-) -> tuple[
-    Verdict, tuple[tuple[int, int], ...]
-]:  # and the places of sentences that are not faithful
-    "The share of an answer's sentences that are faithful; all must be. A sentence that claims nothing (NA) is."
+) -> tuple[Verdict, Places]:
+    "The share of an answer's sentences that are faithful, and where the others stand; all must be. A sentence that claims nothing (NA) is."
     answer, (raw, said) = talk[-1][1], _adapter_says(model, contract, talk, documents)
     parts = sentences(answer)
     try:
@@ -714,14 +658,39 @@ CHECKERS: dict[str, Callable[[Checking], Verdict]] = {
 
 def require_ways(stages: StageSettings) -> None:
     "Raises SettingsError for a way to grade or to check that does not exist."
-    for name, known, others in (
-        ("grade", GRADERS, ("adapter:",)),
-        ("check", CHECKERS, ("adapter:", "nli:")),
-    ):
+    grades, checks = [*GRADERS, "adapter:NAME"], [*CHECKERS, "adapter:NAME", "nli:NAME"]
+    for name, known in (("grade", grades), ("check", checks)):
         way = getattr(stages, name)
-        if way not in known and not way.startswith(others):
-            options = ", ".join((*map(repr, known), *(f"'{o}NAME'" for o in others)))
+        kind, named, _ = way.partition(":")
+        if (f"{kind}:NAME" if named else way) not in known:
+            options = ", ".join(map(repr, known))
             raise SettingsError(f"stages.{name} is {way!r}: input should be {options}")
+
+# %% ../../nbs/5_systems/00_stages.ipynb #promptsof
+def _placeholders(key: str, text: str) -> set[str]:
+    "The names in braces. Raises SettingsError."
+    try:
+        return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+    except ValueError as e:
+        raise SettingsError(f"prompts.{key}: {e}; a brace of the text itself is doubled") from None
+
+
+def prompts_of(
+    settings: Settings,
+    own: Mapping[str, Mapping[str, str]] = {},  # a system's: prompt set -> key -> text
+) -> dict[str, str]:
+    "The prompts of a run: the set, the system's own, and `settings.prompts`. Raises SettingsError for an unknown key or placeholder."
+    name = settings.stages.prompts
+    texts = prompt_set(name) | dict(own.get(name, own.get("permissive", {})))
+    known = {**SCALE_PROMPTS, **LABEL_PROMPTS, **texts}
+    for key, text in settings.prompts.items():
+        if key not in known:
+            raise SettingsError(f"unknown prompt {key!r}: there are {', '.join(sorted(known))}")
+        filled = _placeholders(key, known[key])
+        if filled and (unknown := _placeholders(key, text) - filled):
+            has = ", ".join(sorted(filled))
+            raise SettingsError(f"prompts.{key} names {{{min(unknown)}}}: it is given {has}")
+    return {**texts, **settings.prompts}
 
 # %% ../../nbs/5_systems/00_stages.ipynb #fbb31eb2
 @dataclass(frozen=True)
@@ -732,16 +701,11 @@ class Toolbox:
     chat: ChatModel
     embedder: EmbedderLike
     retriever: RetrieverLike
-    system_prompts: Mapping[str, Mapping[str, str]] = field(
-        default_factory=dict
-    )  # a system's own: prompt set -> key -> text
+    # A system's own: prompt set -> key -> text.
+    system_prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     checker: Classifier | None = None  # of claims, where `stages.check` names one
-    adapters: Mapping[str, Contract] = field(
-        default_factory=dict
-    )  # stage -> how its adapter is asked
-    web: Web | None = (
-        None  # what is searched for where the documents do not suffice, by systems that do; None: nothing
-    )
+    adapters: Mapping[str, Contract] = field(default_factory=dict)  # stage -> how one is asked
+    web: Web | None = None  # what systems search beside the documents; None: nothing
     around: tuple[Callable, ...] = ()  # what lies around every node, innermost first (`Around`)
 
     @property
@@ -751,31 +715,21 @@ class Toolbox:
     @property
     def prompts(self) -> dict[str, str]:
         "The settings' prompt set with the system's own. Where a system has none for that set, its permissive ones are taken."
-        own = self.system_prompts
-        return {
-            **prompt_set(self.stages.prompts),
-            **own.get(self.stages.prompts, own.get("permissive", {})),
-        }
+        return prompts_of(self.settings, self.system_prompts)
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order, those that the web brought included."
         if self.web is None:
             return self.retriever.contexts(ids)
-        there = set(self.web.known(ids))
-        found = {
-            c.id: c
-            for c in [
-                *self.web.contexts(sorted(there)),
-                *self.retriever.contexts([i for i in ids if i not in there]),
-            ]
-        }
+        there = self.web.known(ids)
+        own = self.retriever.contexts([i for i in ids if i not in there])
+        found = {c.id: c for c in (*self.web.contexts(sorted(set(there))), *own)}
         return [found[i] for i in ids]
 
     def history(self, turns: Sequence[Turn], whole: bool = False) -> str:
         "The last turns, as many as the settings say, or all; long ones clipped."
-        return show_history(
-            turns, len(turns) if whole else self.stages.history_turns, self.stages.turn_chars
-        )
+        most = len(turns) if whole else self.stages.history_turns
+        return show_history(turns, most, self.stages.turn_chars)
 
     def talk(self, turns: Sequence[Turn], question: str) -> list[tuple[str, str]]:
         "The last turns and the question as messages, for an adapter."
@@ -795,29 +749,23 @@ class Toolbox:
             return Rewritten(text=question)
         if (asked := self.adapters.get("rewrite")) and turns:
             return _rewrite_by_adapter(self.chat, asked, self.talk(turns, question))
-        return self.guarded(
-            rewrite(self.chat, prompts or self.prompts, [question], [self.history(turns, whole)])[
-                0
-            ],
-            question,
-        )
+        shown = self.history(turns, whole)
+        (r,) = rewrite(self.chat, prompts or self.prompts, [question], [shown])
+        return self.guarded(r, question)
 
     def guarded(self, r: Rewritten, question: str) -> Rewritten:
         "The rewrite, taken back if it strayed and the settings say that it must not."
-        return (
-            guard([r], [question], self.embedder, self.stages.rewrite_guard)[0]
-            if self.stages.rewrite == "guarded"
-            else r
-        )
+        if self.stages.rewrite != "guarded":
+            return r
+        return guard([r], [question], self.embedder, self.stages.rewrite_guard)[0]
 
     def grade(
         self, question: str, turns: Sequence[Turn], documents: Sequence[str]
     ) -> list[Verdict]:
         "One verdict a document, as `stages.grade` says."
         s = self.stages
-        return self.grade_by(
-            s.grade, s.grade_threshold, s.grade_default, question, turns, documents
-        )
+        how = (s.grade, s.grade_threshold, s.grade_default)
+        return self.grade_by(*how, question, turns, documents)
 
     def grade_by(
         self,
@@ -834,22 +782,11 @@ class Toolbox:
             return _grade_by_adapter(self.chat, asked, talk, documents, default)
         return GRADERS[way](Grading(self, question, turns, documents, threshold, default))
 
-    def generate(
-        self, question: str, turns: Sequence[Turn], documents: str, **how
-    ) -> Drafted:  # how: temperature, seed, unsupported
-        "A draft from the documents as the generator sees them."
-        s = self.stages
-        return generate(
-            self.chat,
-            self.prompts,
-            question,
-            self.history(turns),
-            documents,
-            s.max_new_tokens,
-            declined_by=s.declined_by,
-            tidy=s.tidy,
-            **how,
-        )
+    def generate(self, question: str, turns: Sequence[Turn], documents: str, **how) -> Drafted:
+        "A draft from the documents as the generator sees them; how: temperature, seed, unsupported."
+        s, asked = self.stages, (question, self.history(turns), documents)
+        how |= {"declined_by": s.declined_by, "tidy": s.tidy}
+        return generate(self.chat, self.prompts, *asked, s.max_new_tokens, **how)
 
     def check(self, question: str, answer: str, documents: Sequence[str], shown: str) -> Verdict:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
@@ -871,29 +808,22 @@ class Toolbox:
 
     def check_parts(
         self, question: str, answer: str, documents: Sequence[str]
-    ) -> tuple[Verdict, tuple[tuple[int, int], ...]]:
+    ) -> tuple[Verdict, Places]:
         "The verdict of a classifier or an adapter, and the parts of the draft that are not supported."
+        s = self.stages
         if asked := self.adapters.get("check"):
-            talk, default = (
-                [*self.talk((), question), ("assistant", answer)],
-                self.stages.check_default,
-            )
-            return _check_by_adapter(self.chat, asked, talk, documents, default)
+            talk = [*self.talk((), question), ("assistant", answer)]
+            return _check_by_adapter(self.chat, asked, talk, documents, s.check_default)
         if self.checker is None:
-            raise SettingsError(
-                f"stages.check={self.stages.check} takes a classifier, and none was given"
-            )
-        return check_by_classifier(
-            self.checker, question, answer, documents, self.stages.check_threshold
-        )
+            raise SettingsError(f"stages.check={s.check} takes a classifier, and none was given")
+        return check_by_classifier(self.checker, question, answer, documents, s.check_threshold)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #531623e4
 def source_head(n: int, c: Context) -> str:
     "What a source is called in front of a model, and of a reader."
     document, _, section = (c.title or c.document_id).partition(" › ")
-    return f"[Source {n}] Document: {c.source or document}" + (
-        f", Section: {section or document}" if section or c.source else ""
-    )
+    within = f", Section: {section or document}" if section or c.source else ""
+    return f"[Source {n}] Document: {c.source or document}{within}"
 
 
 def format_sources(
@@ -901,13 +831,11 @@ def format_sources(
     weights: Mapping[str, float] = {},  # context id -> weight; below 1 it is marked
 ) -> str:
     "Contexts as a model reads them that is to cite."
-
-    def marked(c):
-        return " (only partially relevant)" if weights.get(c.id, 1.0) < 1 else ""
-
-    return "\n\n".join(
-        f'{source_head(n, c)}{marked(c)}\n"{c.text.strip()}"' for n, c in enumerate(contexts, 1)
-    )
+    shown = []
+    for n, c in enumerate(contexts, 1):
+        mark = " (only partially relevant)" if weights.get(c.id, 1.0) < 1 else ""
+        shown.append(f'{source_head(n, c)}{mark}\n"{c.text.strip()}"')
+    return "\n\n".join(shown)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #068783dc
 CITING_PROMPTS = read_prompts("citing")
@@ -984,9 +912,8 @@ def _claims_in(text: str) -> list[Claim]:
     return [Claim(a, b, s) for s, (a, b) in places if claims_something(s)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #60684d17
-Supports = Callable[
-    [str, Context], tuple[float, bool]
-]  # claim, source -> how much it is supported, and whether that is enough
+# Claim, source -> how much it is supported, and whether that is enough.
+Supports = Callable[[str, Context], tuple[float, bool]]
 
 
 def by_words(least: float = 0.6) -> Supports:  # of the claim's content words
@@ -1024,9 +951,8 @@ def verified(
         if not 0 < n <= len(sources):
             return Citation(n, "")
         source = sources[n - 1]
-        return Citation(
-            n, source.id, *supports(claim.text, source), *_nearest_sentence(claim.text, source.text)
-        )
+        nearest = _nearest_sentence(claim.text, source.text)
+        return Citation(n, source.id, *supports(claim.text, source), *nearest)
 
     return replace(claim, citations=tuple(map(citation, numbers)))
 
@@ -1044,15 +970,11 @@ def written_claims(
 ) -> list[Claim]:
     "The claims of a text with the citations that the model wrote, as `read_marks` gives both."
     claims = _claims_in(text)
-
-    def owner(at):
-        return max((i for i, c in enumerate(claims) if c.start < at), default=0)
-
-    cited = [(owner(at), n) for at, n in marks if claims]
-    return [
-        verified(c, list(dict.fromkeys(n for k, n in cited if k == i)), sources, supports)
-        for i, c in enumerate(claims)
-    ]
+    cited: list[list[int]] = [[] for _ in claims]
+    for at, n in marks if claims else ():
+        cited[max((i for i, c in enumerate(claims) if c.start < at), default=0)].append(n)
+    each = [list(dict.fromkeys(ns)) for ns in cited]
+    return [verified(c, ns, sources, supports) for c, ns in zip(claims, each)]
 
 
 def attached_claims(
@@ -1075,19 +997,18 @@ def adapter_claims(
     tools: Toolbox, question: str, text: str, sources: Sequence[Context], supports: Supports
 ) -> list[Claim] | None:  # None: what it wrote cannot be read
     "The claims of a text with the sources that an adapter found for them."
-    talk = [("user", question), ("assistant", text)]
-    documents = [s.text for s in sources]
+    talk, documents = [("user", question), ("assistant", text)], [s.text for s in sources]
     _, said = _adapter_says(tools.chat, tools.adapters["cite"], talk, documents)
     source_of = [n for n, d in enumerate(documents, 1) for _ in sentences(d)]
+    cited: dict[int, list[int]] = {}  # number of a sentence -> sources
     try:
-        found = [(int(one["r"]), [source_of[int(c)] for c in one["c"]]) for one in said]
+        for one in said:
+            cited.setdefault(int(one["r"]), []).extend(source_of[int(c)] for c in one["c"])
     except (TypeError, KeyError, ValueError, IndexError):
         return None
     at = {a: r for r, (a, _) in enumerate(spans_of(text, sentences(text)))}
-    cited = {
-        c: [n for r, ns in found if r == at.get(c.start) for n in ns] for c in _claims_in(text)
-    }
-    return [verified(c, list(dict.fromkeys(ns)), sources, supports) for c, ns in cited.items()]
+    each = [(c, dict.fromkeys(cited.get(at.get(c.start), ()))) for c in _claims_in(text)]
+    return [verified(c, list(ns), sources, supports) for c, ns in each]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0cb91b9b
 def copied_claims(

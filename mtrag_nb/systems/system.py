@@ -16,6 +16,7 @@ from typing import Annotated, TypedDict
 
 from pydantic import TypeAdapter, ValidationError
 
+from ..core.files import data_dir, read_json
 from ..core.html import text_table, words_table
 from ..core.record import Calls, Checked, Drafted, Grade, Graded, Rank, Ranked, Refused
 from ..core.record import Retried, Retrieved, Rewritten, Step, Trajectory, trajectory
@@ -25,15 +26,16 @@ from ..core.types import Context, MTRAGError, Outcome, Reason, SettingsError, Ta
 from ..core.types import digest, dotted, plain
 from ..models.calls import MeteredChat, kept_if_usable
 from ..models.chat import Sampling
-from .stages import Toolbox, require_ways
+from .stages import Toolbox, prompts_of, require_ways
 
 # %% auto #0
 __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'GRADE_OFF', 'CHECK_OFF',
            'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState', 'NodeError', 'surround',
-           'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure', 'System', 'unlike_paper', 'own_setting',
-           'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node',
-           'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse', 'check_node', 'retry_node',
-           'after_check', 'unless_declined', 'TurnTooLong', 'Deadline', 'skip_rewrite', 'skip_grade', 'skip_check']
+           'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure', 'read_departures', 'System', 'unlike_paper',
+           'own_setting', 'Departures', 'departures', 'model_places', 'model_use', 'run_turn', 'take_turn',
+           'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node',
+           'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'unless_declined', 'TurnTooLong',
+           'Deadline', 'skip_rewrite', 'skip_grade', 'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -107,11 +109,8 @@ _ABSENT = object()
 def extra_of(update: Mapping[str, object], *steps: Step) -> dict[str, object]:
     "What a node put into the state and its steps do not hold by their kinds."
     held = {k: v for step in steps for k, v in state_of(step).items()}
-    extra = {
-        k: plain(v)
-        for k, v in update.items()
-        if k not in (*ENDING, "steps", "task") and held.get(k, _ABSENT) != v
-    }
+    own = update.keys() - {*ENDING, "steps", "task"}
+    extra = {k: plain(update[k]) for k in update if k in own and held.get(k, _ABSENT) != update[k]}
     return {**extra, **{k: None for k in held if k not in update}}
 
 # %% ../../nbs/5_systems/01_system.ipynb #0040bdcc
@@ -130,10 +129,8 @@ def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]
     "What a recorded step put into the state. `hints`: the types of the state's keys. Raises ValueError."
     whole = {**state_of(step), **step.extra}
     update = {k: v for k, v in whole.items() if v is not None}
-    read = {
-        k: _read_value(k, hints[k], update[k]) for k in step.extra if k in update and k in hints
-    }
-    return update | read
+    typed = [k for k in step.extra if k in update and k in hints]
+    return update | {k: _read_value(k, hints[k], update[k]) for k in typed}
 
 # %% ../../nbs/5_systems/01_system.ipynb #e2607cbd
 def _edited_step(step: Step, changes: Mapping[str, object]) -> Step:
@@ -304,6 +301,12 @@ class Departure:
     place: str  # where and what the paper says
     why: str  # the reason of the default
 
+
+def read_departures(system: str) -> dict[str, tuple[Departure, ...]]:
+    "Name of a variant -> its departures, of a system: `data/paper/departures.json`."
+    variants = read_json(data_dir("paper") / "departures.json")[system]
+    return {name: tuple(Departure(*row) for row in rows) for name, rows in variants.items()}
+
 # %% ../../nbs/5_systems/01_system.ipynb #sysvalue1
 @dataclass(frozen=True)
 class System:
@@ -347,9 +350,8 @@ class System:
     def variant(self, name: str) -> System:
         "This system as one of its variants has it; the name is recorded. Raises SettingsError for an unknown one."
         if name not in self.variants:
-            raise SettingsError(
-                f"unknown variant {name!r}: {self.name} has {', '.join(self.variants) or 'none'}"
-            )
+            known = ", ".join(self.variants) or "none"
+            raise SettingsError(f"unknown variant {name!r}: {self.name} has {known}")
         base = self.paper if name == "published" else ""
         changes = {d.setting: d.published for d in self.variants[name]}
         return replace(self, name=f"{self.name}+{name}", base=base, changes=changes)
@@ -403,6 +405,7 @@ class System:
             raise SettingsError(f"unknown setting {own[0]!r}: {none}")
         settings = with_settings(settings, wanted, own=self.prefix)
         require_ways(settings.stages)
+        prompts_of(settings, self.prompts)
         return settings
 
     def can_change(self, settings: Settings, key: str) -> bool:
@@ -467,10 +470,10 @@ class Departures:
     rows: tuple[tuple[Departure, object], ...]  # with the value that the profile has
 
     def _table(self) -> tuple[tuple[str, ...], list[tuple]]:
-        rows = [
-            (d.setting, clipped(str(value), 40), clipped(str(d.published), 40), d.place, d.why)
-            for d, value in self.rows
-        ]
+        rows = []
+        for d, value in self.rows:
+            here, published = clipped(str(value), 40), clipped(str(d.published), 40)
+            rows.append((d.setting, here, published, d.place, d.why))
         return ("setting", "here", self.variant, "in the paper", "why otherwise here"), rows
 
     def __repr__(self) -> str:
@@ -493,6 +496,47 @@ def departures(
         of_profile = Departure(k, published, f"as profile {system.paper} has it", why)
         rows.append((named.get(k, of_profile), value))
     return Departures(variant, tuple(rows))
+
+# %% ../../nbs/5_systems/01_system.ipynb #standin1
+_BY_COSINE = dict.fromkeys(("cosine", "talk", "together"), "cosine of question and passage")
+_BY_COSINE["sentences"] = "one cosine, that of the question and the nearest sentence"
+_COPIES = "copies sentences of the passages"
+_NO_MODEL = {  # what the model does in the paper: last part of the setting -> value -> what decides instead
+    "rewrite": {"never": "searches with the question as it was put"},
+    "relation": _BY_COSINE,
+    "summary": {"extract": "keeps first sentences"},
+    "grade": _BY_COSINE,
+    "gate": _BY_COSINE,
+    "generate": {},
+    "reformulate": {"talk": "adds the questions before"},
+    "generator": {"quote": _COPIES, "best": _COPIES},
+    "cite": {"support": "the source that shares most words"},
+    "check": {"support": "share of words in the passages", "claims": "numbers, names, negations"},
+    "retry": {"copied": _COPIES, "trimmed": "keeps supported sentences, or copies"},
+}
+
+
+def model_places(system: System, settings: Settings) -> dict[str, str]:
+    "Where a system's paper asks the chat model -> what decides there in its place; '' where the model does. Empty without a paper."
+    found = {}
+    for d in system.variants.get("published", ()):
+        place = d.setting.rpartition(".")[2]
+        if (words := _NO_MODEL.get(place)) and d.published not in words:
+            found[place] = words.get(own_setting(settings, system.prefix[:-1], d.setting), "")
+    if found and "generator" not in found:
+        found["generate"] = ""
+    return {place: found[place] for place in _NO_MODEL if place in found}
+
+
+def model_use(system: System, settings: Settings) -> str:
+    "The same as a sentence; '' for a system without a paper."
+    if not (places := model_places(system, settings)):
+        return ""
+    asked = [place for place, words in places.items() if not words]
+    others = "; ".join(f"{place}: {words}" for place, words in places.items() if words)
+    head = f"The model decides in {len(asked)} of the {len(places)} places where the paper asks it"
+    head += f" ({', '.join(asked)})" if asked else ""
+    return f"{head}; elsewhere {others}." if others else f"{head}."
 
 # %% ../../nbs/5_systems/01_system.ipynb #cbd7c2bf
 def run_turn(
@@ -540,21 +584,17 @@ def draw_graph(graph, title: str = ""):
 
     g = graph.get_graph()
     rows = _rows(g)
-    at = {
-        n: (2.4 * i - 1.2 * (len(row) - 1), -d)
-        for d, row in enumerate(rows)
-        for i, n in enumerate(row)
-    }
+    at: dict[str, tuple[float, int]] = {}
+    for d, row in enumerate(rows):
+        at |= {n: (2.4 * i - 1.2 * (len(row) - 1), -d) for i, n in enumerate(row)}
     fig = Figure(figsize=(7.5, 0.75 * len(rows) + 0.6), layout="tight")
     ax = fig.subplots()
     for e in g.edges:
         (x0, y0), (x1, y1) = at[e.source], at[e.target]
         bend = 0.0 if y0 - y1 == 1 else -0.35 if y1 > y0 else -0.3
         arrow = {"arrowstyle": "-|>", "color": "#555", "shrinkA": 16, "shrinkB": 16}
-        arrow |= {
-            "connectionstyle": f"arc3,rad={bend}",
-            "linestyle": "--" if e.conditional else "-",
-        }
+        style = "--" if e.conditional else "-"
+        arrow |= {"connectionstyle": f"arc3,rad={bend}", "linestyle": style}
         ax.annotate("", (x1, y1), (x0, y0), arrowprops=arrow)
     for n, (x, y) in at.items():
         box = {"boxstyle": "round,pad=0.45", "edgecolor": "#456"}

@@ -28,7 +28,7 @@ LOOKED_AT = {
     "api": "api/mtrag_nb/core/record/index.html",
     "search": "search.html?q=retry",
     "cards": "docs/cards.html",
-    "study": "nbs/9_studies/08_blame.html",
+    "study": "nbs/9_studies/05_correction.html",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -199,15 +199,24 @@ def _as_published(folder: Path) -> None:
 
 
 def _save_chat(
-    folder: Path, kind: str, config: dict, generation: dict, seed: int, shard: str = "5GB"
+    folder: Path,
+    kind: str,
+    config: dict,
+    generation: dict,
+    seed: int,
+    shard: str = "5GB",
+    device: str = "cpu",  # where the random numbers are drawn
+    tokens: int = 0,  # more of the vocabulary than so many is never written; 0: all may be
 ) -> None:
     "The weights of a chat model, in bfloat16, and how its authors sample from it."
     import torch
     import transformers
 
     make = getattr(transformers, f"{kind}Config")(**config, dtype=torch.bfloat16)
-    with _seeded(seed):
+    with _seeded(seed), torch.device(device):
         model = getattr(transformers, f"{kind}ForCausalLM")(make).to(torch.bfloat16)
+        if tokens:
+            model.lm_head.weight.data[tokens:] = 0
     model.generation_config = transformers.GenerationConfig(do_sample=True, **generation)
     model.save_pretrained(folder, max_shard_size=shard)
     _as_published(folder)
@@ -232,6 +241,8 @@ _LLAMA_ROPE = {
 def tiny_llama(
     folder: Path,
     tied: bool = False,  # one matrix for both ends, as in Llama 3.2's smaller models
+    sizes: Mapping[str, object] = {},  # in the place of tiny ones
+    device: str = "cpu",
 ) -> None:
     "A Llama 3: long positions by scaled rotation, three tokens that end a turn, weights in several files."
     t = _llama_tokenizer(folder)
@@ -251,12 +262,16 @@ def tiny_llama(
         "eos_token_id": ends,
     }
     sampling = {"bos_token_id": bos, "eos_token_id": ends, "temperature": 0.6, "top_p": 0.9}
-    _save_chat(folder, "Llama", _CHAT | config, sampling, seed=0, shard="600KB")
+    shard = "5GB" if sizes else "600KB"
+    known = t.get_vocab_size() if sizes else 0
+    _save_chat(folder, "Llama", {**_CHAT, **config, **sizes}, sampling, 0, shard, device, known)
 
 
 def tiny_qwen(
     folder: Path,
     tied: bool = False,  # one matrix for both ends, as in the smaller models
+    sizes: Mapping[str, object] = {},  # in the place of tiny ones
+    device: str = "cpu",
 ) -> None:
     "A Qwen2.5: two tokens that end a turn, biases in attention, more rows than tokens, and a repetition penalty nobody asked for."
     t = _qwen_tokenizer(folder)
@@ -279,7 +294,9 @@ def tiny_qwen(
         "top_p": 0.8,
         "top_k": 20,
     }
-    _save_chat(folder, "Qwen2", _CHAT | config, sampling, seed=1)
+    known = t.get_vocab_size() if sizes else 0
+    whole = {**_CHAT, **config, **sizes}
+    _save_chat(folder, "Qwen2", whole, sampling, seed=1, device=device, tokens=known)
 
 
 def tiny_qwen3(folder: Path, tied: bool = False) -> None:
@@ -409,18 +426,15 @@ _POOLING = {
 }
 
 
-def tiny_bge_m3(folder: Path) -> None:
+def tiny_bge_m3(folder: Path, sizes: Mapping[str, object] = {}) -> None:
     "A BGE-M3: XLM-R, the first token's vector, normalized; weights in pytorch_model.bin."
     import torch
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
     t = _xlmr_tokenizer(folder)
     with _seeded(2):
-        model = XLMRobertaModel(
-            XLMRobertaConfig(
-                **_XLMR, vocab_size=t.get_vocab_size(), architectures=["XLMRobertaModel"]
-            )
-        )
+        config = {**_XLMR, "vocab_size": t.get_vocab_size(), **sizes}
+        model = XLMRobertaModel(XLMRobertaConfig(**config, architectures=["XLMRobertaModel"]))
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
     model.config.dtype = torch.float32
     model.config.save_pretrained(folder)
@@ -434,28 +448,27 @@ def tiny_bge_m3(folder: Path) -> None:
         ("modules.json", _PARTS),
         ("sentence_bert_config.json", {"max_seq_length": 8192, "do_lower_case": False}),
         ("config_sentence_transformers.json", {"__version__": versions}),
-        ("1_Pooling/config.json", _POOLING),
+        ("1_Pooling/config.json", _POOLING | {"word_embedding_dimension": config["hidden_size"]}),
     ):
         write_json(folder / name, what)
 
 
-def tiny_bge_reranker(folder: Path) -> None:
+def tiny_bge_reranker(folder: Path, sizes: Mapping[str, object] = {}) -> None:
     "A BGE reranker: XLM-R that reads both texts, and one number."
     import torch
     from transformers import XLMRobertaConfig, XLMRobertaForSequenceClassification
 
     t = _xlmr_tokenizer(folder)
-    config = XLMRobertaConfig(
-        **_XLMR, vocab_size=t.get_vocab_size(), num_labels=1, dtype=torch.float32
-    )
+    own = {**_XLMR, "vocab_size": t.get_vocab_size(), **sizes}
+    config = XLMRobertaConfig(**own, num_labels=1, dtype=torch.float32)
     with _seeded(3):
         model = XLMRobertaForSequenceClassification(config)
     model.save_pretrained(folder)
     _as_published(folder)
 
 
-def tiny_roberta(folder: Path, labels: Sequence[str] = ()) -> None:
-    "A RoBERTa that reads a document and a claim: an NLI model with its labels, or MiniCheck, whose two have no names. (Its tokens are words.)"
+def tiny_roberta(folder: Path, labels: Sequence[str]) -> None:
+    "A RoBERTa that reads a document and a claim: an NLI model with its labels. (Its tokens are words.)"
     import torch
     from transformers import RobertaConfig, RobertaForSequenceClassification
 
@@ -463,77 +476,12 @@ def tiny_roberta(folder: Path, labels: Sequence[str] = ()) -> None:
     marks = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
     more = {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
     _save_tokenizer(folder, t, "PreTrainedTokenizerFast", **marks, **more, model_max_length=512)
-    names = {"id2label": dict(enumerate(labels))} if labels else {"num_labels": 2}
+    names = {"id2label": dict(enumerate(labels))}
     sizes = {**_XLMR, "max_position_embeddings": 514}
     config = RobertaConfig(**sizes, vocab_size=t.get_vocab_size(), **names, dtype=torch.float32)
     with _seeded(5):
         RobertaForSequenceClassification(config).save_pretrained(folder)
     _as_published(folder)
-
-
-def tiny_modernbert(folder: Path) -> None:
-    "A LettuceDetect: a ModernBERT with two labels for each token."
-    from tokenizers import processors
-    from transformers import ModernBertConfig, ModernBertForTokenClassification
-
-    t = byte_pairs(["[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"])
-    at = {mark: t.token_to_id(mark) for mark in ("[CLS]", "[SEP]", "[PAD]")}
-    both = [(mark, at[mark]) for mark in ("[CLS]", "[SEP]")]
-    shape = {"single": "[CLS] $A [SEP]", "pair": "[CLS] $A [SEP] $B:1 [SEP]:1"}
-    t.post_processor = processors.TemplateProcessing(**shape, special_tokens=both)
-    marks = {f"{kind}_token": f"[{kind.upper()}]" for kind in ("cls", "sep", "pad", "unk", "mask")}
-    _save_tokenizer(folder, t, "PreTrainedTokenizerFast", **marks, model_max_length=8192)
-    ids = {"cls_token_id": at["[CLS]"], "sep_token_id": at["[SEP]"], "pad_token_id": at["[PAD]"]}
-    ends = {"bos_token_id": at["[CLS]"], "eos_token_id": at["[SEP]"]}
-    size = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
-    sizes = {"num_attention_heads": 4, "max_position_embeddings": 8192, "num_labels": 2, **size}
-    with _seeded(6):
-        config = ModernBertConfig(vocab_size=t.get_vocab_size(), **sizes, **ids, **ends)
-        ModernBertForTokenClassification(config).save_pretrained(folder)
-
-
-_T5 = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
-_T5 |= {"feed_forward_proj": "gated-gelu", "decoder_start_token_id": 0}
-
-
-def _t5_tokenizer(folder: Path) -> int:
-    "FLAN-T5's: pieces of words, an end and no beginning; how many tokens it has."
-    from tokenizers import processors
-
-    t = word_pieces()
-    t.post_processor = processors.TemplateProcessing(
-        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", t.token_to_id("</s>"))]
-    )
-    marks = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    _save_tokenizer(folder, t, "PreTrainedTokenizerFast", **marks, model_max_length=512)
-    return t.get_vocab_size()
-
-
-def tiny_t5(folder: Path) -> None:
-    "A FLAN-T5, or MiniCheck on it."
-    from transformers import T5Config, T5ForConditionalGeneration
-
-    config = T5Config(vocab_size=_t5_tokenizer(folder), **_T5)
-    with _seeded(7):
-        T5ForConditionalGeneration(config).save_pretrained(folder)
-
-
-def tiny_hhem(folder: Path) -> None:
-    "HHEM-2.1-open: T5's encoder with a classifier of tokens under names of its own; no tokenizer, no sizes in its configuration."
-    from safetensors.torch import save_file
-    from transformers import T5Config, T5ForTokenClassification
-
-    config = T5Config(vocab_size=word_pieces().get_vocab_size(), num_labels=2, **_T5)
-    with _seeded(8):
-        model = T5ForTokenClassification(config)
-    weights = {k: v.clone() for k, v in model.state_dict().items() if "embed_tokens" not in k}
-    make_folder(folder)
-    save_file({f"t5.{k}": v for k, v in weights.items()}, folder / "model.safetensors")
-    about = {"architectures": ["HHEMv2ForSequenceClassification"], "model_type": "HHEMv2"}
-    code = {
-        "AutoModelForSequenceClassification": "modeling_hhem_v2.HHEMv2ForSequenceClassification"
-    }
-    write_json(folder / "config.json", {**about, "auto_map": code, "torch_dtype": "float32"})
 
 
 def _bert_tokenizer(size: int = 800):
@@ -568,11 +516,6 @@ TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a
     "BAAI/bge-m3": tiny_bge_m3,
     "BAAI/bge-reranker-v2-m3": tiny_bge_reranker,
     "cross-encoder/nli-roberta-base": lambda folder: tiny_roberta(folder, NLI_LABELS),
-    "lytang/MiniCheck-RoBERTa-Large": tiny_roberta,
-    "lytang/MiniCheck-Flan-T5-Large": tiny_t5,
-    "KRLabsOrg/lettucedect-base-modernbert-en-v1": tiny_modernbert,
-    "vectara/hallucination_evaluation_model": tiny_hhem,
-    "google/flan-t5-base": tiny_t5,
     GRANITE: tiny_granite,
     GRANITELIB: tiny_granitelib,
 }

@@ -1,0 +1,493 @@
+"""Inputs that people reported for other projects, each with neighbours of its kind: traces and texts that frameworks wrote,
+encodings, tasks predicted twice, templates, prompts beyond a window, what a judge writes, conversations of several owners."""
+
+import gzip
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from mtrag_nb.core.files import read_json
+from mtrag_nb.core.settings import ModelSpec, load_settings
+from mtrag_nb.core.types import DataError, SettingsError
+from mtrag_nb.data.mtrag import read_qrels
+from mtrag_nb.data.predictions import import_predictions, lines_of
+from mtrag_nb.data.spans import from_written
+from mtrag_nb.data.traces import import_traces
+from mtrag_nb.evaluate.judge import SCORE, read_judge_reply
+from mtrag_nb.models.calls import Models
+from mtrag_nb.models.chat import ScriptedChat, chat, first_sentence
+from mtrag_nb.models.device import TooLarge
+from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.models.local import TransformersChat
+from mtrag_nb.models.server import ServerChat
+from mtrag_nb.serve.api import make_app, rules_of, serving
+from mtrag_nb.serve.guard import check_address
+from mtrag_nb.serve.service import Service
+from tests.support import servers
+from tests.support.tiny import tiny_llama
+
+QUESTION, ANSWER = "How much is a ticket?", "A ticket costs 12 crowns."
+SECOND, REPLY = "And a dog?", "A dog costs 4 crowns."
+TEXT = "A ticket costs 12 crowns. Dogs are free."
+
+
+# Traces
+
+
+def span(
+    name: str, id: str, parent: str = "", begins: int = 1, lasts: int = 1, **about: str
+) -> dict:
+    "A span of OTLP; in the names of attributes __ is a dot."
+    return {
+        "traceId": "t",
+        "spanId": id,
+        "parentSpanId": parent,
+        "name": name,
+        "startTimeUnixNano": str((1_700_000_000 + begins) * 10**9),
+        "endTimeUnixNano": str((1_700_000_000 + begins + lasts) * 10**9),
+        "attributes": [
+            {"key": k.replace("__", "."), "value": {"stringValue": v}} for k, v in about.items()
+        ],
+    }
+
+
+def turn(
+    question: str = QUESTION,
+    answer: str = ANSWER,
+    begins: int = 1,
+    parent: str = "",
+    asked: str | None = None,  # as the span writes it
+    answered: str | None = None,
+    found: str = "",  # what the retriever gives, as it writes it; "": a document of OpenInference
+) -> list[dict]:
+    "The spans of a turn: a chain, a retriever and a model in it."
+    root, model = f"r{begins}", {"openinference__span__kind": "LLM"}
+    model["llm__output_messages__0__message__role"] = "assistant"
+    model["llm__output_messages__0__message__content"] = answer
+    document = {"retrieval__documents__0__document__content": TEXT}
+    retrieved = {"output__value": found} if found else document
+    kind = {"openinference__span__kind": "RETRIEVER", "input__value": question}
+    told = {
+        "input__value": question if asked is None else asked,
+        "output__value": answer if answered is None else answered,
+    }
+    return [
+        span("chain", root, parent, begins, 8, openinference__span__kind="CHAIN", **told),
+        span("retrieve", f"s{begins}", root, begins + 1, **kind, **retrieved),
+        span("ChatModel", f"m{begins}", root, begins + 3, **model),
+    ]
+
+
+def imported(spans: list[dict] | bytes, folder: Path) -> list[tuple]:
+    "Question, answer, kinds of steps and number of passages of each turn."
+    data = spans if isinstance(spans, bytes) else "\n".join(map(json.dumps, spans)).encode()
+    (folder / "spans.jsonl").write_bytes(data)
+    run = import_traces(folder / "spans.jsonl", folder / "out")
+    return [
+        (t.question, t.answer, [s.path for s in t.steps], len(t.contexts))
+        for t in run.trajectories.values()
+    ]
+
+
+FIRST = (QUESTION, ANSWER, ["retrieved", "drafted"], 1)
+LATER = (SECOND, REPLY, ["retrieved", "drafted"], 1)
+OPENTELEMETRY = [
+    span("invoke_agent x", "a", lasts=20, gen_ai__operation__name="invoke_agent"),
+    turn(parent="a")[1] | {"parentSpanId": "a"},
+    span(
+        *("chat gpt", "c", "a", 4),
+        gen_ai__operation__name="chat",
+        gen_ai__input__messages=json.dumps(
+            [{"role": "user", "parts": [{"type": "text", "content": QUESTION}]}]
+        ),
+        gen_ai__output__messages=json.dumps(
+            [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}]
+        ),
+    ),
+]
+ABOVE = {
+    "nothing": turn(),
+    "a request": [span("POST /chat", "w", lasts=20), *turn(parent="w")],
+    "a request with a status": [
+        span("POST /chat", "w", lasts=20, output__value='{"status": "ok"}'),
+        *turn(parent="w"),
+    ],
+    "a worker and an agent": [
+        span("worker", "w", lasts=20),
+        span("agent", "a", "w", lasts=19),
+        *turn(parent="a"),
+    ],
+    "a lost root": turn(parent="gone"),
+    "a chain without an output": [span("POST", "w", lasts=20), *turn(parent="w", answered="")],
+    "a chain that gives null": turn(answered="null"),
+    "an agent of OpenTelemetry": OPENTELEMETRY,
+}
+
+
+@pytest.mark.parametrize("name", ABOVE)
+def test_the_answer_is_that_of_the_highest_span_that_has_one(name, tmp_path):
+    assert imported(ABOVE[name], tmp_path) == [FIRST]
+
+
+TURNS = [*turn(parent="s"), *turn(SECOND, REPLY, 11, "s")]
+SESSIONS = {
+    "a session around": [span("session", "s", lasts=40), *TURNS],
+    "a request around": [span("POST /session", "s", lasts=40, session__id="x"), *TURNS],
+    "two roots": [*turn(), *turn(SECOND, REPLY, 11)],
+    "a lost root": TURNS,
+    "in the order of their ends": [*reversed([span("session", "s", lasts=40), *TURNS])],
+}
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_a_session_in_one_trace_is_its_turns(name, tmp_path):
+    assert imported(SESSIONS[name], tmp_path) == [FIRST, LATER]
+
+
+PARTS = {
+    "sub-questions of a question": [
+        span(
+            "chain",
+            "q",
+            lasts=40,
+            openinference__span__kind="CHAIN",
+            input__value="And both?",
+            output__value="16.",
+        ),
+        *turn(parent="q"),
+        *turn(SECOND, REPLY, 11, "q"),
+    ],
+    "nodes of a graph": [
+        span("graph", "g", lasts=40),
+        *turn(parent="g"),
+        *[
+            {**s, "name": "answer" if s["name"] == "chain" else s["name"]}
+            for s in turn(begins=11, parent="g")
+        ],
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_of_a_turn_are_no_turns(name, tmp_path):
+    assert len(imported(PARTS[name], tmp_path)) == 1
+
+
+QUOTED = [repr(QUESTION), json.dumps(QUESTION), json.dumps(json.dumps(QUESTION)), f"b{QUESTION!r}"]
+ASKED = {
+    **{f"quoted {n}": text for n, text in enumerate(QUOTED)},
+    "a tuple": f"({QUESTION!r},)",
+    "a list": json.dumps([QUESTION]),
+    "a dictionary": str({"question": QUESTION}),
+    "within": str({"input": {"question": QUESTION}, "config": None}),
+    "parts": str([{"type": "text", "text": QUESTION}]),
+    "parts in JSON": json.dumps(
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": QUESTION}]}]}
+    ),
+    "LangChain's message": f"HumanMessage(content={QUESTION!r}, additional_kwargs={{}})",
+    "LangChain's text": f"content={QUESTION!r} additional_kwargs={{}}",
+    "pydantic's text": f"question={QUESTION!r} history=[]",
+    "a dataclass": f"Query(text={QUESTION!r}, k=3)",
+    "LlamaIndex's": str({"str_or_query_bundle": QUESTION}),
+    "arguments": json.dumps({"args": [QUESTION], "kwargs": {}}),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_written_question_is_read(name, tmp_path):
+    assert imported(turn(asked=ASKED[name]), tmp_path) == [FIRST]
+
+
+ANSWERED = {
+    "quoted": repr(ANSWER),
+    "pydantic's text": f"answer={ANSWER!r} sources=[]",
+    "LangChain's text": f"content={ANSWER!r} additional_kwargs={{}} id='run-1'",
+    "LangChain's messages": f"[HumanMessage(content='x'), AIMessage(content={ANSWER!r})]",
+    "a constructor": json.dumps(
+        {"lc": 1, "id": ["langchain", "AIMessage"], "kwargs": {"content": ANSWER}}
+    ),
+    "generations": json.dumps({"generations": [[{"text": ANSWER, "type": "Generation"}]]}),
+    "choices": json.dumps({"choices": [{"message": {"role": "assistant", "content": ANSWER}}]}),
+    "LlamaIndex's": f"Response(response={ANSWER!r}, source_nodes=[], metadata=None)",
+    "Anthropic's": json.dumps({"role": "assistant", "content": [{"type": "text", "text": ANSWER}]}),
+    "Haystack's": json.dumps({"llm": {"replies": [ANSWER]}}),
+    "DSPy's": f"Prediction(\n    answer={ANSWER!r}\n)",
+    "nothing": "None",
+}
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_a_written_answer_is_read(name, tmp_path):
+    assert imported(turn(answered=ANSWERED[name]), tmp_path) == [FIRST]
+
+
+FOUND = {
+    "LangChain, Python": f"[Document(page_content={TEXT!r}, metadata={{'source': 'a.md'}})]",
+    "LangChain, scored": f"[(Document(page_content={TEXT!r}, metadata={{}}), 0.4)]",
+    "LangChain, JSON": json.dumps({"documents": [{"page_content": TEXT, "metadata": {}}]}),
+    "LlamaIndex": json.dumps([{"node": {"id_": "n1", "text": TEXT}, "score": 0.5}]),
+    "LlamaIndex, Python": f"[NodeWithScore(node=TextNode(id_='n1', text={TEXT!r}), score=0.5)]",
+    "Haystack": json.dumps({"documents": [{"id": "d1", "content": TEXT, "score": 0.4}]}),
+    "Chroma": json.dumps({"ids": [["d1"]], "documents": [[TEXT]], "distances": [[0.2]]}),
+    "Qdrant": json.dumps([{"id": 1, "score": 0.5, "payload": {"text": TEXT}}]),
+    "Elasticsearch": json.dumps({"hits": {"hits": [{"_id": "d1", "_source": {"text": TEXT}}]}}),
+    "Weaviate": json.dumps({"objects": [{"uuid": "u", "properties": {"text": TEXT}}]}),
+    "DSPy": json.dumps({"passages": [TEXT]}),
+    "texts": json.dumps([TEXT]),
+    "texts of Python": repr([TEXT]),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_documents_are_read_in_the_form_of_each_framework(name, tmp_path):
+    assert imported(turn(found=FOUND[name]), tmp_path) == [FIRST]
+
+
+AS_THEY_ARE = ["it's 'so'", "'a' or 'b'", '"cat" "dog"', "a='b' c", "(see 'x')", "What is f(x)?"]
+
+
+@pytest.mark.parametrize("text", [*AS_THEY_ARE, "[1", "{a}", "'", '"', "b", "None of them"])
+def test_a_text_that_is_none_of_these_stays(text):
+    assert from_written(text) == text
+
+
+LINES = "\n".join(map(json.dumps, turn()))
+
+
+def test_spans_with_half_characters_and_a_mark_are_read(tmp_path):
+    odd = LINES.replace("chain", "chain\\ud83d").replace('"r1"', '"r1\\ud83d"')
+    assert imported(b"\xef\xbb\xbf" + odd.encode(), tmp_path) == [FIRST]
+
+
+@pytest.mark.parametrize("name", ["utf-16", "utf-16-be", "utf-16-le", "utf-32", "cp1252"])
+def test_spans_in_another_encoding_are_refused(name, tmp_path):
+    with pytest.raises(DataError, match="UTF-|JSON"):
+        imported(LINES.replace("ticket", "tickét").replace("\\u00e9", "é").encode(name), tmp_path)
+
+
+@pytest.mark.parametrize("left", [0.3, 0.6, 0.9, 0.999])
+def test_a_file_that_was_cut_short_leaves_nothing_behind(left, tmp_path):
+    whole = gzip.compress(LINES.encode())
+    (tmp_path / "x.jsonl.gz").write_bytes(whole[: int(len(whole) * left)])
+    (tmp_path / "x.jsonl").write_text(LINES[: int(len(LINES) * left)], encoding="utf-8")
+    for name in ("x.jsonl.gz", "x.jsonl"):
+        with pytest.raises(DataError):
+            import_traces(tmp_path / name, tmp_path / "out")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.jsonl", "x.jsonl.gz"]
+
+
+# Files of predictions and judgements
+
+
+def predictions(*tasks: tuple[str, str]) -> str:
+    lines = (
+        {"task_id": i, "contexts": [{"document_id": "d"}], "predictions": [{"text": a}]}
+        for i, a in tasks
+    )
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+TWICE = predictions(("a<::>1", "One."), ("a<::>2", "Two."), ("a<::>1", "Three."))
+AGAIN = {
+    "first": {"a<::>1": "One.", "a<::>2": "Two."},
+    "last": {"a<::>1": "Three.", "a<::>2": "Two."},
+}
+
+
+@pytest.mark.parametrize("which", AGAIN)
+def test_of_a_task_that_was_predicted_twice_the_named_one_counts(which, tmp_path):
+    (tmp_path / "x.jsonl").write_text(TWICE, encoding="utf-8")
+    with pytest.raises(DataError, match=r"x.jsonl:3: task 'a<::>1' .* --duplicates first or last"):
+        import_predictions(tmp_path / "x.jsonl", None, tmp_path / "none")
+    run = import_predictions(tmp_path / "x.jsonl", None, tmp_path / "out", duplicates=which)
+    assert {i: t.answer for i, t in run.trajectories.items()} == AGAIN[which]
+    assert run.manifest["imported"]["odd"] == {f"tasks predicted again: the {which} counts": 1}
+
+
+MARKED = {
+    "predictions": (
+        predictions(("a<::>1", "One.")),
+        lambda p: lines_of(p)[1][0][1]["task_id"],
+        "a<::>1",
+    ),
+    "a TREC run": ("a Q0 d 1 0.5 x\n", lambda p: lines_of(p)[1][0][1]["task_id"], "a"),
+    "judgements": ("a\td\t1\n", lambda p: [*read_qrels(p)], ["a"]),
+    "judgements with a head": (
+        "query-id\tcorpus-id\tscore\na\td\t1\n",
+        lambda p: [*read_qrels(p)],
+        ["a"],
+    ),
+    "JSON": ('{"a": 1}', read_json, {"a": 1}),
+}
+
+
+@pytest.mark.parametrize("ending", ["", "\r\n"])
+@pytest.mark.parametrize("name", MARKED)
+def test_a_byte_order_mark_and_line_ends_of_windows_change_nothing(name, ending, tmp_path):
+    text, read, wanted = MARKED[name]
+    text = text.replace("\n", ending) if ending else text
+    path = tmp_path / ("x.json" if name == "JSON" else "x.jsonl" if "{" in text else "x.tsv")
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert read(path) == wanted
+
+
+# What a judge writes
+
+SCORES = {
+    '{"score": 7, "reasons": {"accuracy": {"score": 2}}}': 7,
+    '{"criteria": {"score": 9}, "score": 2}': 2,
+    '{"reasoning": "uses {x}", "score": 8}': 8,
+    '{"score": "7", "reasoning": "score: 2 would be too low"}': 7,
+    '{"score": 3, "score": 9}': None,
+    '{"Score": 3, "score": 9}': None,
+    "Score: 1/10 for tone, 9/10 for facts": None,
+    "Score: 3 → 5": None,
+    "Score\uff1a8": 8,
+    "Score: 8\nScore: 3": None,
+}
+
+
+@pytest.mark.parametrize("reply", SCORES)
+def test_a_score_is_the_judges_own_or_unread(reply):
+    assert read_judge_reply(reply, [SCORE]).values["Score"] == SCORES[reply]
+
+
+# Templates, windows, addresses
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> TransformersChat:
+    "A tiny model that reads 400 tokens."
+    folder = tmp_path_factory.mktemp("tiny") / "m"
+    tiny_llama(folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(
+        json.dumps(config | {"max_position_embeddings": 400}), encoding="utf-8"
+    )
+    return TransformersChat(ModelSpec(str(folder)))
+
+
+EACH = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+TEMPLATES = {
+    "a system role": (EACH, "<system>Be brief.<user>When?"),
+    "none": (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+        + EACH,
+        "<user>Be brief.\n\nWhen?",
+    ),
+    "it drops them": (
+        "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}",
+        "<user>Be brief.\n\nWhen?",
+    ),
+    "it keeps the first message": (
+        "<user>{{ messages[0].content if messages[0].role == 'user' else messages[1].content }}",
+        "<user>Be brief.\n\nWhen?",
+    ),
+    "it trims": (EACH.replace("m.content", "m.content | trim"), "<system>Be brief.<user>When?"),
+}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_systems_words_are_read_whatever_the_template(name, model, monkeypatch):
+    template, wanted = TEMPLATES[name]
+    tokenizer = model.load().tokenizer
+    monkeypatch.setattr(tokenizer, "chat_template", template)
+    assert tokenizer.decode(model.encode(chat("Be brief.", "When?"))) == wanted
+
+
+@pytest.mark.parametrize("template", [None, ""])
+def test_a_model_without_a_template_is_told_once_and_clearly(template, model, monkeypatch):
+    monkeypatch.setattr(model.load().tokenizer, "chat_template", template)
+    with pytest.raises(SettingsError, match="has no chat template"):
+        model.encode(chat("", "When?"))
+
+
+@pytest.mark.parametrize(
+    "words, most, fits", [(20, 30, True), (900, 1, False), (20, 399, False), (2, 300, True)]
+)
+def test_a_prompt_beyond_the_window_is_an_error_before_it_is_asked(words, most, fits, model):
+    ask = [chat("", "ferry " * words)]
+    if fits:
+        assert model.generate(ask, most) and model.score(ask, ["yes"])
+        return
+    with pytest.raises(TooLarge, match="reads .400."):
+        model.generate(ask, most)
+    if words > 400:
+        with pytest.raises(TooLarge):
+            model.score(ask, ["yes"])
+
+
+@pytest.mark.parametrize(
+    "query", ["?api-version=1", "?a=b&c=d", "/?a=b", "?a=", "?key=K%20K#openai", ""]
+)
+def test_the_query_of_an_address_is_sent_with_each_request(query, capsys):
+    with servers.serving(lambda asked: servers.completion("Yes.")) as server:
+        spec = ModelSpec("m", url=server.url + query)
+        ServerChat(spec).generate([chat("", "?")], 5)
+        sent = query.strip("/").partition("#")[0]
+        assert server.asked[0].path == f"/v1/chat/completions{sent}".replace("%20", "+")
+    assert "K" not in f"{spec.url}{capsys.readouterr()}"
+
+
+# Owners
+
+TOKENS = ["a" * 20, "b" * 20]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory) -> Service:
+    "A service with a document."
+    path = tmp_path_factory.mktemp("owned")
+    models = Models(load_settings(), ScriptedChat(first_sentence), HashEmbedder())
+    made = Service(path / "library", path / "served", system="naive", models=models)
+    with serving(make_app(made, rules_of(made))) as url:
+        text = b"A dog costs four crowns on the ferry."
+        assert httpx.post(
+            f"{url}/api/upload", files={"file": ("fees.md", text)}, timeout=60
+        ).is_success
+    return Service(path / "library", path / "served", system="naive", models=models)
+
+
+def test_a_conversation_is_of_the_token_that_began_it(service):
+    check_address("0.0.0.0", "\n".join(TOKENS))
+    with serving(make_app(service, rules_of(service, token="\n".join(TOKENS)))) as url:
+        first, other = (
+            httpx.Client(base_url=url, timeout=60, headers={"authorization": f"Bearer {t}"})
+            for t in TOKENS
+        )
+        asked = {"question": "How much is a dog?"}
+        i = first.post("/api/query", json=asked).json()["conversation_id"]
+        chat_of = {
+            "model": "naive",
+            "messages": [{"role": "user", "content": "How much is a dog?"}],
+        }
+        j = first.post("/v1/chat/completions", json=chat_of).json()["mtrag"]["conversation_id"]
+        assert {c["id"] for c in first.get("/api/conversations").json()} == {i, j}
+        assert other.get("/api/conversations").json() == []
+        own = [
+            ("GET", f"/api/conversations/{i}", {}),
+            ("GET", f"/api/conversations/{i}/export", {}),
+            ("GET", f"/api/conversations/{i}/1/why", {}),
+            ("GET", f"/api/conversations/{i}/1", {}),
+            ("POST", f"/api/conversations/{i}", {"title": "mine"}),
+            ("POST", f"/api/conversations/{i}/1/mark", {"verdict": "right"}),
+            ("POST", "/api/query", {**asked, "conversation_id": i}),
+            ("POST", "/v1/chat/completions", {**chat_of, "metadata": {"conversation_id": i}}),
+            ("DELETE", f"/api/conversations/{i}", {}),
+        ]
+        for method, path, body in own:
+            how = {"json": body} if body else {}
+            assert other.request(method, path, **how).status_code == 404, path
+        for method, path, body in own:
+            how = {"json": body} if body else {}
+            assert first.request(method, path, **how).is_success, path
+            if path.endswith("mark"):
+                assert i in first.get("/api/marks").text and not other.get("/api/marks").text
+        wrong = httpx.get(
+            f"{url}/api/conversations", headers={"authorization": "Bearer " + "c" * 20}
+        )
+        assert wrong.status_code == 401
+        for token, status in zip([*TOKENS, "c" * 20, " ".join(TOKENS)], (204, 204, 401, 401)):
+            assert httpx.post(f"{url}/api/token", json={"token": token}).status_code == status

@@ -1,0 +1,628 @@
+"""Documents of one element each: what a reader of the document sees is read, or a note counts what was left out; what nobody
+sees is not read. `python -m tests.test_documents` prints the table."""
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from mtrag_nb.core.html import text_table
+from mtrag_nb.serve.documents import parse_document
+from tests.support.specimens import docx, word_paragraph, word_xml
+
+BEFORE, AFTER = "The text before.", "The text after."
+
+
+class Element(NamedTuple):
+    "A document with one element between two texts."
+
+    name: str  # of the file
+    data: bytes
+    shown: str = ""  # what a reader sees, to be read
+    noted: str = ""  # a pattern of the note, for what is left out
+    absent: str = ""  # what may not stand in the text
+
+
+# DOCX
+
+SPACES = " ".join(
+    f"xmlns:{short}='http://schemas.{place}'"
+    for short, place in {
+        "m": "openxmlformats.org/officeDocument/2006/math",
+        "mc": "openxmlformats.org/markup-compatibility/2006",
+        "wp": "openxmlformats.org/drawingml/2006/wordprocessingDrawing",
+        "a": "openxmlformats.org/drawingml/2006/main",
+        "pic": "openxmlformats.org/drawingml/2006/picture",
+        "c": "openxmlformats.org/drawingml/2006/chart",
+        "wps": "microsoft.com/office/word/2010/wordprocessingShape",
+        "w14": "microsoft.com/office/word/2010/wordml",
+    }.items()
+)
+
+
+def run(text: str, look: str = "") -> str:
+    return f"<w:r><w:rPr>{look}</w:rPr><w:t xml:space='preserve'>{text}</w:t></w:r>"
+
+
+def word(xml: str, files: Mapping[str, str] = {}) -> bytes:
+    "A DOCX with a paragraph, or more, of this XML."
+    middle = (
+        xml if xml.startswith(("<w:p>", "<w:tbl>", "<w:alt", "<w:sdt>")) else f"<w:p>{xml}</w:p>"
+    )
+    body = word_paragraph(BEFORE), middle, word_paragraph(AFTER)
+    whole = word_xml("document", "<w:body>", *body, "</w:body>")
+    whole = whole.replace("<w:document ", f"<w:document {SPACES} ")
+    return docx(files={"word/document.xml": whole, **files})
+
+
+def field(code: str, shown: str) -> str:
+    "A complex field."
+    begin, middle, end = (
+        f"<w:r><w:fldChar w:fldCharType='{t}'/></w:r>" for t in ("begin", "separate", "end")
+    )
+    return f"{begin}<w:r><w:instrText>{code}</w:instrText></w:r>{middle}{run(shown)}{end}"
+
+
+def simple(code: str, shown: str) -> str:
+    return f"<w:fldSimple w:instr='{code}'>{run(shown)}</w:fldSimple>"
+
+
+def box(text: str) -> str:
+    return f"<w:txbxContent><w:p>{run(text)}</w:p></w:txbxContent>"
+
+
+def drawing(inside: str, about: str = "") -> str:
+    return f"<w:r><w:drawing><wp:inline><wp:docPr id='1' name='x' descr='{about}'/><a:graphic><a:graphicData>{inside}</a:graphicData></a:graphic></wp:inline></w:drawing></w:r>"
+
+
+def styled(mark: str) -> dict[str, str]:
+    "A style of characters with this mark."
+    style = f"<w:style w:type='character' w:styleId='Own'><w:name w:val='Own'/><w:rPr>{mark}</w:rPr></w:style>"
+    return {"word/styles.xml": word_xml("styles", style)}
+
+
+SHAPE = f"<wps:wsp><wps:txbx>{box('The fee is 12 crowns.')}</wps:txbx></wps:wsp>"
+VML = f"<w:pict><v:shape xmlns:v='urn:schemas-microsoft-com:vml'><v:textbox>{box('The fee is 12 crowns.')}</v:textbox></v:shape></w:pict>"
+FEE = "The fee is 12 crowns."
+NOTE = word_xml(
+    "footnotes", "<w:footnote w:id='2'><w:p>", run("Dogs are free."), "</w:p></w:footnote>"
+)
+MATH_FRACTION = "<m:oMath><m:f><m:num><m:r><m:t>a+b</m:t></m:r></m:num><m:den><m:r><m:t>2</m:t></m:r></m:den></m:f></m:oMath>"
+WORD = {
+    "caption": (run("Table ") + simple("SEQ Table", "3") + run(": fees"), "Table 3: fees"),
+    "cross-reference": (
+        run("See ") + simple("REF x", "section 4.2") + run("."),
+        "See section 4.2.",
+    ),
+    "merge field": (run("Dear ") + simple("MERGEFIELD n", "Ms Ilvra"), "Dear Ms Ilvra"),
+    "property": (run("The fee is ") + simple("DOCPROPERTY f", "12") + run(" crowns."), FEE),
+    "sum": (run("The fee is ") + field(" =SUM(ABOVE) ", "12") + run(" crowns."), FEE),
+    "date": (field(" DATE ", "12 May 2031"), "12 May 2031"),
+    "inserted": (run("The fee is ") + f"<w:ins w:id='1'>{run('12 crowns.')}</w:ins>", FEE),
+    "moved here": (run("The fee is ") + f"<w:moveTo w:id='1'>{run('12 crowns.')}</w:moveTo>", FEE),
+    "content control": (f"<w:sdt><w:sdtPr/><w:sdtContent>{run(FEE)}</w:sdtContent></w:sdt>", FEE),
+    "block control": (f"<w:sdt><w:sdtContent><w:p>{run(FEE)}</w:p></w:sdtContent></w:sdt>", FEE),
+    "smart tag": (f"<w:smartTag w:element='x'>{run(FEE)}</w:smartTag>", FEE),
+    "right to left": (f"<w:bdo w:val='rtl'>{run('שלום 12')}</w:bdo>", "שלום 12"),
+    "direction": (f"<w:dir w:val='rtl'>{run('שלום 12')}</w:dir>", "שלום 12"),
+    "formula": (f"{run('It is ')}{MATH_FRACTION}", "It is (a+b)/2"),
+    "text box": (drawing(SHAPE), FEE),
+    "box with fallback": (
+        f"<w:r><mc:AlternateContent><mc:Choice Requires='wps'>{drawing(SHAPE)[5:-6]}</mc:Choice><mc:Fallback>{VML}</mc:Fallback></mc:AlternateContent></w:r>",
+        FEE,
+    ),
+    "old text box": (f"<w:r>{VML}</w:r>", FEE),
+    "line end": ("<w:r><w:t>Fee</w:t><w:cr/><w:t>12</w:t></w:r>", "Fee\n12"),
+    "placed tab": ("<w:r><w:t>Fee</w:t><w:ptab/><w:t>12</w:t></w:r>", "Fee 12"),
+    "page break": ("<w:r><w:t>Fee</w:t><w:br w:type='page'/><w:t>12</w:t></w:r>", "Fee\n12"),
+    "kept hyphen": ("<w:r><w:t>Fee</w:t><w:noBreakHyphen/><w:t>12</w:t></w:r>", "Fee\u201112"),
+    "raised price": (run("Only $12") + run("99", "<w:vertAlign w:val='superscript'/>"), "$12^99"),
+    "lowered digit": (run("x1") + run("2", "<w:vertAlign w:val='subscript'/>"), "x1_2"),
+    "table in a table": (
+        f"<w:tbl><w:tr><w:tc><w:tbl><w:tr><w:tc><w:p>{run(FEE)}</w:p></w:tc></w:tr></w:tbl><w:p/></w:tc></w:tr></w:tbl>",
+        FEE,
+    ),
+    "link": (f"<w:hyperlink w:anchor='x'>{run(FEE)}</w:hyperlink>", FEE),
+    "ticked control": (
+        "<w:sdt><w:sdtPr><w14:checkbox><w14:checked w14:val='1'/></w14:checkbox></w:sdtPr><w:sdtContent><w:r><w:t>☒</w:t></w:r></w:sdtContent></w:sdt>"
+        + run(" Dogs"),
+        "☒ Dogs",
+    ),
+}
+SUPPRESSED = {  # what nobody reads, and is counted
+    "struck out": ("<w:strike/>", "struck out"),
+    "struck twice": ("<w:dstrike/>", "struck out"),
+    "hidden": ("<w:vanish/>", "hidden"),
+    "always hidden": ("<w:specVanish/>", "hidden"),
+}
+ELEMENTS = {f"DOCX, {k}": Element("x.docx", word(xml), shown) for k, (xml, shown) in WORD.items()}
+ELEMENTS |= {
+    f"DOCX, {k}": Element(
+        "x.docx",
+        word(run("Dogs are ") + run("not ", mark) + run("allowed.")),
+        "Dogs are allowed.",
+        note,
+        "not",
+    )
+    for k, (mark, note) in SUPPRESSED.items()
+}
+OWN = run("not ", "<w:rStyle w:val='Own'/>")
+ELEMENTS |= {
+    "DOCX, hidden by style": Element(
+        "x.docx",
+        word(run("Dogs are ") + OWN + run("allowed."), styled("<w:vanish/>")),
+        "Dogs are allowed.",
+        "hidden",
+        "not",
+    ),
+    "DOCX, struck by style": Element(
+        "x.docx",
+        word(run("Dogs are ") + OWN + run("allowed."), styled("<w:strike/>")),
+        "Dogs are allowed.",
+        "struck",
+        "not",
+    ),
+    "DOCX, deleted": Element(
+        "x.docx",
+        word(
+            run("Dogs are ")
+            + "<w:del w:id='1'><w:r><w:delText>not </w:delText></w:r></w:del>"
+            + run("allowed.")
+        ),
+        "Dogs are allowed.",
+        "deleted",
+        "not",
+    ),
+    "DOCX, moved away": Element(
+        "x.docx",
+        word(
+            run("Dogs are ") + f"<w:moveFrom w:id='1'>{run('not ')}</w:moveFrom>" + run("allowed.")
+        ),
+        "Dogs are allowed.",
+        "",
+        "not",
+    ),
+    "DOCX, ruby": Element(
+        "x.docx",
+        word(
+            f"<w:r><w:ruby><w:rubyPr/><w:rt>{run('とうきょう')}</w:rt><w:rubyBase>{run('東京')}</w:rubyBase></w:ruby></w:r>"
+            + run("12")
+        ),
+        "東京12",
+        "above others",
+        "とう",
+    ),
+    "DOCX, footnote": Element(
+        "x.docx",
+        word(
+            run("The fee is 12") + "<w:r><w:footnoteReference w:id='2'/></w:r>" + run(" crowns."),
+            {"word/footnotes.xml": NOTE},
+        ),
+        "Dogs are free.",
+        "",
+        "121",
+    ),
+    "DOCX, other document": Element("x.docx", word("<w:altChunk r:id='rId9'/>"), "", "altChunk"),
+    "DOCX, picture": Element(
+        "x.docx", word(drawing("<pic:pic/>", "A map of the harbour")), "", "picture"
+    ),
+    "DOCX, chart": Element("x.docx", word(drawing("<c:chart r:id='rId9'/>")), "", "picture|chart"),
+    "DOCX, old picture": Element(
+        "x.docx",
+        word(
+            "<w:r><w:pict><v:shape xmlns:v='urn:schemas-microsoft-com:vml'><v:imagedata r:id='rId9'/></v:shape></w:pict></w:r>"
+        ),
+        "",
+        "picture",
+    ),
+    "DOCX, other program's object": Element(
+        "x.docx",
+        word(
+            "<w:r><w:object><o:OLEObject xmlns:o='urn:schemas-microsoft-com:office:office' r:id='rId9'/></w:object></w:r>"
+        ),
+        "",
+        "object",
+    ),
+    "DOCX, symbol": Element(
+        "x.docx", word(run("Dogs ") + "<w:r><w:sym w:font='Odd' w:char='F0FC'/></w:r>"), "", "sym"
+    ),
+    "DOCX, comment": Element(
+        "x.docx",
+        word(
+            run(FEE) + "<w:r><w:commentReference w:id='0'/></w:r>",
+            {
+                "word/comments.xml": word_xml(
+                    "comments", "<w:comment w:id='0'><w:p>", run("Is it?"), "</w:p></w:comment>"
+                )
+            },
+        ),
+        FEE,
+        "comments",
+    ),
+    "DOCX, head": Element(
+        "x.docx",
+        word(run(FEE), {"word/header1.xml": word_xml("hdr", "<w:p>", run("Draft"), "</w:p>")}),
+        FEE,
+        "heads",
+    ),
+    "DOCX, form field": Element(
+        "x.docx",
+        word(
+            "<w:r><w:fldChar w:fldCharType='begin'><w:ffData><w:checkBox><w:checked/></w:checkBox></w:ffData></w:fldChar></w:r><w:r><w:instrText> FORMCHECKBOX </w:instrText></w:r><w:r><w:fldChar w:fldCharType='end'/></w:r>"
+            + run(" Dogs")
+        ),
+        "Dogs",
+    ),
+    "DOCX, numbered list": Element(
+        "x.docx",
+        word(
+            "<w:p><w:pPr><w:numPr><w:ilvl w:val='0'/><w:numId w:val='1'/></w:numPr></w:pPr>"
+            + run("Open the valve.")
+            + "</w:p>",
+            {
+                "word/numbering.xml": word_xml(
+                    "numbering",
+                    "<w:abstractNum w:abstractNumId='0'><w:lvl w:ilvl='0'><w:start w:val='1'/><w:numFmt w:val='decimal'/></w:lvl></w:abstractNum><w:num w:numId='1'><w:abstractNumId w:val='0'/></w:num>",
+                )
+            },
+        ),
+        "Open the valve.",
+    ),
+}
+
+# HTML
+
+
+def page(inside: str) -> bytes:
+    return f"<html><body><p>{BEFORE}</p>{inside}<p>{AFTER}</p></body></html>".encode()
+
+
+MARKUP = {
+    "raised note": ("<p>It is 12<sup>1</sup> crowns.</p>", "12^1 crowns"),
+    "raised link": ("<p>It is 12<sup><a href='#1'>1</a></sup> crowns.</p>", "12^1 crowns"),
+    "raised in brackets": ("<p>It is 12<sup>[1]</sup> crowns.</p>", "12[1] crowns"),
+    "lowered digit": ("<p>x1<sub>2</sub></p>", "x1_2"),
+    "digit before": ("<p><sup>1</sup>12 crowns.</p>", "1 12 crowns"),
+    "inserted": ("<p>The fee is <ins>12</ins> crowns.</p>", FEE),
+    "closed details": (f"<details><summary>Fees</summary>{FEE}</details>", FEE),
+    "list": ("<ol start=3><li>Open the valve.</ol>", "Open the valve."),
+    "numbers in cells": ("<table><tr><td>12</td><td>7</td></tr></table>", "12 | 7"),
+    "line end": ("<p>Fee<br>12</p>", "Fee\n12"),
+    "figure": ("<figure><img src=x><figcaption>The harbour</figcaption></figure>", "The harbour"),
+    "button": ("<button>Book for 12 crowns</button>", ""),
+    "menu": ("<nav>Home and fees</nav>", ""),
+    "choice": ("<select><option>Adult<option>Child</select>", ""),
+    "filled field": ("<input value='12 crowns'>", ""),
+    "text field": ("<textarea>12 crowns</textarea>", ""),
+    "formula": ("<p>It is <math><mfrac><mn>1</mn><mn>2</mn></mfrac></math>.</p>", ""),
+    "drawing": ("<svg><text>12 crowns</text></svg>", ""),
+    "picture": ("<img src=x alt='A map of the harbour'>", ""),
+    "frame": ("<iframe srcdoc='12 crowns'></iframe>", ""),
+    "script": ("<script>write('12 crowns')</script><noscript>12 crowns</noscript>", ""),
+    "template": ("<template>12 crowns</template>", ""),
+    "no display": ("<p style='display: none'>12 crowns</p>", ""),
+    "comment in a style": ("<p style='display:/**/none'>12 crowns</p>", ""),
+    "invisible": ("<p style='visibility:hidden'>12 crowns</p>", ""),
+    "hidden": ("<p hidden>12 crowns</p>", ""),
+    "for the eye alone": ("<p aria-hidden='true'>12 crowns</p>", ""),
+    "of no size": ("<p style='font-size:0'>12 crowns</p>", ""),
+    "struck out": ("<p>Dogs are <s>not</s> allowed.</p>", "Dogs are allowed."),
+    "deleted": ("<p>It is <del>10</del><ins>12</ins> crowns.</p>", "It is 12 crowns."),
+    "struck by style": (
+        "<p>Dogs are <span style='text-decoration: line-through'>not</span> allowed.</p>",
+        "Dogs are allowed.",
+    ),
+    "ruby": ("<p><ruby>東京<rp>(</rp><rt>とうきょう</rt><rp>)</rp></ruby>12</p>", "東京"),
+}
+LEFT_OUT = {  # pattern of the note
+    "button": "1 <button>",
+    "menu": "1 <nav>",
+    "choice": "1 <select>",
+    "filled field": "1 <input>",
+    "text field": "1 <textarea>",
+    "formula": "1 <math>",
+    "drawing": "1 <svg>",
+    "picture": "1 <img>",
+    "frame": "1 <iframe>",
+    "template": "1 <template>",
+    "script": "1 <noscript>",
+    "list": "1 number of a list",
+    **dict.fromkeys(
+        (
+            "no display",
+            "comment in a style",
+            "invisible",
+            "hidden",
+            "for the eye alone",
+            "of no size",
+        ),
+        "1 hidden",
+    ),
+    **dict.fromkeys(("struck out", "deleted", "struck by style"), "1 struck out"),
+}
+ELEMENTS |= {
+    f"HTML, {k}": Element("x.html", page(x), shown, LEFT_OUT.get(k, ""))
+    for k, (x, shown) in MARKUP.items()
+}
+
+# Markdown and text
+
+PLAIN = {
+    "begins with a rule": ("x.md", f"---\n\n{FEE}\n\n---\n\nIt is open.\n", FEE, ""),
+    "begins with dots": ("x.md", f"---\n{FEE}\n...\nIt is open.\n", FEE, ""),
+    "front matter": ("x.md", f"---\ntitle: >-\n  Ferries\n---\n{FEE}\n", FEE, "front matter"),
+    "front matter that is a list": ("x.md", f"---\n- {FEE}\n---\nIt is open.\n", FEE, ""),
+    "TOML": ("x.md", f"+++\ntitle = 'x'\n+++\n{FEE}\n", FEE, ""),
+    "front matter with a tab": ("x.md", f"---\nfee:\t{FEE}\n\tx: [\n---\nIt is open.\n", FEE, ""),
+    "comment": ("x.md", f"<!-- {FEE} -->\nIt is open.\n", FEE, ""),
+    "code": ("x.md", f"```\n{FEE}\n```\n", FEE, ""),
+    "struck out": ("x.md", "Dogs are ~~not~~ allowed.\n", "~~not~~", ""),
+    "table": ("x.md", "| Fee |\n|---|\n| 12 |\n", "| 12 |", ""),
+    "carriage returns": ("x.txt", f"It is open.\r{FEE}\r", FEE, ""),
+    "unseen characters": ("x.txt", "The fee is\u2066 12\u2069 crowns.\n", FEE, "2 hidden"),
+    "blank of no width": ("x.txt", "The fee is 1\u200b2 crowns.\n", FEE, "1 hidden"),
+}
+ELEMENTS |= {
+    f"Text, {k}": Element(name, text.encode(), shown, note)
+    for k, (name, text, shown, note) in PLAIN.items()
+}
+
+# PDF
+
+
+def form(dictionary: str, stream: str | bytes = b"") -> bytes:
+    "An object of a PDF."
+    stream = stream.encode("latin-1") if isinstance(stream, str) else stream
+    if not stream:
+        return f"<<{dictionary}>>".encode("latin-1")
+    head = f"<<{dictionary}/Length {len(stream)}>>stream\n".encode("latin-1")
+    return head + stream + b"\nendstream"
+
+
+HELVETICA = form("/Type/Font/Subtype/Type1/BaseFont/Helvetica")
+
+
+def paper(
+    *pages: str,
+    font: bytes = HELVETICA,
+    page: str = "",
+    catalog: str = "",
+    more: Mapping[int, bytes] = {},
+) -> bytes:
+    "A PDF with these streams; objects from 50 on are free."
+    numbers = [10 + 2 * n for n in range(len(pages))]
+    kids = " ".join(f"{n} 0 R" for n in numbers)
+    objects = {
+        1: form(f"/Type/Catalog/Pages 2 0 R{catalog}"),
+        2: form(f"/Type/Pages/Kids[{kids}]/Count {len(pages)}"),
+        3: font,
+    }
+    for n, stream in zip(numbers, pages):
+        resources = "" if "/Resources" in page else "/Resources<</Font<</F1 3 0 R>>>>"
+        objects[n] = form(
+            f"/Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents {n + 1} 0 R{resources}{page}"
+        )
+        objects[n + 1] = form("", stream)
+    out, places = bytearray(b"%PDF-1.7\n"), {}
+    for n, body in {**objects, **more}.items():
+        places[n] = len(out)
+        out += b"%d 0 obj\n%b\nendobj\n" % (n, body)
+    begins = len(out)
+    out += b"xref\n0 1\n0000000000 65535 f \n"
+    for n, at in places.items():
+        out += b"%d 1\n%010d 00000 n \n" % (n, at)
+    return bytes(out + b"trailer<</Size 100/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % begins)
+
+
+def lines(*texts: str, top: int = 700, gap: int = 14) -> str:
+    "A stream with these lines."
+    return "".join(
+        f"BT /F1 10 Tf 50 {top - n * gap} Td ({text}) Tj ET\n" for n, text in enumerate(texts)
+    )
+
+
+BODY = [
+    "The room lies above the harbour.",
+    "Breakfast is served from seven.",
+    "Guests bring their own towels.",
+]
+
+
+def with_note(kind: str, inside: str) -> bytes:
+    "A PDF of one page with an annotation."
+    return paper(
+        lines(BEFORE), page=f"/Annots[<</Type/Annot/Subtype/{kind}/Rect[0 0 90 20]{inside}>>]"
+    )
+
+
+def hand(edge: str, top: bool = True) -> bytes:
+    "Four pages, each with this line (# is the page) at an edge, at the distance of lines."
+    own = [
+        [edge.replace("#", str(n)), *BODY] if top else [*BODY, edge.replace("#", str(n))]
+        for n in range(1, 5)
+    ]
+    return paper(*(lines(*texts) for texts in own))
+
+
+NO_LETTERS = "/Type/Font/Subtype/Type1/BaseFont/Own/Encoding<</Type/Encoding/Differences[65 /g84 /g104 /g101]>>"
+PAPER = {
+    "text": (paper(lines(FEE)), FEE, ""),
+    "typed field": (
+        with_note("Widget", "/FT/Tx/T(Fee)/V(12 crowns)"),
+        "Fee: 12 crowns",
+        "form fields",
+    ),
+    "ticked box": (with_note("Widget", "/FT/Btn/T(Dogs)/V/Yes/AS/Yes"), "Dogs: Yes", "form fields"),
+    "choice": (
+        with_note("Widget", "/FT/Ch/T(Who)/V[(Adult)(Child)]"),
+        "Who: Adult, Child",
+        "form fields",
+    ),
+    "free text": (with_note("FreeText", f"/Contents({FEE})"), FEE, "notes"),
+    "sticky note": (with_note("Text", f"/Contents({FEE})"), FEE, "notes"),
+    "stamp": (with_note("Stamp", f"/Contents({FEE})"), FEE, "notes"),
+    "appearance of a note": (
+        paper(
+            lines(BEFORE),
+            page="/Annots[<</Type/Annot/Subtype/Stamp/Rect[0 0 90 20]/AP<</N 50 0 R>>>>]",
+            more={
+                50: form(
+                    "/Type/XObject/Subtype/Form/BBox[0 0 600 800]/Resources<</Font<</F1 3 0 R>>>>",
+                    lines(FEE),
+                )
+            },
+        ),
+        FEE,
+        "notes",
+    ),
+    "form within a page": (
+        paper(
+            lines(BEFORE) + "/X1 Do",
+            page="/Resources<</Font<</F1 3 0 R>>/XObject<</X1 50 0 R>>>>",
+            more={
+                50: form(
+                    "/Type/XObject/Subtype/Form/BBox[0 0 600 800]/Resources<</Font<</F1 3 0 R>>>>",
+                    lines(FEE, top=500),
+                )
+            },
+        ),
+        FEE,
+        "",
+    ),
+    "picture": (
+        paper(
+            lines(BEFORE) + "/X1 Do",
+            page="/Resources<</Font<</F1 3 0 R>>/XObject<</X1 50 0 R>>>>",
+            more={
+                50: form(
+                    "/Type/XObject/Subtype/Image/Width 1/Height 1/BitsPerComponent 8/ColorSpace/DeviceGray",
+                    b"x",
+                )
+            },
+        ),
+        BEFORE,
+        "1 pictures",
+    ),
+    "picture in a stream": (
+        paper(lines(BEFORE) + "BI /W 1 /H 1 /BPC 8 /CS /G ID x EI"),
+        BEFORE,
+        "",
+    ),
+    "attached file": (
+        paper(
+            lines(BEFORE),
+            catalog="/Names<</EmbeddedFiles<</Names[(fees.txt) 50 0 R]>>>>",
+            more={
+                50: form("/Type/Filespec/F(fees.txt)/EF<</F 51 0 R>>"),
+                51: form("/Type/EmbeddedFile", FEE),
+            },
+        ),
+        BEFORE,
+        "attached",
+    ),
+    "attached to a page": (
+        with_note("FileAttachment", "/FS 50 0 R/Contents(fees.txt)"),
+        "fees.txt",
+        "notes",
+    ),
+    "prices at the top": (hand("Room 10#: 1# crowns"), "Room 104: 14 crowns", ""),
+    "prices at the foot": (
+        hand("Price of room 10#: 1# crowns", False),
+        "Price of room 104: 14 crowns",
+        "",
+    ),
+    "totals": (hand("Visitors in 201#: 1200", False), "Visitors in 2014: 1200", ""),
+    "steps": (hand("Step #"), "Step 4", ""),
+    "notice on each page": (
+        hand("No refunds after 30 days", False),
+        "No refunds after 30 days",
+        "",
+    ),
+    "page numbers": (
+        paper(*(lines(*BODY) + lines(str(n), top=30) for n in range(1, 5))),
+        BODY[0],
+        "running heads and page numbers left out",
+    ),
+    "running head": (
+        paper(*(lines("The Holm Ferry", top=780) + lines(*BODY) for _ in range(4))),
+        BODY[0],
+        "running heads",
+    ),
+    "one line a page": (
+        paper(*(lines(f"Fee {n} crowns") for n in (12, 7, 5, 3))),
+        "Fee 12 crowns",
+        "",
+    ),
+    "page without text": (paper(lines(FEE), "0 0 9 9 re f"), FEE, "1 of 2 pages hold no text"),
+    "names of glyphs": (paper(lines("ABC"), font=form(NO_LETTERS)), "", "do not say which letters"),
+    "raised price": (
+        paper("BT /F1 10 Tf 50 700 Td (Only $12) Tj /F1 6 Tf 4 Ts (99) Tj 0 Ts ET"),
+        "$12^99",
+        "",
+    ),
+    "raised then text": (
+        paper("BT /F1 10 Tf 50 700 Td (It is 12) Tj /F1 6 Tf 4 Ts (1) Tj /F1 10 Tf 0 Ts (0) Tj ET"),
+        "It is 12^1 0",
+        "",
+    ),
+    "raised by a line": (
+        paper("BT /F1 10 Tf 50 700 Td (Only $12) Tj ET BT /F1 6 Tf 92 704 Td (99) Tj ET"),
+        "$12 99",
+        "",
+    ),
+    "unseen letters": (
+        paper(lines(BEFORE) + "BT 3 Tr /F1 10 Tf 50 600 Td (12 crowns) Tj ET"),
+        "12 crowns",
+        "",
+    ),
+    "turned text": (
+        paper(lines(BEFORE) + f"BT /F1 10 Tf 0 1 -1 0 300 300 Tm ({FEE}) Tj ET"),
+        FEE,
+        "",
+    ),
+    "hyphen at the end": (
+        paper(lines("The fee is twelve cro-", "wns for each of the adults who come on board.")),
+        "twelve crowns",
+        "",
+    ),
+    "columns": (paper("BT /F1 10 Tf 50 700 Td (Adults) Tj 200 0 Td (12) Tj ET"), "Adults 12", ""),
+}
+ELEMENTS |= {
+    f"PDF, {k}": Element("x.pdf", data, shown, note) for k, (data, shown, note) in PAPER.items()
+}
+
+
+def outcome(e: Element, folder: Path) -> str:
+    "What became of an element: read, noted or lost; lost, too, what is read although nobody sees it, or takes a text beside it along."
+    (folder / e.name).write_bytes(e.data)
+    d = parse_document(folder / e.name)
+    beside = [t for t in (BEFORE, AFTER) if t.encode() in e.data]
+    if e.absent and e.absent in d.text or any(t not in d.text for t in (e.shown, *beside)):
+        return "lost"
+    if e.noted:
+        return "noted" if re.search(e.noted, "\n".join(d.notes)) else "lost"
+    return "read"
+
+
+def table(folder: Path) -> list[tuple[str, str]]:
+    "What became of each element."
+    return [(name, outcome(e, folder)) for name, e in ELEMENTS.items()]
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_an_element_is_read_or_counted(name, tmp_path):
+    assert outcome(ELEMENTS[name], tmp_path) != "lost"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as where:
+        rows = table(Path(where))
+    print(text_table(("element", "is"), rows))
+    count = Counter(what for _, what in rows)
+    print(
+        f"{len(rows)} documents: " + ", ".join(f"{count[w]} {w}" for w in ("read", "noted", "lost"))
+    )
