@@ -23,10 +23,10 @@ from .types import Context
 
 # %% auto #0
 __all__ = ['STOPWORDS', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'squeezed', 'content_spans', 'all_words',
-           'content_words', 'known_words', 'share_known', 'support', 'sentences', 'spans_of', 'weakest_sentence',
-           'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked', 'Label', 'Verdict', 'scored',
-           'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance', 'script_of',
-           'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
+           'content_words', 'spaced', 'known_words', 'share_known', 'support', 'sentences', 'spans_of',
+           'weakest_sentence', 'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked', 'Label', 'Verdict',
+           'scored', 'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance',
+           'script_of', 'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
 
 # %% ../../nbs/1_core/03_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -139,6 +139,13 @@ def all_words(text: str) -> list[str]:
 def content_words(text: str) -> list[str]:
     "The words of a text that carry content, in one spelling: no stop words."
     return [w for w in all_words(text) if w not in STOPWORDS]
+
+
+def spaced(text: str) -> str:
+    "A text that a tokenizer by blanks can cut: composed (NFC); in a script without blanks its words and pairs with blanks between."
+    text = unicodedata.normalize("NFC", text)
+    unspaced = _UNSPACED.findall(text)
+    return " ".join(all_words(text)) if 5 * len(unspaced) > len(text) else text
 
 
 @lru_cache(8192)
