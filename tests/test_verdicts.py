@@ -15,6 +15,7 @@ from mtrag_nb.data.mtrag import BY_TEXT, is_gold
 from mtrag_nb.evaluate.blame import strayed
 from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, SCORE, read_judge_reply
 from mtrag_nb.evaluate.measures import best_by_target, verdict_of, why_not_judged
+from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.search.retrieve import Retriever
 from mtrag_nb.systems.outside import as_passage, read_reply
 
@@ -366,3 +367,29 @@ def test_twelve_turns_in_three_languages_are_answered_and_blamed(three_languages
     assert "RougeL" in how["not judged"] and "does not know" not in how["refusals"]
     page = (tmp / "run.html").read_text(encoding="utf-8")
     assert all(w in page for w in ("Sternwarte", "天文台", "المرصد"))
+
+
+def test_the_command_takes_phrases_of_a_system(tmp_path, capsys):
+    from mtrag_nb.app.bench import evaluate
+    from mtrag_nb.app.cli import main
+    from mtrag_nb.core.record import Run
+    from mtrag_nb.data.mtrag import read_benchmark
+    from mtrag_nb.evaluate.blame import blame
+
+    tasks = [{"question": "What does the boat cost?", "answerable": False, "id": "boat"}]
+    evaluate(lambda m: ("Ask my colleague.", [CAKE]), tasks, out=tmp_path / "run", progress=False)
+    gold = read_benchmark(tmp_path / "run.questions.jsonl").gold
+    assert [b.verdict for b in blame(Evidence(Run(tmp_path / "run"), gold)).turns.values()] == [
+        "failed"
+    ]
+    where = [
+        str(tmp_path / "run"),
+        "--reference",
+        str(tmp_path / "run.questions.jsonl"),
+        "--encoder",
+        "none",
+    ]
+    assert main(["score", *where, "--refusal", "Ask my colleague"]) in (0, None)
+    assert [b.verdict for b in blame(Evidence(Run(tmp_path / "run"), gold)).turns.values()] == [
+        "right"
+    ]
