@@ -84,9 +84,8 @@ class Step:
             if not isinstance(v, Verdict) or v.label not in self.labels:
                 name, known = type(self).__name__, ", ".join(map(str, self.labels))
                 odd = getattr(v, "label", v)
-                raise TypeError(
-                    f"a verdict of {name} is a Verdict with one of {known}, not {odd!r}"
-                )
+                wanted = f"a verdict of {name} is a Verdict with one of {known}"
+                raise TypeError(f"{wanted}, not {odd!r}")
 
     def __init_subclass__(cls, kind: str, **kw):
         super().__init_subclass__(**kw)
@@ -596,14 +595,13 @@ def predicted_passages(
     scores: Mapping[str, float],  # context id -> the score that ranked it
 ) -> list[tuple[Passage, float]]:
     "Corpus passages with scores, best first."
-    pieces = defaultdict(list)
+    pieces, found = defaultdict(list), []
     for c in contexts:
         pieces[c.document_id].append(c)
-    texts = {i: "\n".join(c.text for c in cs) for i, cs in pieces.items()}
-    return [
-        (Passage(i, texts[i], c.title, c.url, c.source, c.domain), scores[c.id])
-        for i, (c, *_) in pieces.items()
-    ]
+    for i, (c, *more) in pieces.items():
+        text = "\n".join(piece.text for piece in (c, *more))
+        found.append((Passage(i, text, c.title, c.url, c.source, c.domain), scores[c.id]))
+    return found
 
 # %% ../../nbs/1_core/05_record.ipynb #5e0f1fcb
 _TENS = ("refusal", "faithfulness", "correctness")  # protocols with scores from 1 to 10
@@ -636,9 +634,8 @@ class Judgement:
     def said(self) -> str:
         "The verdict in words."
         unread = f"not read: {', '.join(self.unparsed)}" if self.unparsed else ""
-        return "; ".join(
-            filter(None, ("hallucination" if self.flag else "", unread, self.reasoning))
-        )
+        flag = "hallucination" if self.flag else ""
+        return "; ".join(filter(None, (flag, unread, self.reasoning)))
 
 
 @dataclass(frozen=True)
