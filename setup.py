@@ -22,18 +22,21 @@ listed = {
     name: cfg[f"{name}_requirements"].split()
     for name in ("gpu", "eval", "lab", "document", "api", "adapters", "test", "dev")
 }
-documents = listed.pop("document")
+documents, run = listed.pop("document"), cfg["run_requirements"].split()
 extras = {
-    **listed,
+    **{name: more + run for name, more in listed.items() if name != "eval"},
+    "run": run,
+    "eval": listed["eval"],
     "documents": documents,
-    "api": listed["api"] + documents,
-    "test": listed["test"] + documents,
+    "api": listed["api"] + documents + run,
+    "test": listed["test"] + documents + run,
 }
 extras["dev"] = sorted({r for names in extras.values() for r in names})
-extras |= {name: cfg[f"{name}_requirements"].split() for name in ("clients", "ray")}  # not in dev
+extras |= {name: cfg[f"{name}_requirements"].split() + run for name in ("clients", "ray")}  # not in dev
 # On the package index README's links and pictures lead to the repository.
 page = (here / "README.md").read_text(encoding="utf-8")
 page = re.sub(r'(src|srcset)="(?!http)', rf'\1="{cfg["git_url"]}/raw/main/', page)
+page = re.sub(r'href="(?!http)', f'href="{cfg["git_url"]}/blob/main/', page)
 page = re.sub(r"\]\((?!http)", f"]({cfg['git_url']}/blob/main/", page)
 
 setuptools.setup(

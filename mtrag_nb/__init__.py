@@ -1,1 +1,44 @@
+"A workbench for multi-turn RAG that corrects itself. The names below are loaded when they are first used; nbdev keeps the version."
+
 __version__ = "1.0.0"
+
+_PLACES = {  # name -> where it is
+    "SELF_CRAG": "systems.self_crag",
+    "NCL": "systems.ncl",
+    "AGENTS": "systems.agents",
+    "NEXUS": "systems.nexus",
+    "load_models": "systems.registry",
+    "build_index": "search.ingest",
+    "read_benchmark": "data.mtrag",
+    "Dialogue": "runs.run",
+    "run": "app.run",
+    "Run": "core.record",
+    "judge": "app.evaluate",
+    "evaluate": "app.bench",
+    "blame": "evaluate.blame",
+    "replay": "app.evaluate",
+    "report": "app.evaluate",
+    "CaseBrowser": "show.browser",
+    "figures": "show.figures",
+}
+__all__ = list(_PLACES)
+
+
+def __getattr__(name):
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    from mtrag_nb.core.types import not_installed
+
+    try:
+        module = importlib.import_module(f"{__name__}.{_PLACES[name]}")
+    except ModuleNotFoundError as e:
+        if e.name.startswith(__name__):
+            raise
+        raise not_installed([e.name]) from None
+    return getattr(module, name, module)
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

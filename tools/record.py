@@ -1,9 +1,10 @@
 """Record the runs that the notebooks on cases and on the papers show: three conversations of the sample, every system and
-some variants, by the embedded models; fourteen questions that somebody typed; and what the laptop's judge said of the runs.
+some variants, by the embedded models; fourteen questions that somebody typed; the calls of three turns of Self-CRAG as published,
+which tour/00 replays; and what the laptop's judge said of the runs.
 
   python tools/record.py [--minutes N] [FOLDER]
 
-Writes into FOLDER (default data/recorded; the typed questions into talks/agents, the ablations into paper/runs beside it) what is finished: manifest,
+Writes into FOLDER (default data/recorded; the typed questions and the calls into talks, the ablations into paper/runs beside it) what is finished: manifest,
 trajectories, passages, judgements. The call records
 and the predictions are left out; they are large, and the pages need neither. Work in progress lies in runs/recorded; killed
 or out of time, the same command goes on there. About an hour on one core, most of it judging.
@@ -12,19 +13,21 @@ or out of time, the same command goes on there. About an hour on one core, most 
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
 from mtrag_nb.serve.ask import Talk
-from mtrag_nb.core.files import write_json, write_whole
+from mtrag_nb.core.files import read_jsonl, write_json, write_jsonl, write_whole
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.record import telemetry
-from mtrag_nb.data.mtrag import read_corpus, read_gold, read_tasks, sample_corpus, sample_dir
+from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_gold, read_tasks
+from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.evaluate.judge import judge_run
 from mtrag_nb.evaluate.measures import encoder_named
 from mtrag_nb.evaluate.scores import score_run
-from mtrag_nb.models.calls import Models
-from mtrag_nb.runs.run import run_tasks
+from mtrag_nb.models.calls import Models, RecordedChat
+from mtrag_nb.runs.run import Dialogue, load_toolbox, run_tasks
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.systems.registry import configured, system_named
 
@@ -70,6 +73,8 @@ ASKED = (  # of agents, by `mtrag ask`: long enough that most of it lies in the 
     "And with a dog?",
     "Back to football: how was that bonus point called again?",
 )
+WALKED = "Are dogs allowed at Ansel Ridge?"  # the first question of the conversation of tour/00
+WORDING = "Does the document answer the question? Reply with one word: yes or no."
 JUDGED = ("sample_self_crag", "sample_ncl", "sample_ncl_no_classification")
 
 
@@ -111,6 +116,31 @@ def record_talk(folder: Path, work: Path, models: Models) -> None:
         talk.close()
     [kept] = (work / "ask").iterdir()
     keep(kept, folder, (*KEPT, "tasks.jsonl"), {t.task_id: t.turn for t in talk.turns})
+
+
+def record_walkthrough(path: Path, work: Path, models: Models) -> None:
+    "The model's calls in the turns of tour/00 that are answered as published, and of one under another grader prompt."
+    if path.exists():
+        return
+    system, index = system_named("self_crag+published"), work / "index_govt"
+    passages = list(read_corpus(*sample_corpus(), domains=["govt"]))
+    build_index(passages, index, models.embedder, configured().chunks, progress=False)
+    talks = read_benchmark(sample_dir() / "reference.jsonl").conversations.values()
+    asked = next(tasks for tasks in talks if tasks[0].question == WALKED)
+    part = work / "walkthrough.jsonl"
+    recorded = RecordedChat(models.chat, part)
+    for changes, tasks in (
+        ({}, (*asked[:2], asked[-1])),
+        ({"prompts.grade.system": WORDING}, asked[:1]),
+    ):
+        tools = load_toolbox(system.configured("laptop", changes), models, index, (), "rag")
+        talk = Dialogue(system, replace(tools, chat=recorded), domain="govt")
+        for task in tasks:
+            print(talk.ask(task.question).outcome, flush=True)
+    recorded.close()
+    # A reply that cannot be used is revoked in a run's record, to be asked for anew. Here it stays: it is what is shown.
+    kept = [line for _, line in read_jsonl(part) if line["value"]]
+    write_jsonl(path, ({**x, "value": {**x["value"], "seconds": 0.0}} for x in kept))
 
 
 def main(folder: Path, minutes: float) -> None:
@@ -155,6 +185,8 @@ def main(folder: Path, minutes: float) -> None:
         keep(run.folder, place / name, KEPT, order)
         print(f"{name}\n{telemetry(run.trajectories.values())}\n", flush=True)
     record_talk(folder.parent / "talks" / "agents", work, models)
+    walked = folder.parent / "talks" / "walkthrough" / "calls.jsonl"
+    record_walkthrough(walked, work, models)
     for name in JUDGED:
         judged = work / f"{name}_judged"
         report = judge_run(

@@ -48,6 +48,21 @@ all.onclick = () => { asked = []; title = ''; box.value = came.value = stage.val
 document.addEventListener('click', e => { if (e.target.closest('a.f')) setTimeout(follow); });
 more.onclick = () => { most = rows.length; show(); };
 addEventListener('hashchange', follow);
+// j and k lead to the next turn of the list and to the one before
+let here = null;
+addEventListener('keydown', e => {
+  if (e.ctrlKey || e.metaKey || e.altKey || !['j', 'k'].includes(e.key) || e.target.closest('input, select')) return;
+  const shown = rows.filter(r => !r.hidden), at = shown.indexOf(here);
+  const next = shown[e.key === 'j' ? at + 1 : Math.max(at, 1) - 1];
+  if (!next) return;
+  if (here) here.removeAttribute('aria-current');
+  here = next;
+  here.setAttribute('aria-current', 'true');
+  const link = here.cells[0].querySelector('a'), turn = document.getElementById(link.hash.slice(1));
+  if (link.pathname !== location.pathname || !turn) return link.focus();
+  turn.closest('details').open = true;
+  link.click();
+});
 find.hidden = false;
 show();
 document.documentElement.className = 'js ready';

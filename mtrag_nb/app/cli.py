@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from .. import __version__
 from .command import Chosen, Cluster, Command, Domains, File, NeededDir, Parser, ShardOf
 from ..core.files import disk_full
-from ..core.types import DiskFull, MTRAGError, PartlyFailed, SettingsError
+from ..core.types import DiskFull, MTRAGError, PartlyFailed, SettingsError, not_installed
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
@@ -88,6 +88,7 @@ check      app.run      Check a prediction file as the official format checker d
 score      app.evaluate Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.
 judge      app.evaluate Judge the turns of runs, going on where it stopped; or, with --licence, hold the judge against people's ratings.
 report     app.evaluate Write one page for a run or several: the verdict, the runs beside each other, the stage to blame, corrections, what `mtrag audit` and `ladder` found, disagreements, all turns. It loads nothing; the turns of long runs lie in a folder beside it.
+cases      app.evaluate Write a page of all turns of runs, what failed first at its head: to filter, search and step through by the keys j and k.
 replay     app.evaluate Take up a recorded turn, or all turns of a run, at a node, with something changed there: only what lies downstream is computed.
 audit      app.evaluate Say which stage failed first, what each gate kept and dropped, and what each mechanism was worth, by switching it off.
 ladder     app.evaluate Make one stage after the other perfect, with what the benchmark knows, and say what that repairs.
@@ -155,6 +156,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not isinstance(error, MTRAGError):
             raise
         code = 1 if isinstance(error, (DiskFull, PartlyFailed)) else 2
+    except ModuleNotFoundError as e:
+        if e.name.startswith(__name__.partition(".")[0]):
+            raise
+        code, error = 2, not_installed([e.name])
     except KeyboardInterrupt:
         code, error = 130, _STOPPED
     print(f"mtrag: {error}", file=sys.stderr)

@@ -36,8 +36,6 @@ from ..data.mtrag import official_files, read_benchmark, sample_corpus, sample_d
 from ..systems.registry import system_named
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from mtrag_nb.evaluate.scores import Evidence
     from mtrag_nb.models.calls import Models
     from mtrag_nb.show.papers import PaperTable

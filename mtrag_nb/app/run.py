@@ -15,22 +15,22 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from .command import Chosen, Cluster, Dir, Domains, File, Limit, Minutes, NeededDir
 from .command import Option, ProfileName, RunDir, ShardOf, SystemName, Variant, Web
 from .command import chosen, done, on_ray, with_variant
-from ..core.files import Shard, sized
+from ..core.files import Shard, data_dir, sized
 from ..core.html import text_table
 from ..core.record import Run, breakdown, breakdown_table, telemetry, tell
 from ..core.settings import ModelSpec, Settings, SparseSettings, names_code, with_settings
 from ..core.text import clipped
 from ..core.types import DOMAINS, DataError, ModelNotFound, SettingsError, Task
 from ..data.mtrag import FETCHED, OFFICIAL_COMMIT, OFFICIAL_URL, PARTS, Benchmark
-from ..data.mtrag import FormatReport, check_format, fetch_data, official_dir
-from ..data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
+from ..data.mtrag import FormatReport, check_format, fetch_data, official_dir, read_benchmark
+from ..data.mtrag import read_corpus, read_qrels, sample_corpus, sample_dir
+from ..core.types import missing_packages, not_installed
 from ..systems.registry import DEFAULT, profiles, system_named
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def _driver() -> str:
 
 def _gpu_lines() -> list[str]:
     "Each GPU, what is free on it, and why it cannot be used; or that there is none."
+    if missing_packages():
+        return ["not looked for: torch is not installed"]
     import torch
 
     from mtrag_nb.models.device import gpu_problem, memory_of
@@ -99,12 +101,12 @@ def _missing_models(settings: Settings) -> list[str]:
 
 def _gpu_problems(settings: Settings) -> list[str]:
     "Why a profile that needs a GPU cannot have one here."
+    if not settings.chat.quantization:
+        return []
     import torch
 
     from mtrag_nb.models.device import gpu_problem
 
-    if not settings.chat.quantization:
-        return []
     if importlib.util.find_spec("bitsandbytes") is None:
         return ["four bits need bitsandbytes: pip install bitsandbytes accelerate"]
     if not torch.cuda.is_available():
@@ -131,6 +133,8 @@ def _memory_problems(settings: Settings) -> list[str]:
 
 def profile_problems(settings: Settings) -> list[str]:
     "What a profile lacks on this machine; empty if it can run."
+    if missing := missing_packages():
+        return [str(not_installed(missing))]
     return _missing_models(settings) + (_gpu_problems(settings) or _memory_problems(settings))
 
 # %% ../../nbs/app/01_run.ipynb #45b31544
@@ -443,6 +447,7 @@ def run(
     if calibrated:
         shutil.copyfile(calibrated, Path(out) / "calibration.json")  # the licence of its thresholds
     print_run(result)
+    print(result.manifest["about"])
     return result
 
 # %% ../../nbs/app/01_run.ipynb #3c1816cf
@@ -474,8 +479,8 @@ def _minutes_spent(folder: Path) -> float:
     return sum(s.get("seconds", 0) for s in Run(folder).manifest["sessions"]) / 60
 
 # %% ../../nbs/app/01_run.ipynb #7ce0d450
-def _print_demo(run: Run, sample: Benchmark, minutes: float, index: Path) -> None:
-    "Print what came of the demo: outcomes, a conversation, one turn by its steps, the stages to blame, and what to do next."
+def _print_demo(run: Run, sample: Benchmark) -> None:
+    "Print what came of the demo: outcomes, a conversation, one turn by its steps, the stages to blame."
     from mtrag_nb.evaluate.blame import blame
     from mtrag_nb.evaluate.scores import Evidence
 
@@ -492,12 +497,7 @@ def _print_demo(run: Run, sample: Benchmark, minutes: float, index: Path) -> Non
     first = f", first at: {stages}" if stages else ""
     failed = f"{len(found.failed)} of {len(found.judged)} judged turns failed{first}"
     print(f"\nAgainst the reference answers {failed}.")
-    print("The model is small and its answers are no evidence of quality; every step is real.")
-    if len(turns) < (tasks := len(sample.tasks)):
-        fit = f"{len(turns)} of the sample's {tasks} turns fit into {minutes:g} minutes"
-        print(f"{fit}: `mtrag demo --minutes {minutes + 10:g}` goes on.")
-    ask = f"`mtrag ask --index {index}` for questions of your own"
-    print(f"Next: `mtrag report {run.folder}` for a page, {ask}, or open nbs/index.ipynb.")
+    print(f"The model is small: its answers are no evidence of quality.\n{run.manifest['about']}")
 
 
 @done(whole)
@@ -505,18 +505,26 @@ def demo(
     out: str | Path = "runs/demo",  # the run folder (default runs/demo)
     minutes: float = 3.0,  # model work in this folder, all runs together; at least 12 turns are run (default 3)
     settings: Chosen = None,
+    recorded: bool = False,  # show a run that was recorded on the sample; no model is asked
     *,
     models: "Models | None" = None,
     progress: bool = True,
     least: int = _DEMO_TURNS,  # turns that are run, however long they take
 ) -> Run:
     "The default system on the sample."
+    file = read_benchmark(sample_dir() / "reference.jsonl")
+    if recorded:
+        result = Run(data_dir("recorded") / f"sample_{DEFAULT}_graded")
+        _print_demo(result, file)
+        print(f"Next: `mtrag report {result.folder} --out report.html` for a page.")
+        return result
     from mtrag_nb.models.calls import Models
     from mtrag_nb.runs.run import run_tasks
 
     out, settings = Path(out), chosen(settings)
+    if models is None and (problems := profile_problems(settings)):
+        raise ModelNotFound("; ".join(problems) + ". Without models: mtrag demo --recorded")
     models, index = models or Models(settings), out.parent / f"{out.name}-index"
-    file = read_benchmark(sample_dir() / "reference.jsonl")
     ingest(sample_corpus(), index, settings=settings, models=models, progress=progress)
     tasks, system = _demo_tasks(file), system_named(DEFAULT)
 
@@ -528,7 +536,12 @@ def demo(
         go(tasks[:least], None)
     left = minutes - _minutes_spent(out)
     result = go(tasks, left) if left > 0 else Run(out)
-    _print_demo(result, file, minutes, index)
+    _print_demo(result, file)
+    if (n := len(result.trajectories)) < (all_ := len(file.tasks)):
+        more = f"`mtrag demo --minutes {minutes + 10:g}` goes on"
+        print(f"{n} of the sample's {all_} turns fit into {minutes:g} minutes: {more}.")
+    ask = f"`mtrag ask --index {index}` for questions of your own"
+    print(f"Next: `mtrag report {result.folder}` for a page, {ask}, or open nbs/index.ipynb.")
     return result
 
 # %% ../../nbs/app/01_run.ipynb #f560b022
@@ -586,7 +599,7 @@ def merge(
     from mtrag_nb.runs.run import merge_runs
 
     folders = list(folders)
-    if any((Path(f) / "parents.sqlite").exists() for f in folders):
+    if any((Path(f) / "documents.json").exists() for f in folders):
         from mtrag_nb.search.ingest import merge_indexes
 
         print_index(out, merge_indexes(folders, out, store))

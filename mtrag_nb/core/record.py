@@ -15,13 +15,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from .files import JsonlLog, read_json, read_jsonl
 from .html import Table, esc, text_table, word_diff
 from .text import Label, Verdict, clipped
-from .types import Context, DataError, Outcome, ROLES, Passage, Task, digest, plain
-from .types import structured
+from .types import ROLES, Context, DataError, Outcome, Passage, SettingsError, Task
+from .types import digest, plain, structured
+
+if TYPE_CHECKING:
+    import pandas
 
 # %% auto #0
 __all__ = ['WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved', 'Grade', 'Graded', 'Rank', 'Ranked',
@@ -848,6 +851,19 @@ class Run:
         for t in self.trajectories.values():
             turns[t.conversation_id].append(t)
         return {c: sorted(ts, key=lambda t: t.turn) for c, ts in turns.items()}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        "A row for each turn, by task id: what a trajectory holds, its query, calls, tokens and scores. Raises SettingsError without pandas."
+        try:
+            import pandas
+        except ImportError:
+            raise SettingsError("pandas is not installed: pip install pandas") from None
+        rows = []
+        for i, t in self.trajectories.items():
+            held = {f.name: getattr(t, f.name) for f in fields(t)}
+            spent = {"query": t.query, "generated": t.calls.generate, "tokens": t.calls.tokens}
+            rows.append(held | {"outcome": t.outcome.value} | spent | self.scores.get(i, {}))
+        return pandas.DataFrame(rows).set_index("task_id")
 
     def _repr_html_(self):
         size = f"{len(self.trajectories)} turns of {len(self.conversations)} conversations"

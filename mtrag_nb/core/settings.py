@@ -267,6 +267,8 @@ class Settings:
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
     stages: StageSettings = field(default_factory=StageSettings)
     own: object | None = None  # the settings of the system that runs, where it has some
+    # Texts in the place of those of `stages.prompts`: "grade.system" -> the text.
+    prompts: Mapping[str, str] = field(default_factory=dict, metadata={"later": True, "gone": {}})
     qdrant_url: str = ""  # "": the embedded engine
     batch_size: Annotated[int, Ge(1)] = 8  # tasks in flight, and most prompts in one padded batch
     batch_tokens: Annotated[int, Ge(1)] = 16384  # most padded tokens in one forward pass
@@ -327,6 +329,8 @@ def _changed(group: object, key: str, value: object, where: str) -> object:
     current = getattr(group, head)
     if rest and is_dataclass(current):
         value = _changed(current, rest, value, where)
+    elif rest and isinstance(current, Mapping):
+        value = {**current, rest: value}
     elif rest:
         raise SettingsError(f"setting {head!r} has no part {rest!r}")
     elif current is None:

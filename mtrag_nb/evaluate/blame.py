@@ -8,24 +8,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ranked
-from ..core.record import Retrieved, Rewritten, Trajectory, kept_by
+from ..core.record import Retrieved, Rewritten, Run, Trajectory, kept_by
 from ..core.text import content_words, known_words, share_known, support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Outcome
 from ..core.types import SettingsError, Task
 from .judge import Item
-from mtrag_nb.evaluate.measures import (
-    TargetVerdict,
-    best_by_target,
-    condition,
-    rouge_l,
-    says_target,
-)
-from .scores import LEAST_SUPPORT, Evidence, decision
+from .measures import TargetVerdict, best_by_target, condition, rouge_l
+from .measures import says_target, target_recall
+from .scores import LEAST_SUPPORT, Evidence, as_evidence, decision
 from .statistics import Interval, Report, auroc_interval, mean_interval
 
 # %% auto #0
@@ -510,8 +506,12 @@ class BlameReport(Report):
         )
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #f6650d60
-def blame(run: Evidence) -> BlameReport:
+def blame(
+    run: Run | Evidence | str | Path,
+    **known,  # gold, qrels, absent, histories, judge: see Evidence
+) -> BlameReport:
     "Where each turn of a run went wrong first."
+    run = as_evidence(run, **known)
     groups = {"system": dict.fromkeys(run.turns, run.system), **groups_of(run.turns, run.gold)}
     turns = {i: blame_turn(run, i) for i in run.turns}
     return BlameReport(run.name, turns, run.talks, groups)

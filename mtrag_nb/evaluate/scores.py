@@ -14,7 +14,6 @@ from numbers import Real
 from pathlib import Path
 
 from ..core.files import write_json, write_jsonl
-from ..core.html import Table, esc
 from mtrag_nb.core.record import (
     Judgement,
     Recorded,

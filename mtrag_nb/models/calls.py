@@ -21,8 +21,8 @@ from tqdm import tqdm
 from ..core.files import JsonlLog, read_jsonl
 from ..core.record import Calls
 from ..core.settings import ModelSpec, Settings, names_code, load_place
-from ..core.types import DataError, PartlyFailed, ReplyError, ServerError, SettingsError
-from ..core.types import digest, structured
+from ..core.types import DataError, ModelNotFound, PartlyFailed, ReplyError, ServerError
+from ..core.types import SettingsError, digest, structured
 from .chat import ChatModel, Completion, Contract, OnText, Prompt, Sampling, Score
 from .chat import seeds_for
 
@@ -243,7 +243,15 @@ class BatchingChat:
 
     @property
     def fingerprint(self) -> str:
-        return self.model.fingerprint
+        "The model's; of weights that are not here, their name: whoever asks them gets the error."
+        try:
+            return self.model.fingerprint
+        except ModelNotFound:
+            return f"{self.model.spec.name}: not here"
+
+    @property
+    def exact(self) -> bool:
+        return getattr(self.model, "exact", True)
 
     @contextmanager
     def task(self) -> Iterator[None]:

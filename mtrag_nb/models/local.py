@@ -429,6 +429,8 @@ UNGATED = {  # a model behind a gate -> a copy of its weights that somebody else
 
 def hub_token() -> str | None:
     "The token for the hub, if this machine has one."
+    if not importlib.util.find_spec("huggingface_hub"):
+        return None
     from huggingface_hub import get_token
 
     if (token := get_token()) or not importlib.util.find_spec("kaggle_secrets"):

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import reduce
+from importlib.util import find_spec
 from pathlib import Path
 
 import mtrag_nb
@@ -28,12 +29,13 @@ from ..core.record import read_lines, read_manifest, read_passages, read_traject
 from ..core.record import tell, turn_line
 from ..core.settings import ChunkSettings, Settings, names_code, settings_digest
 from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, digest, plain
+from ..core.types import require_packages
 from ..data.mtrag import prediction_line
 from ..models.calls import Models, Work
 from ..search.fusion import GivenPassages, RetrieverLike
 from ..search.web import Web, web_named
 from ..systems.stages import Toolbox
-from ..systems.system import System, take_turn
+from ..systems.system import System, model_use, take_turn
 
 # %% auto #0
 __all__ = ['SELECTIONS', 'Answering', 'package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'keep_tasks',
@@ -62,9 +64,11 @@ def package_versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
 
 def machine() -> dict:
     "The hardware that a run had."
-    import torch
+    memory, gpus = 0.0, []
+    if find_spec("torch"):
+        import torch
 
-    memory = 0.0
+        gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
@@ -72,7 +76,7 @@ def machine() -> dict:
         "processor": platform.machine(),
         "cores": os.cpu_count(),
         "memory_gib": round(memory, 1),
-        "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "gpu": gpus,
     }
 
 
@@ -257,6 +261,7 @@ def toolbox_of(
     passages: str,  # "rag" or "reference"
 ) -> Toolbox:
     "What the turns of a run work with: the system's own tools where it brings them, else as `load_toolbox`."
+    require_packages()
     if system.toolbox_for:
         return system.toolbox_for(settings, tasks)
     return load_toolbox(settings, models, index, tasks, passages)
@@ -495,7 +500,8 @@ def run_tasks(
         graph, most = system.graph(tools), system.max_steps(settings)
         return lambda task: take_turn(graph, task, most)
 
-    entries = manifest(decides, system.about, settings)
+    about = ". ".join(filter(None, (system.about, model_use(system, settings))))
+    entries = manifest(decides, about, settings)
     how = {"minutes": minutes, "progress": progress, "models": models, "shard": shard}
     try:
         return record_run(folder, entries, tasks, tools, answering, lines, live, **how)
@@ -623,9 +629,14 @@ class Dialogue:
     def __init__(
         self,
         system: System,
-        tools: Toolbox,
+        tools: Toolbox | str | Path,  # or the folder of an index, with the models beside it
         domain: str = "",  # search only here; "" for everywhere
+        models: Models | None = None,  # with an index
     ):
+        if not isinstance(tools, Toolbox):
+            models = models or Models(system.configured(Settings()))
+            settings = system.configured(models.settings)
+            tools = toolbox_of(system, settings, models, tools, (), "rag")
         self.system, self.tools, self.domain = system, tools, domain
         self._graph, self.history, self.turns = system.graph(tools), (), []
 
@@ -643,6 +654,12 @@ class Dialogue:
     def tell(self, t: Trajectory) -> str:
         "The turn as text."
         return tell(t, {c.id: c for c in self.tools.contexts(list(t.found))})
+
+    @property
+    def run(self) -> Run:
+        "The conversation so far as a run that lies in no folder; its tasks are `dialogue<::>1` and so on."
+        found = dict.fromkeys(i for t in self.turns for i in t.found)
+        return Run.of(self.system.name, self.turns, self.tools.contexts(list(found)))
 
     def forget(self) -> None:
         "Begin a new conversation."

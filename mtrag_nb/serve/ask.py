@@ -160,6 +160,17 @@ _BY_PROFILE = "on the laptop one that copies sentences, since its model is too s
 _ToAsk = Annotated[str, SystemOption(f" (default: by profile; {_BY_PROFILE})")]
 
 
+def _last_index() -> Path:
+    "The index or library that was changed last, in this folder or two below it. Raises DataError if there is none."
+    depths = [f"{below}{part}" for below in ("*/", "*/*/") for part in ("", "generation-*/")]
+    found = [p for depth in depths for p in Path().glob(f"{depth}documents.json")]
+    if not found:
+        remedy = "Put documents into one: mtrag library add FILE... --index indexes/notes --collection notes"
+        raise DataError("no index here", ".", remedy=remedy)
+    folder = max(found, key=lambda p: p.stat().st_mtime_ns).parent
+    return folder.parent if folder.name.startswith("generation-") else folder
+
+
 def _typed() -> str | None:
     "A line from the terminal; None: there is no more."
     try:
@@ -169,7 +180,7 @@ def _typed() -> str | None:
 
 
 def ask(
-    index: Dir = "runs/demo-index",  # the index folder (default: the demo's)
+    index: Dir = None,  # the index folder (default: the library or index here that was changed last)
     system: _ToAsk = "",
     domain: str = "",  # search only here: a domain of the benchmark, or a collection of your own
     out: Dir = "runs/ask",  # where the conversation is kept (default runs/ask)
@@ -184,6 +195,9 @@ def ask(
     "Hold a conversation with a system; the folder of the runs."
     from mtrag_nb.models.calls import Models
 
+    if index is None:
+        index = _last_index()
+        print(f"{index}: the library or index that was changed last")
     base = settings if isinstance(settings, Settings) else (settings or Setup()).base()
     system = with_variant(system or ANSWERING.get(base.profile, DEFAULT), variant)
     settings = chosen(settings, system)

@@ -821,7 +821,7 @@ def open_run(
     retriever = open_retriever(index, models.embedder, models.reranker, settings.retrieval)
     searched = open_web(web, settings, models) if isinstance(web, str) else web
     parts = {**models.parts(settings), "web": searched}
-    tools = Toolbox(settings, models.chat, models.embedder, retriever, **parts)
+    tools = Toolbox(settings, chat, models.embedder, retriever, **parts)
     same = identity(system, "rag", tools)
     entries = manifest(same, system.about, system.with_own(settings))
     shown = re.sub(r"[^a-z0-9_+-]+", "-", system.name.lower())[:60]  # never a path
@@ -832,4 +832,4 @@ def open_run(
     said += readable(lambda: RecordedChat(chat, folder / "calls.jsonl", write=False))
     for line in said:
         _LOG.warning("set aside in %s, since it cannot be read: %s", folder.name, line)
-    return ServedRun(folder, system, replace(tools, chat=chat), entries)
+    return ServedRun(folder, system, tools, entries)

@@ -38,6 +38,7 @@ from .reply import exchange, fault_number, keep_mark, label_of, marked, marked_l
 from .reply import new_id, now, open_run, place_of, read_one, readable, recover
 from .reply import reply_of, step_line, to_delete
 from ..systems.registry import SERVING, configured, is_place, system_named, system_names
+from ..systems.system import model_places
 
 if TYPE_CHECKING:
     from mtrag_nb.core.record import Step, Trajectory
@@ -1062,17 +1063,12 @@ def _index_of(service: Service) -> dict:
     return {"documents": len(service.documents.all()), **counts, **more}
 
 
-def _stand_ins(settings: Settings) -> list[str]:
-    "What a profile does in the place of asking a model, in words."
-    own = vars(settings.own) if settings.own else {}
-    copies = own.get("generator", "write") != "write"
-    ways = {*vars(settings.stages).values(), *own.values(), "copies" if copies else ""}
-    said = {
-        "copies": "answers are sentences of the documents: no model writes",
-        "cosine": "passages are graded by likeness (cosine): no model reads them",
-        "support": "an answer is checked by the words that it shares with its passages",
-    }
-    return [words for way, words in said.items() if way in ways]
+def _stand_ins(system: str, settings: Settings) -> list[str]:
+    "What decides in the place of the chat model, in words; of a system without a paper what it does."
+    value = system_named(system)
+    if not (places := model_places(value, settings)):
+        return [value.about]
+    return [f"{place}: {words}" for place, words in places.items() if words]
 
 
 def status(service: Service) -> dict:
@@ -1084,7 +1080,9 @@ def status(service: Service) -> dict:
         "system": service.system,
         "systems": systems_of(service),
         "models": _models_of(service),
-        "stand_ins": _stand_ins(service.settings),
+        "stand_ins": _stand_ins(
+            service.systems.get(service.system, service.system), service.settings
+        ),
         "index": _index_of(service),
         "memory": _memory_mb(),
         "progress": "a model's text while it is written, and each node",

@@ -1214,15 +1214,16 @@ def _parts(board: Board, first: bool) -> list[_Section]:
     return [p for p in made if p.body]
 
 
-def _report_html(board: Board) -> str:
-    "The page."
+def _report_html(board: Board, whole: bool = True) -> str:
+    "The page; `whole`=False: its turns alone."
     names = [r.name for r in board.runs]
     title = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
-    first, more, said = _parts(board, True), _parts(board, False), _verdict(board)
+    first, more = (_parts(board, x) if whole else [] for x in (True, False))
+    said = _verdict(board)
     every = _list_html(board, "".join([said, *(p.body for p in (*first, *more))]))
     views = "" if board.beside else _join(*(_talk_html(board, c) for c in board.talks))
-    body = _made("page", title, said, _caveat(board), first, every, more, views)
-    return document(f"Report: {title}", body, "report")
+    body = _made("page", title, said, _caveat(board) if whole else "", first, every, more, views)
+    return document(f"{'Report' if whole else 'Cases'}: {title}", body, "report")
 
 # %% ../../nbs/8_show/02_report.ipynb #353ee97e
 def _distinct_names(folders: Iterable[str | Path]) -> list[str]:
@@ -1327,16 +1328,18 @@ def report(
     runs: Sequence[Run | str | Path],  # runs, or their folders
     out: str | Path | None = None,  # the file; None: report.html in the first run's folder
     reference: str | Path | None = None,  # the file of the tasks; None: the sample's, for its tasks
+    whole: bool = True,  # False: the turns alone, in cases.html
 ) -> Path:
     "Write the report of runs, and their cards beside it. Raises DataError without a run, for one without a turn, the same one twice, a reference file of other tasks."
     board = board_of(runs, reference)
     first = runs[0].folder if isinstance(runs[0], Run) else Path(runs[0])
-    path = _place_of_page(out or first / "report.html")
+    path = _place_of_page(out or first / ("report.html" if whole else "cases.html"))
     folder = turns_beside(path)
     if _fit_inside(board):
         _drop_views(folder)
     else:
         board = replace(board, beside=folder.name)
         _write_views(board, folder, f"../{path.name}")
-    write_json(path.with_suffix(".cards.json"), [run_card(s) for s in board.own])
-    return write_whole(path, _report_html(board))
+    if whole:
+        write_json(path.with_suffix(".cards.json"), [run_card(s) for s in board.own])
+    return write_whole(path, _report_html(board, whole))

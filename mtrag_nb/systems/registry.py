@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING
 
 from ..core.files import reading_yaml
 from ..core.html import Table
-from ..core.settings import PROFILES, Settings, plugins
-from ..core.types import DataError, SettingsError, first_problem
+from ..core.settings import PROFILES, Settings, plugins, with_settings
+from ..core.types import DataError, SettingsError, first_problem, require_packages
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from yaml import Node
 
+    from mtrag_nb.models.calls import Models
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'NAMES', 'is_place', 'system_names', 'system_named',
-           'profiles', 'configured', 'read_system_yaml', 'becomes', 'Config']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'NOMIC_PREFIXES', 'NAMES', 'is_place', 'system_names',
+           'system_named', 'profiles', 'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
 
 # %% ../../nbs/5_systems/08_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -80,17 +81,32 @@ def profiles() -> dict[str, Settings]:
     return PROFILES | {k: s for some in brought for k, s in some.items()}
 
 
+def _profile(name: str) -> Settings:
+    known = profiles()
+    if name not in known:
+        raise SettingsError(f"unknown profile {name!r}: there are {', '.join(known)}")
+    return known[name]
+
+
+def load_models(
+    profile: str = "laptop",  # a key of `profiles`
+    changes: Mapping[str, object] | None = None,  # dotted key -> value
+) -> Models:
+    "The models of a profile, each loaded when it is first used. Raises SettingsError for what does not exist."
+    from mtrag_nb.models.calls import Models
+
+    require_packages()
+    return Models(with_settings(_profile(profile), changes or {}))
+
+
 def configured(
     system: System | str = DEFAULT,
     profile: str = "laptop",  # a key of `profiles`
     changes: Mapping[str, object] | None = None,  # dotted key -> value; the system's own, too
 ) -> Settings:
     "The settings of a run. Raises SettingsError for what does not exist."
-    known = profiles()
-    if profile not in known:
-        raise SettingsError(f"unknown profile {profile!r}: there are {', '.join(known)}")
     value = system_named(system) if isinstance(system, str) else system
-    return value.configured(known[profile], changes)
+    return value.configured(_profile(profile), changes)
 
 # %% ../../nbs/5_systems/08_registry.ipynb #5a684f77
 _KEYS = {  # key -> its type, and the settings that it becomes
@@ -116,6 +132,7 @@ _KEYS = {  # key -> its type, and the settings that it becomes
     "performance.max_retries": (int, ("agents.rounds",)),
 }
 WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
+NOMIC_PREFIXES = "search_query: |search_document: "  # before questions and passages (2.1)
 NAMES = {
     "llama3.2": "meta-llama/Llama-3.2-3B-Instruct",
     "nomic-embed-text": "nomic-ai/nomic-embed-text-v1.5",
@@ -187,10 +204,15 @@ def becomes(values: Mapping[str, object], settings: Settings) -> dict[str, objec
     for name in out.keys() & {"chat.name", "embedder.name"}:
         if not getattr(settings, name.partition(".")[0]).url:
             out[name] = NAMES.get(out[name], out[name])
+    if "nomic" in out.get("embedder.name", ""):
+        out["embedder.prefixes"] = NOMIC_PREFIXES
+    if "agents.grade_threshold" in out and not settings.own.grade.startswith("scale"):
+        out["agents.grade"] = "scale"  # the threshold is of grades from 0 to 10
     if weights := [values[k] for k in WEIGHTS if k in values]:
         if len(weights) < 2 or min(weights) < 0 or not any(weights):
             raise DataError(f"{' and '.join(WEIGHTS)} come together, one above 0")
         out["retrieval.views"] = _views_of(*weights)
+        out |= {"retrieval.fusion": "rrf", "retrieval.reranker": "none"}  # weights of ranks (4.2)
     parts = sum(values.get(k, 0) for k in ("llm.max_tokens", "memory.max_tokens"))
     if parts > (window := values.get("llm.context_window", parts)):
         problem = f"an answer and a conversation of {parts} tokens"
@@ -214,4 +236,6 @@ class Config(Table):
         def told(key: str) -> str:
             return ", ".join(f"{s} = {self.changes[s]}" for s in _KEYS[key][1])
 
-        return [(key, value, told(key)) for key, value in self.values.items()]
+        named = {s for key in self.values for s in _KEYS[key][1]}
+        follows = [("", "", f"{s} = {v}") for s, v in self.changes.items() if s not in named]
+        return [(key, value, told(key)) for key, value in self.values.items()] + follows

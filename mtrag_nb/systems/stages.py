@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from string import Formatter
 from typing import TYPE_CHECKING
 
 from ..core.claims import check_claims, claims_something, draft_score
@@ -31,9 +32,9 @@ __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADES', 'ENDS', 'LABEL
            'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict',
            'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate',
            'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier',
-           'Grading', 'Checking', 'require_ways', 'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation',
-           'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims', 'adapter_claims',
-           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+           'Grading', 'Checking', 'require_ways', 'prompts_of', 'Toolbox', 'source_head', 'format_sources',
+           'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims',
+           'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 def read_prompts(name: str) -> dict[str, str]:  # key -> text
@@ -665,6 +666,32 @@ def require_ways(stages: StageSettings) -> None:
             options = ", ".join(map(repr, known))
             raise SettingsError(f"stages.{name} is {way!r}: input should be {options}")
 
+# %% ../../nbs/5_systems/00_stages.ipynb #promptsof
+def _placeholders(key: str, text: str) -> set[str]:
+    "The names in braces. Raises SettingsError."
+    try:
+        return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+    except ValueError as e:
+        raise SettingsError(f"prompts.{key}: {e}; a brace of the text itself is doubled") from None
+
+
+def prompts_of(
+    settings: Settings,
+    own: Mapping[str, Mapping[str, str]] = {},  # a system's: prompt set -> key -> text
+) -> dict[str, str]:
+    "The prompts of a run: the set, the system's own, and `settings.prompts`. Raises SettingsError for an unknown key or placeholder."
+    name = settings.stages.prompts
+    texts = prompt_set(name) | dict(own.get(name, own.get("permissive", {})))
+    known = {**SCALE_PROMPTS, **LABEL_PROMPTS, **texts}
+    for key, text in settings.prompts.items():
+        if key not in known:
+            raise SettingsError(f"unknown prompt {key!r}: there are {', '.join(sorted(known))}")
+        filled = _placeholders(key, known[key])
+        if filled and (unknown := _placeholders(key, text) - filled):
+            has = ", ".join(sorted(filled))
+            raise SettingsError(f"prompts.{key} names {{{min(unknown)}}}: it is given {has}")
+    return {**texts, **settings.prompts}
+
 # %% ../../nbs/5_systems/00_stages.ipynb #fbb31eb2
 @dataclass(frozen=True)
 class Toolbox:
@@ -688,8 +715,7 @@ class Toolbox:
     @property
     def prompts(self) -> dict[str, str]:
         "The settings' prompt set with the system's own. Where a system has none for that set, its permissive ones are taken."
-        name, own = self.stages.prompts, self.system_prompts
-        return prompt_set(name) | dict(own.get(name, own.get("permissive", {})))
+        return prompts_of(self.settings, self.system_prompts)
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order, those that the web brought included."

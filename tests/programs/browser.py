@@ -2,7 +2,7 @@
 and the browser's output on two versions of ipywidgets.
 
   python tests/programs/browser.py [--shots FOLDER]   everything; the last line reads `N passed, N failed`
-  python tests/programs/browser.py --picture          only draw figures/turn.png, the README's picture
+  python tests/programs/browser.py --pictures         only make the README's pictures, figures/turn*.png
 
 It installs what it needs: Chromium by apt-get (as root, on Debian or Ubuntu), playwright by pip, and ipywidgets 7.7.1
 with the JupyterLab 3 that understands it into .venv-ipywidgets7 (300 MB); axe-core comes from npm. Screenshots go to a
@@ -807,31 +807,64 @@ def two_versions(checks: Checks) -> None:
         print(f"     ipywidgets {versions[0]} and {versions[1]}: {', '.join(said[0]['forms'])}")
 
 
-def picture(browser) -> None:
-    "The conversation view for the README."
+def kept(shot: Path, name: str) -> None:
+    "A screenshot as figures/NAME.png, in few colours."
+    from PIL import Image
+
+    target = ROOT / "figures" / f"{name}.png"
+    Image.open(shot).convert("RGB").quantize(64).save(target, optimize=True)
+    print(f"figures/{target.name}: {target.stat().st_size // 1000} kB")
+
+
+def pictures(browser, expect, folder: Path) -> None:
+    "The README's pictures: a turn whose loop ran, the graph that it went through, the case browser in JupyterLab."
     from PIL import Image
 
     from mtrag_nb.core.html import document, page
-    from mtrag_nb.show.turn import conversation_html
+    from mtrag_nb.show.turn import turn_html
+    from mtrag_nb.systems.registry import configured, system_named
+    from mtrag_nb.systems.system import draw_graph
+    from mtrag_nb.systems.stages import Toolbox
 
     run, _ = recordings()
-    told = next(
-        t for t in run.turns.values() if t.question == "and for students?"
-    )  # the turn that README tells
-    shown = page(
-        conversation_html(run, told.conversation_id, timing=False, chars=260, opened=told.task_id)
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "turn.html"
-        path.write_text(document("A conversation", shown), encoding="utf-8")
-        tab = browser.new_page(viewport={"width": 910, "height": 800}, device_scale_factor=1.5)
-        tab.goto(path.as_uri())
-        tab.screenshot(path=Path(folder) / "turn.png", full_page=True)
-        target = ROOT / "figures" / "turn.png"
-        Image.open(Path(folder) / "turn.png").convert("RGB").quantize(48).save(
-            target, optimize=True
+    name = run.system.partition("+")[0]
+    turn = next(t for t in run.turns.values() if "prize money" in t.question)
+    assert len(turn.drafts) == 3 and turn.refused and not run.gold[turn.task_id].passages
+    card = folder / "turn.html"
+    shown = turn_html(run, turn.task_id, history=False, timing=False, chars=110)
+    card.write_text(document("A turn", page(shown)), encoding="utf-8")
+    graph = system_named(name).graph(Toolbox(configured(name), None, None, None))
+    for scheme, more, ink in (("light", "", "#555"), ("dark", "_dark", "#bbb")):
+        tab = browser.new_page(
+            viewport={"width": 900, "height": 300}, device_scale_factor=1.5, color_scheme=scheme
         )
-    print(f"figures/turn.png: {target.stat().st_size // 1000} kB")
+        tab.goto(card.as_uri())
+        end = tab.get_by_text("Counters", exact=True).last.bounding_box()["y"]
+        clip = {"x": 0, "y": 0, "width": 900, "height": end - 6}
+        tab.screenshot(path=folder / "turn.png", clip=clip, full_page=True)
+        kept(folder / "turn.png", f"turn{more}")
+        tab.close()
+        figure = draw_graph(graph)
+        for arrow in figure.axes[0].texts:
+            if arrow.get_text() == "":
+                arrow.arrow_patch.set_color(ink)
+        path = ROOT / "figures" / f"turn_graph{more}.png"
+        figure.savefig(path, dpi=110, transparent=True)
+        picture = Image.open(path)
+        picture.crop(picture.getbbox()).save(path, optimize=True)
+    runs = sorted(p.name for p in RECORDED.iterdir())
+    cell = f"CaseBrowser([Evidence({str(RECORDED)!r} + '/' + name, gold=gold) for name in {runs}], timing=False)"
+    notebook(folder / "cases.ipynb", HEAD, cell)
+    with jupyterlab(folder) as address:
+        tab = browser.new_page(viewport={"width": 1700, "height": 1900})
+        tab.goto(address("cases.ipynb"))
+        run_all(tab, expect, 600)
+        tab.wait_for_timeout(3000)
+        at = tab.locator(".jp-OutputArea-output").last.bounding_box()
+        place = {**at, "height": min(at["height"], 760)}
+        tab.screenshot(path=folder / "cases.png", clip=place)
+        kept(folder / "cases.png", "turn_cases")
+        tab.close()
 
 
 def arguments(about: str) -> argparse.ArgumentParser:
@@ -850,13 +883,14 @@ def launched(p: object) -> object:
 
 def main(argv=None) -> int:
     ap = arguments(__doc__)
-    ap.add_argument("--picture", action="store_true", help="only draw figures/turn.png")
+    ap.add_argument("--pictures", action="store_true", help="only make README's: figures/turn*.png")
     args = ap.parse_args(argv)
     api = playwright()
     with api.sync_playwright() as p:
         browser = launched(p)
-        if args.picture:
-            picture(browser)
+        if args.pictures:
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+                pictures(browser, api.expect, Path(folder))
             browser.close()
             return 0
         checks = Checks(args.shots)

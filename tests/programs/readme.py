@@ -1,10 +1,13 @@
 """Run the commands of README.md and docs/commands.md, copied as they are printed, in an empty folder that holds the sample.
 
-  python tests/programs/readme.py [--list]
+  python tests/programs/readme.py [--list] [--borrow]
 
-Every line of a ```bash block is run by bash, in the order of the page; a line that another test runs is left out, and it is told
-which. A block below "`NAME.py`:" or "`NAME.jsonl`:" is that file, and a python block is run last. The last line reads
-`N passed, N failed`.
+A `pip install` makes a new environment, in which the lines up to the next one are run: it installs this tree, where the page names
+its address, with everything that it needs (online; minutes and 2 GB for the systems). With `--borrow` the packages of the systems
+are those of this environment. Every line of a ```bash block is run by bash, in the order of the page; a line that another test
+runs is left out, and it is told which. `mtrag ask` is asked a question; what runs until it is stopped is stopped once it says
+where it listens. A block below "`NAME.py`:" or "`NAME.jsonl`:" is that file; python blocks are run with the systems. The last line
+reads `N passed, N failed, N left out`.
 """
 
 import argparse
@@ -12,28 +15,39 @@ import os
 import re
 import shlex
 import shutil
+import signal
+import site
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from wheel import build
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/commands.md")
+ADDRESS = re.compile(r'"(mtrag_nb\S*) @ git\+\S+"')
 ELSEWHERE = {
-    "pip install": "`make test-wheel`",
     "git clone": "`make test-anywhere`",
     "make demo": ".github/workflows/test.yml",
-    "mtrag ask": "the notebook `serve/03_ask`",  # it waits for questions
-    "mtrag serve": "`make test-browser`",  # it runs until it is stopped
+    "make test": ".ci/run",
+    "make figures": "`make test-reproduce`",
+    "make lab": "`make test-browser`",
 }
+LISTENS = ("mtrag serve",)
+QUESTION = "Where is a prompt changed?\n/quit\n"
 
 
 def commands(page: str) -> list[tuple[str, str]]:
-    'The commands of a page\'s bash blocks, in order: (command, what runs it in place of this test or "").'
-    blocks = re.findall(r"^```bash\n(.*?)^```", page, re.S | re.M)
-    lines = [line for block in blocks for line in block.splitlines()]
-    return [(n, next((w for b, w in ELSEWHERE.items() if n.startswith(b)), "")) for n in lines]
+    'The commands of a page\'s bash blocks and its python blocks, in order: (command, what runs it in place of this test or "").'
+    shown, found = files(page).values(), []
+    for kind, block in re.findall(r"^```(bash|python)\n(.*?)^```", page, re.S | re.M):
+        if kind == "bash":
+            found += block.splitlines()
+        elif block not in shown:
+            found.append(f"python -c {shlex.quote(block)}")
+    return [(n, next((w for b, w in ELSEWHERE.items() if n.startswith(b)), "")) for n in found]
 
 
 def files(page: str) -> dict[str, str]:
@@ -41,10 +55,34 @@ def files(page: str) -> dict[str, str]:
     return dict(re.findall(r"`(\w+\.(?:py|jsonl))`:\n\n```\w+\n(.*?)^```", page, re.S | re.M))
 
 
-def programs(page: str) -> list[str]:
-    "The python blocks that are no files, as commands."
-    blocks = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
-    return [f"python -c {shlex.quote(b)}" for b in blocks if b not in files(page).values()]
+def listening(command: str, **how) -> tuple[int, str]:
+    "Start what listens, wait until it says where, and stop it: its exit code and what it wrote."
+    with subprocess.Popen(
+        ["bash", "-c", f"exec {command.partition('#')[0]}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **how,
+    ) as p:
+        said = []
+        for line in p.stdout:
+            said.append(line)
+            if "http://" in line:
+                p.send_signal(signal.SIGINT)
+        return p.wait(), "".join(said) if any("http://" in line for line in said) else "no address"
+
+
+def environment(folder: Path, borrow: bool) -> dict[str, str]:
+    "The variables of a shell in a new environment."
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    if borrow:
+        rest = next(folder.glob("lib/python*/site-packages")) / "rest.pth"
+        rest.write_text(site.getsitepackages()[0] + "\n")
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    for name in ("MTRAG_DATA", "PYTHONPATH"):
+        env.pop(name, None)
+    return env
 
 
 def main() -> int:
@@ -52,34 +90,47 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     ap.add_argument("--list", action="store_true", help="say what would be run")
+    ap.add_argument("--borrow", action="store_true", help="install no package of the systems anew")
+    args = ap.parse_args()
     page = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in PAGES)
-    todo, passed, failed = commands(page) + [(p, "") for p in programs(page)], 0, 0
-    if ap.parse_args().list:
+    todo, passed, failed = commands(page), 0, 0
+    left_out = sum(bool(where) for _, where in todo)
+    if args.list:
         for command, where in todo:
             print(f"not run, {where} does it: {command}" if where else command)
         return 0
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as tmp:
-        folder = Path(tmp)
-        (folder / "data").mkdir()
-        (folder / "data" / "sample").symlink_to(ROOT / "data" / "sample")
+        folder, env = Path(tmp) / "here", None
+        (folder / "data").mkdir(parents=True)
+        for name in ("sample", "recorded"):
+            (folder / "data" / name).symlink_to(ROOT / "data" / name)
         shutil.copy(ROOT / "CONTRIBUTING.md", folder)  # as a document of one's own
         for name, text in files(page).items():
             (folder / name).write_text(text, encoding="utf-8")
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        env = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-        env.pop("MTRAG_DATA", None)
+        wheel = build(Path(tmp) / "wheel")
         for command, where in todo:
             if where:
                 print(f"left out, {where} does it: {command}\n", flush=True)
                 continue
-            start = time.time()
-            how = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-            done = subprocess.run(["bash", "-c", command], cwd=folder, env=env, **how)
-            passed, failed = passed + (not done.returncode), failed + bool(done.returncode)
-            said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
-            mark = f"FAIL ({done.returncode})" if done.returncode else "ok  "
-            print(f"{mark} {time.time() - start:6.1f} s  $ {command}\n{said}\n", flush=True)
-    print(f"{passed} passed, {failed + (not passed)} failed")
+            line = ADDRESS.sub(rf"'\1 @ {wheel.as_uri()}'", command)
+            if line != command:
+                systems = "[" in ADDRESS.search(command)[1]
+                n = sum(1 for _ in Path(tmp).glob("env*"))
+                env = environment(Path(tmp) / f"env{n}", args.borrow and systems)
+                if args.borrow and systems:
+                    line = line.replace("pip install", "pip install --no-deps --force-reinstall", 1)
+            start, how = time.time(), {"cwd": folder, "env": env}
+            if command.startswith(LISTENS):
+                code, said = listening(line, **how)
+            else:
+                how |= {"input": QUESTION, "capture_output": True, "text": True}
+                done = subprocess.run(["bash", "-c", line], **how)
+                code, said = done.returncode, done.stdout + done.stderr
+            passed, failed = passed + (not code), failed + bool(code)
+            told = "\n".join(said.strip().splitlines()[-12:])
+            mark = f"FAIL ({code})" if code else "ok  "
+            print(f"{mark} {time.time() - start:6.1f} s  $ {command}\n{told}\n", flush=True)
+    print(f"{passed} passed, {failed + (not passed)} failed, {left_out} left out")
     return 1 if failed or not passed else 0
 
 

@@ -22,6 +22,7 @@ from pypdf import PdfReader
 
 from mtrag_nb.core.files import write_json, write_jsonl
 from mtrag_nb.core.record import Run, turn_line
+from mtrag_nb.show.report import report
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED, REFERENCE = ROOT / "data" / "recorded", ROOT / "data" / "sample" / "reference.jsonl"
@@ -151,6 +152,24 @@ def list_works(v: Visit) -> None:
     v.fits()
 
 
+def steps_by_keys(checks: Checks, browser, folder: Path) -> None:
+    "The turns alone: `j` leads to the next turn of the list and opens it, `k` to the one before; what failed comes first."
+    with checks("cases: j and k go through the turns, and do nothing in the search box"):
+        path = report([RECORDED / n for n in FOUR[:2]], folder / "cases.html", whole=False)
+        tab, seen = browser.new_page(viewport=SCREENS[0][1]), []
+        tab.goto(path.as_uri())
+        links = [a.get_attribute("href") for a in tab.locator("#list tbody th a").all()[:3]]
+        for key in "jjk":
+            tab.keyboard.press(key)
+            seen.append(tab.evaluate("location.hash"))
+            assert tab.locator("tr[aria-current]").count() == 1
+        assert seen == [links[0], links[1], links[0]]
+        assert tab.locator("#turns details.turn[open]").count() == 2
+        tab.locator("#search").press("j")
+        assert tab.evaluate("location.hash") == links[0] and tab.input_value("#search") == "j"
+        tab.close()
+
+
 def whole_without_script(checks: Checks, browser, path: Path) -> None:
     "A browser that runs no script: every turn and every link is there, and a count leads to its first turn."
     with checks("four runs, no script: all turns are listed, every link has a place"):
@@ -256,6 +275,7 @@ def main(argv=None) -> int:
         browser = launched(p)
         looks(checks, browser, axe, pages)
         whole_without_script(checks, browser, pages["four"][0])
+        steps_by_keys(checks, browser, Path(folder))
         opens_fast(checks, browser, pages["2000"][0])
         for name, (path, _) in pages.items():
             on_paper(checks, browser, name, path)

