@@ -191,11 +191,9 @@ def keep(page: Page, skip: set, real: bool) -> None:
             continue
         marks = directives(cell.source)
         old = marks.keys() & skip or "real" in marks and not real
-        cell.execution_count, cell.metadata, cell.outputs = (
-            None,
-            {},
-            before if old else worth_keeping(cell.outputs),
-        )
+        cell.execution_count = None
+        cell.metadata = {k: v for k, v in cell.metadata.items() if k in ("cellView", "jupyter")}
+        cell.outputs = before if old else worth_keeping(cell.outputs)
     page.nb.metadata = {
         k: v for k, v in page.nb.metadata.items() if k in ("accelerator", "colab", "kaggle")
     } | {"kernelspec": KERNEL}
