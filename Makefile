@@ -68,7 +68,7 @@ serve-load: $(VENV)/.installed-dev ## 50 conversations at once for three minutes
 test-wheel: $(VENV)/.installed-dev ## build a wheel and use it in an empty folder: alone, installed by pip (online), and beside the packages of this environment
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/wheel.py
 
-test-anywhere: $(VENV)/.installed-dev ## notebooks in an empty folder beside a wheel, and in a clone by their first cell, under Colab's IPython
+test-anywhere: $(VENV)/.installed-dev ## notebooks alone in empty folders with nothing but what their first cell installs, and in a clone, under Colab's IPython
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/anywhere.py
 
 test-readme: $(VENV)/.installed-dev ## run the lines of README and docs/commands.md, as they are printed, in the environments that README makes by pip (online, 2 GB)
@@ -82,6 +82,9 @@ address: ## write the repository's address (settings.ini), the badge and the fir
 
 test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 60 places and more, and go on with each (a minute)
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/kill.py
+
+test-attacks: $(VENV)/.installed-dev ## ten times the malformed inputs of `make test`, and every expression over 100 kB of hostile text (a quarter of an hour)
+	@MTRAG_ATTACKS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope tests/test_attacks.py tests/test_linear.py tests/test_hostile.py
 
 study: $(VENV)/.installed-dev ## measure a study again into data/measured (NAME=blame; without a name: which there are); hours for some
 	@$(STUDY) tools/study.py $(NAME)

@@ -4,7 +4,7 @@ which tour/00 replays; and what the laptop's judge said of the runs.
 
   python tools/record.py [--minutes N] [FOLDER]
 
-Writes into FOLDER (default data/recorded; the typed questions and the calls into talks beside it) what is finished: manifest,
+Writes into FOLDER (default data/recorded; the typed questions and the calls into talks, the ablations into paper/runs beside it) what is finished: manifest,
 trajectories, passages, judgements. The call records
 and the predictions are left out; they are large, and the pages need neither. Work in progress lies in runs/recorded; killed
 or out of time, the same command goes on there. About an hour on one core, most of it judging.
@@ -22,6 +22,8 @@ from mtrag_nb.core.record import Run, telemetry
 from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_gold, read_tasks
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.evaluate.judge import judge_run
+from mtrag_nb.evaluate.measures import encoder_named
+from mtrag_nb.evaluate.scores import score_run
 from mtrag_nb.models.calls import Models, RecordedChat
 from mtrag_nb.runs.run import Dialogue, load_toolbox, run_tasks
 from mtrag_nb.search.ingest import build_index
@@ -44,6 +46,12 @@ VARIANTS = {  # name of the run -> system, changed settings
     "sample_self_crag_no_filter": ("self_crag", {"retrieval.domain_filter": False}),
     "sample_self_crag_flat": ("self_crag", {"chunks.flat": True}),
     "sample_self_crag_strict": ("self_crag", {"stages.prompts": "strict"}),
+}
+ABLATIONS = {  # of the papers' tables, in data/paper/runs: where the changed setting is felt
+    "graded_no_filter": ("self_crag+graded", {"retrieval.domain_filter": False}),
+    "graded_flat": ("self_crag+graded", {"chunks.flat": True}),
+    "published": ("self_crag+published", {}),
+    "published_strict": ("self_crag+published", {"stages.prompts": "published-strict"}),
 }
 ASKED = (  # of agents, by `mtrag ask`: long enough that most of it lies in the summary
     "who won the coast league in 2021",
@@ -137,18 +145,21 @@ def main(folder: Path, minutes: float) -> None:
     def left() -> float:
         return max(0.0, (end - time.monotonic()) / 60)
 
-    for name, (system, changes) in VARIANTS.items():
+    for name, (system, changes) in {**VARIANTS, **ABLATIONS}.items():
+        place = folder if name in VARIANTS else folder.parent / "paper" / "runs"
+        # As published a turn asks the small model a dozen times, to little avail: one conversation.
+        some = [t for t in tasks if "published" not in name or t.id.startswith(CONVERSATIONS[0])]
         settings = configured(system, "laptop", {"batch_size": 4, **changes})
         index = work / ("index_flat" if settings.chunks.flat else "index")
         corpus = list(read_corpus(*sample_corpus()))
         build_index(corpus, index, models.embedder, settings.chunks, progress=False)
         run = run_tasks(
-            system_named(system), tasks, work / name, settings, index, models=models, minutes=left()
+            system_named(system), some, work / name, settings, index, models=models, minutes=left()
         )
-        if len(run.trajectories) < len(tasks):
-            done = f"{len(run.trajectories)} of {len(tasks)} turns"
+        if len(run.trajectories) < len(some):
+            done = f"{len(run.trajectories)} of {len(some)} turns"
             return print(f"{name}: {done}; the same command goes on")
-        keep(run.folder, folder / name, KEPT, order)
+        keep(run.folder, place / name, KEPT, order)
         print(f"{name}\n{telemetry(run.trajectories.values())}\n", flush=True)
     record_talk(folder.parent / "talks" / "agents", work, models)
     walked = folder.parent / "talks" / "walkthrough" / "calls.jsonl"
@@ -162,6 +173,9 @@ def main(folder: Path, minutes: float) -> None:
             return print(f"{name}: {pending}; the same command goes on")
         # Apart from the run: this judge has no licence, and is not to mark faults in the views.
         keep(judged, folder / name / "judged", ("judge.json", "judgements.jsonl"), order)
+        run = Run(folder / name, judged=folder / name / "judged")
+        bert = encoder_named("minilm")
+        score_run(run, gold, bert=bert, idk="recorded", out=folder / name / "judged")
         print(f"{report!r}\n", flush=True)
 
 

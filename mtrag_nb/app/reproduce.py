@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -426,6 +427,10 @@ def recordings(r: Reproduction) -> "list[Evidence]":
         file = read_benchmark(r.data.tasks(p.tasks), contexts=not r.retrieves)
         apart = folder / "judged"
         recorded = Run(folder, p.name, apart if apart.is_dir() else None)
+        if apart.is_dir():  # there lie judgements and scores of a judge without a licence
+            scored = copy(recorded)
+            scored.folder = apart
+            vars(recorded).update(scores=scored.scores, how=scored.how)
         place = {t.id: n for n, t in enumerate(file.tasks)}
         for name in ("trajectories", "judgements"):
             turns = getattr(recorded, name).items()

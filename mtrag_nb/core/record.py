@@ -667,9 +667,31 @@ class _Identity:
 
 
 @dataclass(frozen=True)
+class _ModelWords:
+    name: str = ""
+    quantization: str = ""
+    dtype: str = "auto"
+    url: str = ""
+
+
+@dataclass(frozen=True)
 class _Settings:
     profile: str
-    chat: Mapping[str, object]
+    chat: _ModelWords
+    embedder: _ModelWords | None = None
+    reranker: _ModelWords | None = None
+
+
+@dataclass(frozen=True)
+class _Machine:
+    gpu: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Imported:
+    notes: list[str] = field(default_factory=list)
+    odd: Mapping[str, int] = field(default_factory=dict)
+    joined: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -680,7 +702,8 @@ class _Manifest:
     settings: _Settings
     sessions: list[Mapping[str, object]] = field(default_factory=list)
     packages: Mapping[str, object] = field(default_factory=dict)
-    machine: Mapping[str, object] = field(default_factory=dict)
+    machine: _Machine = field(default_factory=_Machine)
+    imported: _Imported = field(default_factory=_Imported)
     about: str = ""
     commit: str = ""
 

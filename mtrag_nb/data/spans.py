@@ -11,6 +11,7 @@ import json
 import re
 import sqlite3
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -331,7 +332,7 @@ def _head(path: Path) -> str:
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as f:
             data = f.readline(1 << 20)
-    except (OSError, EOFError) as e:
+    except (OSError, EOFError, zlib.error) as e:
         raise DataError(f"cannot be read ({e})", path, remedy="Is it the right file?") from None
     for mark, name in (
         (b"\xff\xfe", "UTF-16 or UTF-32"),
@@ -360,7 +361,7 @@ def _objects_of(path: str | Path) -> Iterator[tuple[int, object]]:  # line and v
     except UnicodeDecodeError as e:
         wrong = f"not UTF-8 (byte {e.object[e.start]:#x})"
         raise DataError(wrong, path, remedy="Save the file as UTF-8") from None
-    except (EOFError, gzip.BadGzipFile) as e:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as e:
         raise DataError(f"cannot be read ({e})", path, remedy="Export it again") from None
 
 

@@ -65,7 +65,7 @@ def _note(name: str, **known: object) -> Markup:
 
 def _is_number(html: str) -> bool:
     "Whether a cell begins with a number, or holds nothing but a dash."
-    return bool(re.match(r"[-+–]?(\d|$)", re.sub(r"<[^>]*>", "", html).strip()))
+    return bool(re.match(r"[-+–]?(\d|$)", re.sub(r"<[^<>]*>", "", html).strip()))
 
 
 def _table(
@@ -759,7 +759,7 @@ def _model_words(spec: Mapping | None) -> str:
     if not spec:
         return "none"
     dtype = spec.get("dtype", "auto")
-    parts = [spec["name"], spec.get("quantization"), dtype if dtype != "auto" else ""]
+    parts = [spec.get("name"), spec.get("quantization"), dtype if dtype != "auto" else ""]
     return ", ".join(filter(None, parts)) + (f" at {spec['url']}" if spec.get("url") else "")
 
 
