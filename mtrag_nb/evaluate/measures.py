@@ -37,10 +37,10 @@ from ..models.local import find_model, pick_device
 
 # %% auto #0
 __all__ = ['CUTS', 'MEASURES', 'WRONG', 'RIGHT', 'OFFICIAL_BERT', 'ENCODERS', 'RetrievalRow', 'RetrievalScores',
-           'retrieval_scores', 'rouge_l', 'target_recall', 'TargetVerdict', 'polarity', 'kind_of_target',
-           'judge_by_target', 'best_by_target', 'verdict_of', 'says_target', 'why_not_judged', 'BertScorer',
-           'encoder_named', 'k_precision', 'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts',
-           'condition', 'Refusals', 'refusals', 'without_answers', 'RetrievalReport', 'score_retrieval']
+           'retrieval_scores', 'rouge_l', 'target_recall', 'TargetVerdict', 'kind_of_target', 'best_by_target',
+           'verdict_of', 'says_target', 'why_not_judged', 'BertScorer', 'encoder_named', 'k_precision',
+           'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals',
+           'without_answers', 'RetrievalReport', 'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
 CUTS = (1, 3, 5, 10)
@@ -243,7 +243,7 @@ class TargetVerdict(NamedTuple):
     why: str = ""  # undecided: why
 
 
-def polarity(text: str) -> int:
+def _polarity(text: str) -> int:
     "1 for a text that begins with a yes, -1 with a no, 0 else."
     plain = level(text).strip(" *\"'")
     if m := _YES_NO.match(plain):
@@ -259,25 +259,25 @@ def _negated(text: str) -> bool:
 def kind_of_target(target: str) -> str:
     "The kind of a target: yes or no, list, number, name; long where target recall measures it."
     words, items = content_words(target), [i for i in _ITEMS.split(target.strip(" .")) if i]
-    if len(items) > 1 and all(word_count(i) <= 3 for i in items) and polarity(target) == 0:
+    if len(items) > 1 and all(word_count(i) <= 3 for i in items) and _polarity(target) == 0:
         if not re.fullmatch(r"[\d\s.,'$€£%]+", target):
             return "list"
     if len(words) > _SHORT or word_count(target) > _SHORT_WORDS:
         return "long"
-    if polarity(target) and not any(t.kind == "number" for t in claim_tokens(target)):
+    if _polarity(target) and not any(t.kind == "number" for t in claim_tokens(target)):
         return "yes or no"
     return "number" if any(t.kind == "number" for t in claim_tokens(target)) else "name"
 
 
 def _by_polarity(answer: str, target: str, question: str) -> TargetVerdict:
     "Yes or no: by the first word of the answer, or by whether it says what was asked, or denies it."
-    said, kind = polarity(answer), "yes or no"
+    said, kind = _polarity(answer), "yes or no"
     if not said:
         asked, there = {*content_words(question)}, {*content_words(answer)}
         if not asked or len(asked & there) / len(asked) < 0.5:
             return TargetVerdict("undecided", kind, "the answer says neither yes nor no")
         said = -1 if _negated(answer) else 1
-    return TargetVerdict("right" if said == polarity(target) else "wrong", kind)
+    return TargetVerdict("right" if said == _polarity(target) else "wrong", kind)
 
 
 def _by_numbers(answer: str, target: str) -> TargetVerdict:
@@ -347,7 +347,7 @@ def _by_recall(answer: str, target: str) -> TargetVerdict:
     return TargetVerdict("right" if score >= RIGHT else "wrong", "long")
 
 
-def judge_by_target(answer: str, target: str, question: str = "") -> TargetVerdict:
+def _by_target(answer: str, target: str, question: str = "") -> TargetVerdict:
     "What an answer is by one target. Texts in two scripts are not compared."
     kind = kind_of_target(target)
     scripts = {*map(script_of, (answer, target))} - {""}
@@ -364,7 +364,7 @@ def judge_by_target(answer: str, target: str, question: str = "") -> TargetVerdi
 
 def best_by_target(answer: str, targets: Sequence[str], question: str = "") -> TargetVerdict:
     "The best of an answer's verdicts by several targets: right, then undecided, then wrong."
-    found = [judge_by_target(answer, t, question) for t in targets]
+    found = [_by_target(answer, t, question) for t in targets]
     order = ("right", "undecided", "wrong")
     return min(
         found,
