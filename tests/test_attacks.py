@@ -1,21 +1,34 @@
 """Small attacks from outside, each of which once lost, froze or mixed something."""
 
+import gzip
 import json
+import os
+import random
 import selectors
 import socket
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
 
-from mtrag_nb.core.types import DataError
-from mtrag_nb.data.traces import read_kinds
+from mtrag_nb.core.record import Run
+from mtrag_nb.core.types import DataError, MTRAGError
+from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_qrels, read_queries, read_ratings
+from mtrag_nb.data.predictions import import_predictions
+from mtrag_nb.data.traces import import_traces, read_kinds
+from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.runs.run import _merged_lines
 from mtrag_nb.serve.api import make_app, rules_of, serving
+from mtrag_nb.serve.documents import parse_document
 from mtrag_nb.serve.service import Service
 from mtrag_nb.systems.outside import _Memory, as_passage, load_outside
 from mtrag_nb.systems.registry import read_system_yaml
+from tests.support.specimens import docx, pdf, word_paragraph, word_table
+from tests.test_cases import TWICE, turn
+from tests.test_fuzz import VALID, valid_bytes
 
 
 def test_a_snippet_keeps_its_document():
@@ -106,3 +119,160 @@ def test_silent_connections_of_some_addresses_keep_nobody_out(sources, each, tmp
             over.set()
             thread.join()
     assert got == [200] * 20
+
+
+# Malformed inputs: valid ones with bytes exchanged, cut out, doubled, put in, by chance; what reads them reads on, or says why not.
+# `make test` takes 2,000, `make test-attacks` (MTRAG_ATTACKS) ten times as many.
+
+EACH = 1_000 if os.environ.get("MTRAG_ATTACKS") else 100
+PIECES = [
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b'"',
+    b",",
+    b":",
+    b"\\",
+    b"\0",
+    b"\n",
+    b"null",
+    b"NaN",
+    b"1e999",
+    b"-1",
+    b"\xff",
+    b"\xef\xbb\xbf",
+]
+PIECES += [
+    "\u202e".encode(),
+    b"\\ud800",
+    b"true",
+    b"{}",
+    b"[[]]",
+    b"&#0;",
+    b"<a",
+    b"<!--",
+    b"]]>",
+    b"stream",
+    b"endobj",
+    b"9" * 400,
+]
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    "The data with one to four changes."
+    for _ in range(rng.randint(1, 4)):
+        a = rng.randrange(len(data) + 1)
+        b = min(len(data), a + rng.choice((0, 1, 1, 4, 20, 200)))
+        new = rng.choice((b"", b"", rng.choice(PIECES), rng.randbytes(2), data[a:b] * 2))
+        data = data[:a] + new + data[b:] if rng.random() < 0.9 else data[:a]
+    return data
+
+
+def imported_run(path: Path, out: Path) -> None:
+    Evidence(import_traces(path, out))
+
+
+def imported_predictions(path: Path, out: Path) -> None:
+    Evidence(import_predictions(path, None, out))
+
+
+SPANS = "\n".join(map(json.dumps, turn())).encode()
+PARAGRAPHS = (
+    word_paragraph("Fees", "Title"),
+    word_paragraph("A dog costs 4."),
+    word_table(["a", "b"]),
+)
+HTML = b"<html><head><title>Fees</title></head><body><p hidden>x</p><ol><li>A dog</ol><table><td>4</table></body></html>"
+MARKDOWN = b"---\ntitle: Fees\ntags: [a, b]\n---\n# Fees\n\nA dog costs `4`.\n\n```\ncode\n```\n"
+FUZZED: dict[str, tuple[str, Callable[[], bytes], Callable]] = {
+    "spans": ("x.jsonl", lambda: SPANS, imported_run),
+    "spans as a list": ("x.json", lambda: json.dumps(turn(), indent=1).encode(), imported_run),
+    "packed spans": ("x.jsonl.gz", lambda: gzip.compress(SPANS), imported_run),
+    "written texts": (
+        "x.jsonl",
+        lambda: SPANS.replace(b"How much is a ticket?", b"content='a' k=[{'b': 1}]"),
+        imported_run,
+    ),
+    "predictions": ("x.jsonl", lambda: TWICE.splitlines()[0].encode(), imported_predictions),
+    "a TREC run": ("x.tsv", lambda: b"a Q0 d 1 0.5 x\nb Q0 d 1 0.5 x\n", imported_predictions),
+    "kinds": ("x.yaml", lambda: b"a: generate\nb: retrieve\n", lambda path, out: read_kinds(path)),
+    "a system's YAML": (
+        "x.yaml",
+        lambda: b"llm:\n  temperature: 0.1\nchunking: {parent_size: 900}\n",
+        lambda path, out: read_system_yaml(path),
+    ),
+    "tasks": (
+        VALID["tasks"][0],
+        lambda: valid_bytes("tasks"),
+        lambda path, out: read_benchmark(path, contexts=True),
+    ),
+    "a corpus": (
+        VALID["corpus"][0],
+        lambda: valid_bytes("corpus"),
+        lambda path, out: [*read_corpus(path, domain="govt")],
+    ),
+    "queries": (
+        VALID["queries"][0],
+        lambda: valid_bytes("queries"),
+        lambda path, out: read_queries(path),
+    ),
+    "ratings": (
+        VALID["ratings"][0],
+        lambda: json.dumps(VALID["ratings"][1][0]).encode(),
+        lambda path, out: read_ratings(path),
+    ),
+    "judgements": (
+        "x.tsv",
+        lambda: b"query-id\tcorpus-id\tscore\na\td\t1\nb\td\t0\n",
+        lambda path, out: read_qrels(path),
+    ),
+    "a PDF": (
+        "x.pdf",
+        lambda: pdf([(1, "Fees"), ("text", "A dog costs 4.")])[0],
+        lambda path, out: parse_document(path),
+    ),
+    "a DOCX": ("x.docx", lambda: docx(*PARAGRAPHS), lambda path, out: parse_document(path)),
+    "HTML": ("x.html", lambda: HTML, lambda path, out: parse_document(path)),
+    "Markdown": ("x.md", lambda: MARKDOWN, lambda path, out: parse_document(path)),
+}
+
+
+@pytest.mark.parametrize("kind", FUZZED)
+def test_a_malformed_input_is_read_or_a_clear_error(kind, tmp_path):
+    name, make, read = FUZZED[kind]
+    valid, rng, refused, wrong = make(), random.Random(kind), 0, []
+    for n in range(EACH):
+        data = mutated(valid, rng) if n else valid
+        (tmp_path / name).write_bytes(data)
+        try:
+            read(tmp_path / name, tmp_path / f"out{n}")
+        except MTRAGError as e:
+            assert n, e
+            refused += 1
+        except Exception as e:
+            wrong.append((f"{type(e).__name__}: {e}"[:200], data[:2000]))
+    assert not wrong
+    assert 0 < refused < EACH
+
+
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "trajectories.jsonl", "passages.jsonl", "tasks.jsonl"]
+)
+def test_a_run_with_a_malformed_file_is_read_or_a_clear_error(name, tmp_path):
+    (tmp_path / "x.jsonl").write_bytes(SPANS)
+    folder, rng, wrong = (
+        import_traces(tmp_path / "x.jsonl", tmp_path / "run").folder,
+        random.Random(name),
+        [],
+    )
+    valid = (folder / name).read_bytes()
+    for _ in range(EACH):
+        (folder / name).write_bytes(mutated(valid, rng))
+        try:
+            repr(Evidence(Run(folder)))
+        except MTRAGError:
+            pass
+        except Exception as e:
+            wrong.append((f"{type(e).__name__}: {e}"[:200], (folder / name).read_bytes()[:2000]))
+    assert not wrong

@@ -151,3 +151,18 @@ def test_uv_is_told_where_pip_looks():
         "SSL_CERT_FILE": "/c.crt",
     }
     assert install.as_uv_reads("global.find-links='/a\\n/b'\n") == {"UV_FIND_LINKS": "/a,/b"}
+
+
+def test_the_shards_of_an_index_are_put_together_by_the_command(tmp_path):
+    from mtrag_nb.core.files import Shard
+    from mtrag_nb.data.mtrag import read_corpus, sample_corpus
+
+    passages = list(read_corpus(*sample_corpus(), domains=["govt"]))
+    parts = [tmp_path / "1", tmp_path / "2"]
+    for n, part in enumerate(parts, 1):
+        how = {"shard": Shard.read(f"{n}/2"), "progress": False}
+        mtrag_nb.build_index(passages, part, HashEmbedder(64), **how)
+    assert main(["merge", *map(str, parts), "--out", str(tmp_path / "whole")]) == 0
+    from mtrag_nb.search.store import Manifest
+
+    assert Manifest.load(tmp_path / "whole").total("passages") == len(passages)

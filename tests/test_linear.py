@@ -1,16 +1,26 @@
 """What reads outside text takes time in step with its length: the functions that read it, over units that are repeated. What
 backtracks holds every thread of a service."""
 
+import ast
+import importlib
 import json
+import os
 import re
 import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from mtrag_nb.core.claims import check_claims
 from mtrag_nb.core.files import parse_json
 from mtrag_nb.core.text import content_words, declines, parse_verdict, sentences, titled, unmarked
-from mtrag_nb.core.types import redacted
+from mtrag_nb.core.types import DataError, redacted
+from mtrag_nb.data.spans import from_written
+from mtrag_nb.data.traces import document_of, messages_of
+from mtrag_nb.serve.documents import parse_document
 from mtrag_nb.serve.reply import without_sources
 
 UNITS = (
@@ -90,6 +100,90 @@ def slow(do, end: str) -> list[tuple[str, float]]:
     return out
 
 
+# Every expression of the package, asked as the package asks it: a module's patterns by the methods that are called on their names,
+# and those that stand in a call. `make test` takes a part of the units, `make test-attacks` (MTRAG_ATTACKS) all, up to 100 kB.
+
+ALL = bool(os.environ.get("MTRAG_ATTACKS"))
+ROOT = Path(__file__).resolve().parents[1]
+FILES = sorted((ROOT / "mtrag_nb").glob("*/*.py"))
+ROOMS = {p.relative_to(ROOT): ast.parse(p.read_text("utf-8")) for p in FILES}
+METHODS = ("search", "match", "fullmatch", "findall", "finditer", "sub", "split")
+BOUNDED = {  # part of a pattern -> why it is not given a long text
+    r"[\W_]*\d+$": "keys of under 40 characters",
+    r"[A-Z][^.]+ .*\.$": "sentences of a passage",
+    r"(\w+): +(\d+) kB": "the machine's own account of its memory",
+    r"[^\W\d_]+-$": "lines that are known to end so",
+    r"[-–—|\[( ]*(?:page": "lines without two blanks together",
+    r"[.;!](?:\s|$)|,?\s*": "two hundred characters",
+}
+
+
+def flags_of(call: ast.Call) -> int:
+    "The flags that a call of `re` names."
+    names = (n.attr for n in ast.walk(call) if isinstance(n, ast.Attribute) and n.attr in "AIMSX")
+    return sum(getattr(re, name) for name in set(names))
+
+
+def patterns_in(value: object, depth: int = 0) -> Iterator[re.Pattern]:
+    "The patterns in a value and in what it holds."
+    if isinstance(value, re.Pattern):
+        yield value
+    elif depth < 3 and isinstance(value, (list, tuple, set, frozenset, dict)):
+        inner = [*value.items()] if isinstance(value, dict) else value
+        for x in inner:
+            yield from patterns_in(x, depth + 1)
+
+
+def expressions() -> Iterator[tuple[str, re.Pattern, str]]:
+    "Place, pattern and method of every expression of the package."
+    for path, tree in ROOMS.items():
+        called = defaultdict(set)
+        for n in ast.walk(tree):
+            if isinstance(n, ast.Attribute) and n.attr in METHODS:
+                whose = (
+                    [n.value.body, n.value.orelse] if isinstance(n.value, ast.IfExp) else [n.value]
+                )
+                for name in whose:
+                    called[getattr(name, "id", "")].add(n.attr)
+        for n in ast.walk(tree):
+            written = isinstance(n, ast.Call) and ast.unparse(n.func).startswith("re.") and n.args
+            if written and isinstance(n.args[0], ast.Constant) and n.func.attr in METHODS:
+                yield f"{path}:{n.lineno}", re.compile(n.args[0].value, flags_of(n)), n.func.attr
+        module = importlib.import_module(".".join(path.with_suffix("").parts))
+        for name, value in vars(module).items():
+            for p in patterns_in(value):
+                for method in called.get(name, ("search",)):
+                    yield f"{path}: {name}", p, method
+
+
+def ask(p: re.Pattern, method: str, text: str) -> None:
+    "All matches of a pattern by one of its methods."
+    if method == "sub":
+        p.sub("", text)
+    elif method == "finditer":
+        sum(1 for _ in p.finditer(text))
+    else:
+        getattr(p, method)(text)
+
+
+def test_every_expression_is_linear():
+    slow_ones, asked = [], {}
+    for place, p, method in expressions():
+        if not any(b in str(p.pattern) for b in BOUNDED) and isinstance(p.pattern, str):
+            asked[p, method] = place
+    assert len(asked) > 150
+    for (p, method), place in asked.items():
+        for unit in UNITS if ALL else UNITS[::7]:
+            for size in (1500, 6000, 25_000, *([100_000] if ALL else [])):
+                text = (unit * (size // len(unit) + 1))[:size]
+                begun = time.thread_time()
+                ask(p, method, text)
+                if time.thread_time() - begun > max(0.1, size / 100_000):
+                    slow_ones.append((place, p.pattern, method, unit, size))
+                    break
+    assert not slow_ones
+
+
 PASSAGES = ["A dog costs 1 crown on the ferry, and 2 on deck. " * 40]
 READERS = {
     "redacted": redacted,
@@ -101,12 +195,29 @@ READERS = {
     "unmarked": unmarked,
     "without_sources": without_sources,
     "content_words": content_words,
+    "from_written": from_written,
+    "an object in a span": lambda x: from_written("A(b='" + x),
+    "a field in a span": lambda x: from_written(f"content='a' b={x}"),
+    "document_of": document_of,
+    "messages_of": lambda x: messages_of([{"role": "user", "content": "[{" + x}]),
 }
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_what_reads_outside_text_is_linear(name):
     assert not slow(READERS[name], "")
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.md", "x.html"])
+def test_a_document_of_100_kb_is_read_within_a_second(name, tmp_path):
+    beyond = []
+    for unit in UNITS if ALL else UNITS[::7]:
+        (tmp_path / name).write_text(f"A dog. {unit * (100_000 // len(unit))}", encoding="utf-8")
+        begun = time.thread_time()
+        with suppress(DataError):  # too many headings
+            parse_document(tmp_path / name)
+        beyond += [unit] * (time.thread_time() - begun > 1)
+    assert not beyond
 
 
 def test_claims_are_checked_in_step_with_their_length():
@@ -142,4 +253,4 @@ def test_a_key_twice_among_very_many_is_found_at_once():
 def test_a_secret_in_a_query_is_hidden_as_the_slow_pattern_hid_it(text):
     name = r"[^=&\s\"']*"
     slowly = rf"([?&]{name}(?:key|token|secret|passw|pwd|auth|sig){name}=)[^&\s\"'#]+"
-    assert redacted(text) == re.sub(slowly, r"\1***", text, flags=re.I)
+    assert redacted(text) == re.sub(slowly, r"\1***", text, flags=re.IGNORECASE)

@@ -49,25 +49,13 @@ def main(argv=None) -> int:
     table, bad = [], 0
     for n in map(int, args.rows.split(",")):
         processor, threads, which = ROWS[n - 1]
-        python = (
-            str(Path(args.other) / "bin" / "python")
-            if which == "other" and args.other
-            else sys.executable
-        )
         if which == "other" and not args.other:
-            table.append(
-                (
-                    n,
-                    processor,
-                    threads,
-                    "another Python",
-                    "left out: name its environment with --other (make: OTHER=...)",
-                )
-            )
+            why = "left out: name its environment with --other (make: OTHER=...)"
+            table.append((n, processor, threads, "another Python", why))
             continue
-        version = subprocess.run(
-            [python, "-V"], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        python = str(Path(args.other) / "bin" / "python") if which == "other" else sys.executable
+        asked = subprocess.run([python, "-V"], capture_output=True, text=True, check=True)
+        version = asked.stdout.strip()
         env = {
             **os.environ,
             **PROCESSORS[processor],
@@ -90,9 +78,8 @@ def main(argv=None) -> int:
                 print(line, end="", flush=True)
         counts = re.fullmatch(r"(\d+) passed, (\d+) failed", last[-1] if last else "")
         bad += run.wait() != 0 or not counts
-        table.append(
-            (n, processor, threads, version, f"{last[-1]}, {last[0]}" if counts else "did not end")
-        )
+        result = f"{last[-1]}, {last[0]}" if counts else "did not end"
+        table.append((n, processor, threads, version, result))
     print("\nrow  processor          threads  Python          result")
     for n, processor, threads, version, result in table:
         print(f"{n:3}  {processor:18} {threads:7}  {version:15} {result}")

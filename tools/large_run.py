@@ -1,13 +1,9 @@
-"""A run of many turns, made of the turns and passages of another: for measuring pages, reports and the browser.
+"""A run of many turns, made of the turns and passages of another: for measuring pages, reports and the browser."""
 
-python tools/large_run.py FOLDER [TURNS]
-"""
-
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-from mtrag_nb.core.files import data_dir, write_json, write_jsonl
+from mtrag_nb.core.files import write_json, write_jsonl
 from mtrag_nb.core.record import Run, turn_line
 from mtrag_nb.core.types import Context, plain
 
@@ -56,15 +52,3 @@ def large_run(
         {**like.manifest, "identity": {**like.manifest["identity"], "system": "large"}},
     )
     return folder
-
-
-if __name__ == "__main__":
-    if not sys.argv[1:]:
-        sys.exit(__doc__)
-    print(
-        large_run(
-            Path(sys.argv[1]),
-            Run(data_dir("recorded") / "sample_self_crag"),
-            *map(int, sys.argv[2:3]),
-        )
-    )

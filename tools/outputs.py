@@ -78,16 +78,10 @@ class _Words(HTMLParser):
 
 def html_text(html: str) -> str:
     "The words of a page, a line for each block."
-    reader = (
-        _Words()
-    )  # a block that fills a cell (it keeps the text on the left on GitHub) starts no line
-    reader.feed(
-        re.sub(
-            r"(?:</div>)+(?=</t[dh]>)",
-            "",
-            re.sub(r"(<t[dh]\b[^>]*>)(?:<div\b[^>]*>)+", r"\1", html),
-        )
-    )
+    # a block that fills a cell (it keeps the text on the left on GitHub) starts no line
+    html = re.sub(r"(<t[dh]\b[^>]*>)(?:<div\b[^>]*>)+", r"\1", html)
+    reader = _Words()
+    reader.feed(re.sub(r"(?:</div>)+(?=</t[dh]>)", "", html))
     reader.close()
     return "\n".join(line.strip() for line in "".join(reader.parts).splitlines() if line.strip())
 
@@ -132,40 +126,14 @@ def same(kept: str, fresh: str) -> bool:
     return words[0] == words[1] and all(map(_close, *numbers))
 
 
-def difference(kept: list, fresh: list, most: int = 12, width: int = 150) -> str:
+def difference(kept: list, fresh: list, most: int = 12, width: int = 400) -> str:
     'A short diff of what is kept and what came now, both lines of text; "" if they say the same.'
     if len(kept) == len(fresh):
         fresh = [k if same(k, f) else f for k, f in zip(kept, fresh)]
-    if kept == fresh:
-        return ""
-    if not kept:
-        return "\n".join(
-            ["nothing is kept, and it shows:", *(f"+ {line[:width]}" for line in fresh[:3])]
-        )
-    if not fresh:
-        return "\n".join(
-            ["it shows nothing, and this is kept:", *(f"- {line[:width]}" for line in kept[:3])]
-        )
-    lines = list(difflib.unified_diff(kept, fresh, lineterm="", n=0))[
-        2:
-    ]  # without the names of the files
-    changed = [line for line in lines if not line.startswith("@@")]
-    rest = [f"  ... {len(changed) - most} more lines"] if len(changed) > most else []
-    return "\n".join(
-        [*(f"{line[0]} {around(line[1:], changed, width)}" for line in changed[:most]), *rest]
-    )
-
-
-def around(line: str, lines: list, width: int) -> str:
-    "A line cut to `width`, around the place where it differs from its one counterpart, if there is one."
-    others = [x[1:] for x in lines if x[1:] != line]
-    start = (
-        next((n for n, (a, b) in enumerate(zip(line, others[0])) if a != b), 0)
-        if len(lines) == 2 and others
-        else 0
-    )
-    start = max(0, start - width // 3) if start > width * 2 // 3 else 0
-    return ("..." if start else "") + line[start : start + width]
+    lines = list(difflib.unified_diff(kept, fresh, lineterm="", n=0))[2:]  # without names of files
+    lines = [line for line in lines if not line.startswith("@@")]
+    rest = [f"  ... {len(lines) - most} more lines"] if len(lines) > most else []
+    return "\n".join([*(f"{line[0]} {line[1:width]}" for line in lines[:most]), *rest])
 
 
 def stale(cells: list, kept: list, ran, real: bool) -> list:
@@ -185,13 +153,6 @@ def stale(cells: list, kept: list, ran, real: bool) -> list:
         if "varies" in marks and bool(old) == bool(new):
             continue
         if told := difference(old, new):
-            first = next(
-                (
-                    line
-                    for line in cell["source"].splitlines()
-                    if line.strip() and not line.startswith("#|")
-                ),
-                "",
-            )
-            found.append(f"cell {n} ({first.strip()[:70]}):\n{told}")
+            code = re.sub(r"(?m)^#\|.*\n|^\s+", "", cell["source"])
+            found.append(f"cell {n} ({code.partition(chr(10))[0][:70]}):\n{told}")
     return found

@@ -17,10 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
-from mtrag_nb.serve.ask import Talk
 from mtrag_nb.core.files import read_jsonl, write_json, write_jsonl, write_whole
-from mtrag_nb.core.record import Run
-from mtrag_nb.core.record import telemetry
+from mtrag_nb.core.record import Run, telemetry
 from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_gold, read_tasks
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.evaluate.judge import judge_run
@@ -29,14 +27,12 @@ from mtrag_nb.evaluate.scores import score_run
 from mtrag_nb.models.calls import Models, RecordedChat
 from mtrag_nb.runs.run import Dialogue, load_toolbox, run_tasks
 from mtrag_nb.search.ingest import build_index
+from mtrag_nb.serve.ask import Talk
 from mtrag_nb.systems.registry import configured, system_named
 
 ROOT = Path(__file__).resolve().parents[1]
-CONVERSATIONS = (
-    "a647d2ed",
-    "a6e3eb1d",
-    "ee5c26c9",
-)  # an upgrade, two observatories, a football league
+# an upgrade, two observatories, a football league
+CONVERSATIONS = ("a647d2ed", "a6e3eb1d", "ee5c26c9")
 KEPT = ("manifest.json", "trajectories.jsonl", "passages.jsonl")
 VARIANTS = {  # name of the run -> system, changed settings
     "sample_self_crag": ("self_crag", {}),
@@ -81,17 +77,12 @@ JUDGED = ("sample_self_crag", "sample_ncl", "sample_ncl_no_classification")
 def keep(source: Path, target: Path, names, order) -> None:
     "Copy files: lines of tasks in the order of the tasks (turns finish in the order of the machine), the manifest without the dates."
     for name in names:
-        text = (
-            (source / name).read_text(encoding="utf-8").replace(f"{ROOT}/", "")
-        )  # of the trace of a fault
+        text = (source / name).read_text(encoding="utf-8")
+        text = text.replace(f"{ROOT}/", "")  # of the trace of a fault
         if name in ("trajectories.jsonl", "judgements.jsonl"):
-            write_whole(
-                target / name,
-                sorted(
-                    text.splitlines(keepends=True),
-                    key=lambda line: order[json.loads(line)["task_id"]],
-                ),
-            )
+            lines = text.splitlines(keepends=True)
+            lines.sort(key=lambda line: order[json.loads(line)["task_id"]])
+            write_whole(target / name, lines)
         elif name == "manifest.json":
             manifest = json.loads(text)
             for session in manifest["sessions"]:
@@ -144,20 +135,12 @@ def record_walkthrough(path: Path, work: Path, models: Models) -> None:
 
 
 def main(folder: Path, minutes: float) -> None:
-    end, work, path = (
-        time.monotonic() + 60 * minutes,
-        ROOT / "runs" / "recorded",
-        sample_dir() / "reference.jsonl",
-    )
-    tasks = sorted(
-        (t for t in read_tasks(path) if t.id.startswith(CONVERSATIONS)),
-        key=lambda t: (t.conversation_id, t.turn),
-    )
-    gold, order, models = (
-        read_gold(path),
-        {t.id: n for n, t in enumerate(tasks)},
-        Models(configured(changes={"batch_size": 4})),
-    )
+    end, work = time.monotonic() + 60 * minutes, ROOT / "runs" / "recorded"
+    path = sample_dir() / "reference.jsonl"
+    tasks = [t for t in read_tasks(path) if t.id.startswith(CONVERSATIONS)]
+    tasks.sort(key=lambda t: (t.conversation_id, t.turn))
+    order = {t.id: n for n, t in enumerate(tasks)}
+    gold, models = read_gold(path), Models(configured(changes={"batch_size": 4}))
 
     def left() -> float:
         return max(0.0, (end - time.monotonic()) / 60)
@@ -168,20 +151,14 @@ def main(folder: Path, minutes: float) -> None:
         some = [t for t in tasks if "published" not in name or t.id.startswith(CONVERSATIONS[0])]
         settings = configured(system, "laptop", {"batch_size": 4, **changes})
         index = work / ("index_flat" if settings.chunks.flat else "index")
-        build_index(
-            list(read_corpus(*sample_corpus())),
-            index,
-            models.embedder,
-            settings.chunks,
-            progress=False,
-        )
+        corpus = list(read_corpus(*sample_corpus()))
+        build_index(corpus, index, models.embedder, settings.chunks, progress=False)
         run = run_tasks(
             system_named(system), some, work / name, settings, index, models=models, minutes=left()
         )
         if len(run.trajectories) < len(some):
-            return print(
-                f"{name}: {len(run.trajectories)} of {len(some)} turns; the same command goes on"
-            )
+            done = f"{len(run.trajectories)} of {len(some)} turns"
+            return print(f"{name}: {done}; the same command goes on")
         keep(run.folder, place / name, KEPT, order)
         print(f"{name}\n{telemetry(run.trajectories.values())}\n", flush=True)
     record_talk(folder.parent / "talks" / "agents", work, models)
@@ -189,19 +166,11 @@ def main(folder: Path, minutes: float) -> None:
     record_walkthrough(walked, work, models)
     for name in JUDGED:
         judged = work / f"{name}_judged"
-        report = judge_run(
-            Run(folder / name),
-            tasks,
-            gold,
-            models.settings,
-            out=judged,
-            models=models,
-            minutes=left(),
-        )
+        how = {"out": judged, "models": models, "minutes": left()}
+        report = judge_run(Run(folder / name), tasks, gold, models.settings, **how)
         if report.pending:
-            return print(
-                f"{name}: {report.pending} turns are not judged yet; the same command goes on"
-            )
+            pending = f"{report.pending} turns are not judged yet"
+            return print(f"{name}: {pending}; the same command goes on")
         # Apart from the run: this judge has no licence, and is not to mark faults in the views.
         keep(judged, folder / name / "judged", ("judge.json", "judgements.jsonl"), order)
         run = Run(folder / name, judged=folder / name / "judged")

@@ -38,17 +38,10 @@ def kept_in(name: str) -> dict:
 
 def mean_cost(run: Run) -> dict[str, float]:
     "Model calls, tokens read and written, and seconds of the model: means over turns. A replayed call counts as when it was made."
-    total, turns = (
-        sum((t.calls for t in run.trajectories.values()), Calls()),
-        max(1, len(run.trajectories)),
-    )
-    counted = {
-        "calls": total.n,
-        "tokens_in": total.tokens_in,
-        "tokens_out": total.tokens_out,
-        "seconds": total.seconds,
-    }
-    return {k: round(v / turns, 2) for k, v in counted.items()}
+    calls = [t.calls for t in run.trajectories.values()]
+    total, n = sum(calls, Calls()), max(1, len(calls))
+    cost = {"calls": total.n, "tokens_in": total.tokens_in, "tokens_out": total.tokens_out}
+    return {k: round(v / n, 2) for k, v in {**cost, "seconds": total.seconds}.items()}
 
 
 def compared(
@@ -93,12 +86,10 @@ Table = tuple[list[str], list[list]]  # header and rows, for text_table and html
 
 
 def _span(value: float | None, low: float | None, high: float | None, sign: str = "") -> str:
-    return (
-        "–"
-        if value is None
-        else f"{value:{sign}.3f}"
-        + (f" [{low:{sign}.3f}, {high:{sign}.3f}]" if low is not None else "")
-    )
+    if value is None:
+        return "–"
+    ends = f" [{low:{sign}.3f}, {high:{sign}.3f}]" if low is not None else ""
+    return f"{value:{sign}.3f}{ends}"
 
 
 def score_table(part: Mapping) -> Table:
@@ -115,12 +106,8 @@ def score_table(part: Mapping) -> Table:
 
 def cost_table(part: Mapping) -> Table:
     "A line a run: refusals, and the mean cost of a turn."
-    head = {
-        "calls": "calls a turn",
-        "tokens_in": "tokens in",
-        "tokens_out": "tokens out",
-        "seconds": "seconds",
-    }
+    head = {"calls": "calls a turn", "tokens_in": "tokens in", "tokens_out": "tokens out"}
+    head |= {"seconds": "seconds"}
     rows = [
         [v, r["outcomes"].get("i_dont_know", 0), *(f"{r['cost'][c]:.1f}" for c in head)]
         for v, r in part["rows"].items()
@@ -139,25 +126,17 @@ def pair_table(part: Mapping) -> Table:
 
     known = [p for p in part["pairs"] if p["difference"] is not None]
     tested = [i for i, p in enumerate(known) if p["p"] is not None]
-    family = dict(
-        zip(tested, holm([known[i]["p"] for i in tested]).tolist())
-    )  # one correction for the whole table
-    rows = [
-        [
-            f"{p['a']} – {p['b']}",
-            p["measure"] + (" (circular)" if inside(p) else ""),
-            span(p),
-            show(family.get(i), 4),
-            p["n"],
-        ]
-        for i, p in enumerate(known)
-    ]
+    # one correction for the whole table
+    family = dict(zip(tested, holm([known[i]["p"] for i in tested]).tolist()))
+    rows = []
+    for i, p in enumerate(known):
+        score = p["measure"] + (" (circular)" if inside(p) else "")
+        rows.append([f"{p['a']} – {p['b']}", score, span(p), show(family.get(i), 4), p["n"]])
     return ["pair", "score", "difference", "p (Holm)", "tasks"], rows
 
 
-Variants = Mapping[
-    str, tuple[System, Mapping[str, object]]
-]  # name of the run folder -> system, changed settings
+# name of the run folder -> system, changed settings
+Variants = Mapping[str, tuple[System, Mapping[str, object]]]
 LIMIT = 8000  # MB: the description's (its section 5.2)
 ORDER = ("started", "first question", "upload", "later question", "replaced")
 

@@ -65,9 +65,8 @@ class Evaluation:
         if nowhere := sum(not g.passages for g in to_answer):
             notes.append(f"questions without a passage: {nowhere}; their search is not judged")
         if broken := sum(t.failed for t in turns):
-            notes.append(
-                f"turns that broke: {broken}; {_why(turns)}; the same call asks them again"
-            )
+            again = "the same call asks them again"
+            notes.append(f"turns that broke: {broken}; {_why(turns)}; {again}")
         return notes
 
     def __repr__(self) -> str:
@@ -118,11 +117,8 @@ def _print_imported(run: Run, known: Benchmark | None) -> None:
     "Print what was imported, how turns found their tasks, what was odd, and the stages to blame where there is gold."
     print_run(run)
     told = run.manifest["imported"]
-    for what, title in (
-        ("joined", "tasks found"),
-        ("odd", "in the file"),
-        ("passages", "passages"),
-    ):
+    titles = {"joined": "tasks found", "odd": "in the file", "passages": "passages"}
+    for what, title in titles.items():
         if counts := told.get(what):
             print(f"{title}: " + ", ".join(f"{w} {n}" for w, n in counts.items()))
     for note in told["notes"]:

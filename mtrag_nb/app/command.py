@@ -258,9 +258,8 @@ class Setup:
     def base(self) -> Settings:
         "The profile with its models and store, before anything that is set. Raises SettingsError."
         if self.profile not in profiles():
-            raise SettingsError(
-                f"unknown profile {self.profile!r}: there are {', '.join(profiles())}"
-            )
+            known = ", ".join(profiles())
+            raise SettingsError(f"unknown profile {self.profile!r}: there are {known}")
         base = self._with_chat(profiles()[self.profile])
         changes = {"embedder.name": self.embedder} if self.embedder else {}
         if self.store:

@@ -231,11 +231,7 @@ def _tasks_of(run: Run, reference: str | Path | None) -> list:
     return reference_or_sample(reference, [run]).tasks
 
 
-def _whole_replay(came, turn=None, **_) -> bool:
-    return not came.after.failed if turn else whole(came)
-
-
-@done(_whole_replay)
+@done(lambda came, turn=None, **_: not came.after.failed if turn else whole(came))
 def replay(
     run: RunDir,  # the folder of a run
     /,

@@ -30,7 +30,7 @@ from ..core.types import DOMAINS, DataError, ModelNotFound, SettingsError, Task
 from ..data.mtrag import FETCHED, OFFICIAL_COMMIT, OFFICIAL_URL, PARTS, Benchmark
 from ..data.mtrag import FormatReport, check_format, fetch_data, official_dir, read_benchmark
 from ..data.mtrag import read_corpus, read_qrels, sample_corpus, sample_dir
-from ..core.types import missing_packages, not_installed
+from ..core.types import require_packages
 from ..systems.registry import DEFAULT, profiles, system_named
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _driver() -> str:
 
 def _gpu_lines() -> list[str]:
     "Each GPU, what is free on it, and why it cannot be used; or that there is none."
-    if missing_packages():
+    if not importlib.util.find_spec("torch"):
         return ["not looked for: torch is not installed"]
     import torch
 
@@ -133,8 +133,10 @@ def _memory_problems(settings: Settings) -> list[str]:
 
 def profile_problems(settings: Settings) -> list[str]:
     "What a profile lacks on this machine; empty if it can run."
-    if missing := missing_packages():
-        return [str(not_installed(missing))]
+    try:
+        require_packages()
+    except SettingsError as e:
+        return [str(e)]
     return _missing_models(settings) + (_gpu_problems(settings) or _memory_problems(settings))
 
 # %% ../../nbs/app/01_run.ipynb #45b31544

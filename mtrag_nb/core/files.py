@@ -372,16 +372,10 @@ def reading_yaml(path: str | Path, remedy: str = "") -> Iterator[yaml.SafeLoader
         raise DataError(f"not YAML ({what})", path, remedy=remedy) from None
 
 
-def diff_identity(
-    recorded: Mapping[str, object],
-    requested: Mapping[str, object],
-) -> list[str]:
+def diff_identity(recorded: Mapping[str, object], requested: Mapping[str, object]) -> list[str]:
     "What differs between two identities, in words."
-    return [
-        f"{k} (here {recorded.get(k)!r}, asked for {requested.get(k)!r})"
-        for k in dict.fromkeys([*requested, *recorded])
-        if recorded.get(k) != requested.get(k)
-    ]
+    pairs = {k: (recorded.get(k), requested.get(k)) for k in (*requested, *recorded)}
+    return [f"{k} (here {a!r}, asked for {b!r})" for k, (a, b) in pairs.items() if a != b]
 
 
 def keep_identity(
@@ -423,9 +417,8 @@ class Shard(NamedTuple):
         if not text:
             return None
         if not (part.isdecimal() and of.isdecimal() and 1 <= int(part[:9]) <= int(of[:9])):
-            raise SettingsError(
-                f"a shard is I/N, as 2/8 for the second of eight, not {text[:40]!r}"
-            )
+            wanted = "a shard is I/N, as 2/8 for the second of eight"
+            raise SettingsError(f"{wanted}, not {text[:40]!r}")
         return cls(int(part), int(of))
 
     def __str__(self) -> str:

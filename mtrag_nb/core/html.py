@@ -189,7 +189,7 @@ def _text_of(page: str) -> str:
     seen = re.sub(r"(<t[dh]\b[^>]*>)\s*(?:<div\b[^>]*>)+", r"\1", seen)  # a cell stays in its row
     seen = re.sub(r"(?:</div>\s*)+(?=</t[dh]>)", "", seen)
     seen = re.sub(r"</t[hd]>", "  ", _BLOCKS.sub("\n", seen))
-    lines = html.unescape(re.sub(r"<[^>]+>", "", seen)).splitlines()
+    lines = html.unescape(re.sub(r"<[^<>]+>", "", seen)).splitlines()
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 

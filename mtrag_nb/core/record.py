@@ -84,9 +84,8 @@ class Step:
             if not isinstance(v, Verdict) or v.label not in self.labels:
                 name, known = type(self).__name__, ", ".join(map(str, self.labels))
                 odd = getattr(v, "label", v)
-                raise TypeError(
-                    f"a verdict of {name} is a Verdict with one of {known}, not {odd!r}"
-                )
+                wanted = f"a verdict of {name} is a Verdict with one of {known}"
+                raise TypeError(f"{wanted}, not {odd!r}")
 
     def __init_subclass__(cls, kind: str, **kw):
         super().__init_subclass__(**kw)
@@ -596,14 +595,13 @@ def predicted_passages(
     scores: Mapping[str, float],  # context id -> the score that ranked it
 ) -> list[tuple[Passage, float]]:
     "Corpus passages with scores, best first."
-    pieces = defaultdict(list)
+    pieces, found = defaultdict(list), []
     for c in contexts:
         pieces[c.document_id].append(c)
-    texts = {i: "\n".join(c.text for c in cs) for i, cs in pieces.items()}
-    return [
-        (Passage(i, texts[i], c.title, c.url, c.source, c.domain), scores[c.id])
-        for i, (c, *_) in pieces.items()
-    ]
+    for i, (c, *more) in pieces.items():
+        text = "\n".join(piece.text for piece in (c, *more))
+        found.append((Passage(i, text, c.title, c.url, c.source, c.domain), scores[c.id]))
+    return found
 
 # %% ../../nbs/1_core/05_record.ipynb #5e0f1fcb
 _TENS = ("refusal", "faithfulness", "correctness")  # protocols with scores from 1 to 10
@@ -636,9 +634,8 @@ class Judgement:
     def said(self) -> str:
         "The verdict in words."
         unread = f"not read: {', '.join(self.unparsed)}" if self.unparsed else ""
-        return "; ".join(
-            filter(None, ("hallucination" if self.flag else "", unread, self.reasoning))
-        )
+        flag = "hallucination" if self.flag else ""
+        return "; ".join(filter(None, (flag, unread, self.reasoning)))
 
 
 @dataclass(frozen=True)
@@ -670,9 +667,31 @@ class _Identity:
 
 
 @dataclass(frozen=True)
+class _ModelWords:
+    name: str = ""
+    quantization: str = ""
+    dtype: str = "auto"
+    url: str = ""
+
+
+@dataclass(frozen=True)
 class _Settings:
     profile: str
-    chat: Mapping[str, object]
+    chat: _ModelWords
+    embedder: _ModelWords | None = None
+    reranker: _ModelWords | None = None
+
+
+@dataclass(frozen=True)
+class _Machine:
+    gpu: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Imported:
+    notes: list[str] = field(default_factory=list)
+    odd: Mapping[str, int] = field(default_factory=dict)
+    joined: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -683,7 +702,8 @@ class _Manifest:
     settings: _Settings
     sessions: list[Mapping[str, object]] = field(default_factory=list)
     packages: Mapping[str, object] = field(default_factory=dict)
-    machine: Mapping[str, object] = field(default_factory=dict)
+    machine: _Machine = field(default_factory=_Machine)
+    imported: _Imported = field(default_factory=_Imported)
     about: str = ""
     commit: str = ""
 

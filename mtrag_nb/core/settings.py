@@ -109,9 +109,8 @@ class ModelSpec:
             problem = "api_key_env is the name of an environment variable, in capitals"
             raise SettingsError(f"{problem}, and not the key itself")
         if self.adapters and self.think:
-            raise SettingsError(
-                f"{self.name} has adapters, which do not think: leave chat.think empty"
-            )
+            problem = f"{self.name} has adapters, which do not think"
+            raise SettingsError(f"{problem}: leave chat.think empty")
 
     @property
     def server(self) -> str:
@@ -143,9 +142,8 @@ class ChunkSettings:
     child_size: Annotated[int, Ge(1)] = 400
     child_overlap: Annotated[int, Ge(0)] = 50
     flat: bool = False  # True: children only, each its own parent (the ablation of V.C)
-    parser: str = later(
-        ""
-    )  # FILE.py:NAME or MODULE:NAME of a node parser of LlamaIndex, in this one's place
+    # FILE.py:NAME or MODULE:NAME of a node parser of LlamaIndex, in this one's place.
+    parser: str = later("")
 
     def __post_init__(self):
         for kind in ("parent", "child"):
@@ -363,25 +361,18 @@ BGE_M3 = ModelSpec("BAAI/bge-m3")  # on the GPU if it fits; in the seed paper (I
 _BGE_RERANKER = ModelSpec("BAAI/bge-reranker-v2-m3")
 _LLAMA = ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4")
 
+# The search that finds most with the laptop's models (9_studies/01_retrieval), the ways that
+# calibration trusts with them, and as much as a small model reads.
+_SEARCH = {"views": "query mix bm25:query", "fusion": "pool", "reranker": "talk", "top_k": 30}
+_WAYS = {"grade": "cosine", "grade_threshold": 0.19, "check": "support", "check_threshold": 0.6}
+_SHORT = {"max_new_tokens": 80, "history_turns": 4, "turn_chars": 300}
 PROFILES = {
     "laptop": Settings(
         profile="laptop",
         chat=ModelSpec("SmolLM2-135M-Instruct", dtype="fp32", device="cpu"),
         embedder=MINILM,
-        retrieval=RetrievalSettings(
-            top_k=30, views="query mix bm25:query", fusion="pool", reranker="talk"
-        ),  # 9_studies/01_retrieval
-        stages=StageSettings(
-            rewrite="guarded",
-            grade="cosine",
-            grade_threshold=0.19,
-            check="support",
-            check_threshold=0.6,
-            max_new_tokens=80,
-            history_turns=4,
-            turn_chars=300,
-            prompts="small",
-        ),
+        retrieval=RetrievalSettings(**_SEARCH),
+        stages=StageSettings(rewrite="guarded", prompts="small", **_WAYS, **_SHORT),
     ),
     "t4": Settings(profile="t4", chat=_LLAMA, embedder=BGE_M3, reranker=_BGE_RERANKER),
     "t4x2": Settings(  # two T4: the generator has the first to itself
@@ -434,13 +425,12 @@ def deciding(x: object) -> object:
     "Settings as plain data, without those made `later` that stand at their default."
     if not is_dataclass(x):
         return plain(x)
-    values = [(f, getattr(x, f.name)) for f in fields(x)]
-    as_before = [
-        f.name
-        for f, v in values
-        if f.metadata.get("later") and v == f.metadata.get("gone", f.default)
-    ]
-    return {f.name: deciding(v) for f, v in values if f.name not in as_before}
+    out = {}
+    for f in fields(x):
+        value, as_before = getattr(x, f.name), f.metadata.get("gone", f.default)
+        if not (f.metadata.get("later") and value == as_before):
+            out[f.name] = deciding(value)
+    return out
 
 
 SPEED = ("batch_size", "batch_tokens", "store_gib", "embed_cache")  # these decide only how fast
@@ -537,9 +527,8 @@ def _sources(path: Path, folder: Path, seen: dict[Path, str]) -> dict[Path, str]
         return seen
     seen[path] = path.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(seen[path])):
-        names = (
-            [a.name for a in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
-        )
+        imports = isinstance(node, (ast.Import, ast.ImportFrom))
+        names = [a.name for a in node.names] if imports else []
         if isinstance(node, ast.ImportFrom):
             base = "." * (node.level > 1) + (node.module or "")
             names = [base, *(f"{base}.{n}".strip(".") for n in names)]
@@ -555,10 +544,9 @@ def load_place(name: str) -> tuple[object, str]:
     place, _, what = name.rpartition(":")
     module = _module_of(place)
     if not hasattr(module, what):
-        own = [
-            n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
-        ]
-        known = ", ".join(n for n in own[:8] if callable(vars(module)[n])) or "no function"
+        there, here = vars(module), module.__name__
+        own = [n for n, v in there.items() if getattr(v, "__module__", "") == here]
+        known = ", ".join(n for n in own[:8] if callable(there[n])) or "no function"
         raise SettingsError(f"{place} has no {what!r}; it has {known}: name one as {place}:NAME")
     file = getattr(module, "__file__", None)
     path = Path(file if file and file.endswith(".py") else "")

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError', 'DiskFull',
            'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError', 'not_installed',
-           'missing_packages', 'require_packages', 'redacted', 'ServerError', 'PartlyFailed', 'Turn', 'Passage', 'Task',
-           'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted', 'structured',
-           'first_problem']
+           'require_packages', 'redacted', 'ServerError', 'PartlyFailed', 'Turn', 'Passage', 'Task', 'Gold', 'Context',
+           'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted', 'structured', 'first_problem']
 
 # %% ../../nbs/1_core/00_types.ipynb #c0d40005
 @contextmanager
@@ -121,14 +120,9 @@ def not_installed(packages: Sequence[str]) -> SettingsError:
     return SettingsError(f"not installed: {', '.join(packages)}. Get it with: {_INSTALL}")
 
 
-def missing_packages() -> list[str]:
-    "The packages of the systems and their models that are not installed here."
-    return [name for name in _RUNNING.split() if find_spec(name) is None]
-
-
 def require_packages() -> None:
     "Raises SettingsError for packages of the systems and their models that are not installed."
-    if missing := missing_packages():
+    if missing := [name for name in _RUNNING.split() if find_spec(name) is None]:
         raise not_installed(missing)
 
 # %% ../../nbs/1_core/00_types.ipynb #caf35fd0

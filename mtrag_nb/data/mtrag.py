@@ -128,9 +128,8 @@ def _in_words(error: Mapping) -> str:
     x = error["input"]
     about = {**error.get("ctx", {}), "kind": _KINDS.get(type(x), type(x).__name__)}
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error["loc"])
-    what = _SAID.get(error["type"], "is {x}: {msg}").format(
-        x=str(x)[:40], msg=error["msg"], **about
-    )
+    about |= {"x": str(x)[:40], "msg": error["msg"]}
+    what = _SAID.get(error["type"], "is {x}: {msg}").format(**about)
     said = where + what if what.startswith((".", "[")) else f"{where or 'the line'} {what}"
     return said.lstrip(".")
 
@@ -381,12 +380,10 @@ def _task_line(
     "A line in the simple form as a task line; any other as it is. Raises DataError (file, line)."
     if not isinstance(obj, dict) or "question" not in obj or "input" in obj:
         return obj
-    known = ", ".join(_Question.__annotations__)
+    remedy = f"There are {', '.join(_Question.__annotations__)}"
     if odd := obj.keys() - _Question.__annotations__.keys():
-        raise DataError(
-            f"unknown key {min(odd)!r} beside a question", path, n, f"There are {known}"
-        )
-    asked = _read(_Question, obj, path, n, f"There are {known}")
+        raise DataError(f"unknown key {min(odd)!r} beside a question", path, n, remedy)
+    asked = _read(_Question, obj, path, n, remedy)
     turns = _turns_before(asked.get("history", []))
     if turns is None:
         remedy = "Give texts that alternate, or messages with role and content"
@@ -466,10 +463,8 @@ def read_tasks(
 
 def with_rewrites(gold: Mapping[str, Gold], rewrites: Mapping[str, str]) -> dict[str, Gold]:
     "Gold with the human rewrites (by task id) in it, where it has none."
-    return {
-        i: g if g.rewrite or i not in rewrites else replace(g, rewrite=_unmarked(rewrites[i]))
-        for i, g in gold.items()
-    }
+    lacking = [i for i, g in gold.items() if i in rewrites and not g.rewrite]
+    return {**gold, **{i: replace(gold[i], rewrite=_unmarked(rewrites[i])) for i in lacking}}
 
 
 def read_gold(
@@ -642,9 +637,8 @@ _PredictionLine = TypedDict(
 
 def prediction_of_line(obj: Mapping, path: object, n: int) -> Prediction:
     "A line of a prediction file. Raises DataError (file, line) for one that is none."
-    remedy = (
-        "A prediction has task_id, and predictions (text), contexts (document_id, score), or both"
-    )
+    has = "predictions (text), contexts (document_id, score), or both"
+    remedy = f"A prediction has task_id, and {has}"
     _read(_PredictionLine, obj, path, n, remedy)
     contexts = obj.get("contexts", ())
     if len({"score" in c for c in contexts}) > 1:

@@ -11,6 +11,7 @@ import json
 import re
 import sqlite3
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -204,53 +205,39 @@ def _exception(events: tuple[tuple[str, Mapping], ...]) -> str:
     return ""
 
 
-def _made(trace, id, parent, name, start, end, attributes, events, failed, said, line) -> Span:
-    "A span from its parts. Raises ValueError without an id."
-    trace, id, parent = (str(x or "").removeprefix("0x") for x in (trace, id, parent))
+def _made(ids, name, times, attributes, events, error, line) -> Span:
+    """A span from its parts. Raises ValueError without an id.
+
+    `ids`: of the trace, the span, its parent; `times`: its start and end; `error`: whether it failed, and what its status says.
+    """
+    trace, id, parent = (str(x or "").removeprefix("0x") for x in ids)
     if not trace or not id:
         raise ValueError("a span without an id")
-    events = tuple((str(n), nested(a)) for n, a in events)
-    error = _exception(events) or str(said or "the span says no more") if failed else ""
-    start, end = _time(start), _time(end)
-    return Span(
-        trace, id, parent, str(name or ""), start, end, nested(attributes), events, error, line
-    )
+    events, (failed, said) = tuple((str(n), nested(a)) for n, a in events), error
+    told = _exception(events) or str(said or "the span says no more") if failed else ""
+    about = (str(name or ""), *map(_time, times), nested(attributes))
+    return Span(trace, id, parent, *about, events, told, line)
 
 
 def _of_otlp(o: Mapping, line: int) -> Span:
     "A span of OTLP JSON."
-    status = o.get("status") or {}
-    return _made(
-        o["traceId"],
-        o["spanId"],
-        o.get("parentSpanId"),
-        o.get("name"),
-        o.get("startTimeUnixNano"),
-        o.get("endTimeUnixNano"),
-        _otlp_pairs(o.get("attributes")),
-        [(e.get("name"), _otlp_pairs(e.get("attributes"))) for e in o.get("events") or ()],
-        status.get("code") in (2, "STATUS_CODE_ERROR"),
-        status.get("message"),
-        line,
-    )
+    status, ids = o.get("status") or {}, (o["traceId"], o["spanId"], o.get("parentSpanId"))
+    times, told = (o.get("startTimeUnixNano"), o.get("endTimeUnixNano")), o.get("events") or ()
+    events = [(e.get("name"), _otlp_pairs(e.get("attributes"))) for e in told]
+    error = (status.get("code") in (2, "STATUS_CODE_ERROR"), status.get("message"))
+    attributes = _otlp_pairs(o.get("attributes"))
+    return _made(ids, o.get("name"), times, attributes, events, error, line)
 
 # %% ../../nbs/2_data/02_spans.ipynb #617ef11e
 def _of_sdk(o: Mapping, line: int) -> Span:
     "A span as the SDK's `ReadableSpan.to_json()` or Phoenix' interface writes it."
-    status = o.get("status") or {}
-    return _made(
-        o["context"]["trace_id"],
-        o["context"]["span_id"],
-        o.get("parent_id"),
-        o.get("name"),
-        o.get("start_time"),
-        o.get("end_time"),
-        {"openinference.span.kind": o.get("span_kind"), **(o.get("attributes") or {})},
-        [(e.get("name"), e.get("attributes") or {}) for e in o.get("events") or ()],
-        "ERROR" in (status.get("status_code"), o.get("status_code")),
-        status.get("description") or o.get("status_message"),
-        line,
-    )
+    status, ids = o.get("status") or {}, (o["context"]["trace_id"], o["context"]["span_id"])
+    attributes = {"openinference.span.kind": o.get("span_kind"), **(o.get("attributes") or {})}
+    events = [(e.get("name"), e.get("attributes") or {}) for e in o.get("events") or ()]
+    failed = "ERROR" in (status.get("status_code"), o.get("status_code"))
+    error = (failed, status.get("description") or o.get("status_message"))
+    times = (o.get("start_time"), o.get("end_time"))
+    return _made((*ids, o.get("parent_id")), o.get("name"), times, attributes, events, error, line)
 
 # %% ../../nbs/2_data/02_spans.ipynb #33d19b2e
 _RUN_TYPES = {"llm": "LLM", "retriever": "RETRIEVER", "tool": "TOOL", "embedding": "EMBEDDING"}
@@ -259,25 +246,14 @@ _RUN_TYPES = {"llm": "LLM", "retriever": "RETRIEVER", "tool": "TOOL", "embedding
 def _of_langsmith(o: Mapping, line: int) -> Span:
     "A run of LangSmith."
     extra = o.get("extra") if isinstance(o.get("extra"), Mapping) else {}
-    texts = {f"{k}.value": o.get(f"{k}s") for k in ("input", "output")}
-    return _made(
-        o.get("trace_id") or str(o.get("dotted_order") or "").partition(".")[0] or o["id"],
-        o["id"],
-        o.get("parent_run_id"),
-        o.get("name"),
-        o.get("start_time"),
-        o.get("end_time"),
-        {
-            **texts,
-            "openinference.span.kind": _RUN_TYPES.get(str(o.get("run_type")), "CHAIN"),
-            "metadata": extra.get("metadata") or {},
-            "llm.token_count": {k: o.get(f"{k}_tokens") for k in ("prompt", "completion")},
-        },
-        (),
-        bool(o.get("error")),
-        str(o.get("error") or "").strip().rpartition("\n")[2],
-        line,
-    )
+    trace = o.get("trace_id") or str(o.get("dotted_order") or "").partition(".")[0] or o["id"]
+    attributes = {f"{k}.value": o.get(f"{k}s") for k in ("input", "output")}
+    attributes["openinference.span.kind"] = _RUN_TYPES.get(str(o.get("run_type")), "CHAIN")
+    attributes["metadata"] = extra.get("metadata") or {}
+    attributes["llm.token_count"] = {k: o.get(f"{k}_tokens") for k in ("prompt", "completion")}
+    failed, said = bool(o.get("error")), str(o.get("error") or "").strip().rpartition("\n")[2]
+    ids, times = (trace, o["id"], o.get("parent_run_id")), (o.get("start_time"), o.get("end_time"))
+    return _made(ids, o.get("name"), times, attributes, (), (failed, said), line)
 
 
 _FORMS = (  # what an object of the form holds, and its reader
@@ -323,44 +299,30 @@ def spans_in(o: object, line: int = 0) -> Iterator[Span | str]:
             yield "a span that cannot be read"
 
 # %% ../../nbs/2_data/02_spans.ipynb #c8e2333d
-_LARGEST_VALUE = (
-    2 * LONGEST_LINE
-)  # characters of one object of a file that is not one object a line
-
-
-def _broken(path: Path, line: int, why: object) -> DataError:
-    return DataError(
-        f"not valid JSON ({why})", path, line, "The file may be torn: mend or remove what is broken"
-    )
+_LARGEST = 256 * 2**20  # characters of a file that is not one object a line
+_BETWEEN = re.compile(r"[ \t\r\n,\[\]]*")  # two values of a file, or two entries of its list
 
 
 def _json_values(path: Path) -> Iterator[tuple[int, object]]:
     "Line and value of each JSON value of a file, or of each entry of its list. Raises DataError (file, line)."
-    decoder, text, line, more = json.JSONDecoder(), "", 1, True
-    opener = gzip.open if path.suffix == ".gz" else open
+    decoder, opener = json.JSONDecoder(), gzip.open if path.suffix == ".gz" else open
+    at, line = 0, 1
     with opener(path, "rt", encoding="utf-8-sig", newline="") as f:
-        while more or text:
-            bare = text.lstrip(" \t\r\n,[]")
-            line += text.count("\n", 0, len(text) - len(bare))
-            text = bare
-            try:
-                end = decoder.raw_decode(text)[1] if text else 0
-            except (ValueError, RecursionError) as e:
-                end, why = 0, e
-            if end and (more is False or end < len(text)):
-                try:
-                    yield line, parse_json(text[:end], nan_is_null=True)
-                except ValueError as e:
-                    raise _broken(path, line, e) from None
-                line += text.count("\n", 0, end)
-                text = text[end:]
-            elif more:
-                piece = f.read(max(1 << 16, len(text)))
-                more, text = bool(piece), text + piece
-                if len(text) > _LARGEST_VALUE:
-                    raise _broken(path, line, f"no end within {_LARGEST_VALUE:,} characters")
-            elif text:
-                raise _broken(path, line, getattr(why, "msg", "nested too deeply"))
+        text = f.read(_LARGEST + 1)
+    if len(text) > _LARGEST:
+        problem, remedy = f"more than {_LARGEST:,} characters", "Export it as JSON lines"
+        raise DataError(problem, path, remedy=remedy)
+    while (begin := _BETWEEN.match(text, at).end()) < len(text):
+        line += text.count("\n", at, begin)
+        try:
+            at = decoder.raw_decode(text, begin)[1]
+            value = parse_json(text[begin:at], nan_is_null=True)
+        except (ValueError, RecursionError) as e:
+            why = "nested too deeply" if isinstance(e, RecursionError) else getattr(e, "msg", e)
+            remedy = "The file may be torn: mend or remove what is broken"
+            raise DataError(f"not valid JSON ({why})", path, line, remedy) from None
+        yield line, value
+        line += text.count("\n", begin, at)
 
 # %% ../../nbs/2_data/02_spans.ipynb #855d4b28
 def _head(path: Path) -> str:
@@ -370,7 +332,7 @@ def _head(path: Path) -> str:
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as f:
             data = f.readline(1 << 20)
-    except (OSError, EOFError) as e:
+    except (OSError, EOFError, zlib.error) as e:
         raise DataError(f"cannot be read ({e})", path, remedy="Is it the right file?") from None
     for mark, name in (
         (b"\xff\xfe", "UTF-16 or UTF-32"),
@@ -399,7 +361,7 @@ def _objects_of(path: str | Path) -> Iterator[tuple[int, object]]:  # line and v
     except UnicodeDecodeError as e:
         wrong = f"not UTF-8 (byte {e.object[e.start]:#x})"
         raise DataError(wrong, path, remedy="Save the file as UTF-8") from None
-    except (EOFError, gzip.BadGzipFile) as e:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as e:
         raise DataError(f"cannot be read ({e})", path, remedy="Export it again") from None
 
 

@@ -97,7 +97,7 @@ _IDS += ("ref_doc_id", "parent_id")
 
 _WRITTEN_NODE = re.compile(r"^<?\w+\(.*?\bid_=['\"]?([^'\",)\s]+)(?:.*\bscore=([-+.\de]+))?", re.S)
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #917f2843
 def document_of(value: object) -> Document | None:
     "A document of OpenInference, OpenTelemetry, LangChain or LlamaIndex; None if it is none. One that LlamaIndex has written as text has only an id."
     value = from_written(value)
@@ -167,7 +167,7 @@ def _key(text: str) -> bytes:
         " ".join(text.split()).encode("utf-8", "replace"), digest_size=12
     ).digest()
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #f5148282
 class Corpus:
     "The passages that are known, by id and by text."
 
@@ -245,7 +245,7 @@ def by_name(name: str) -> str:
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\W]+", "_", name).lower()
     return next((kind for kind, p in _PATTERNS.items() if p.search(words)), "")
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #5fdfde2d
 def kind_of(s: Span, kinds: Mapping[str, str] = {}) -> tuple[str, bool]:  # and whether it is sure
     "The kind of step that a span is, '' for none; `llm` for a call of a model whose purpose nothing says."
     for name in (s.name, _node_of(s)):
@@ -294,7 +294,7 @@ def _last_parts(trace: Trace, n: int, own: Sequence[tuple[str, bool]]) -> int:
         end = m
     return end
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #122e1d04
 def visits(trace: Trace, kinds: Mapping[str, str] = {}) -> list[Visit]:
     "The steps of a trace, in order; frames around them are left out."
     own = [kind_of(s, kinds) for s in trace.spans]
@@ -350,7 +350,7 @@ def _unquoted(text: str) -> str:
     except (ValueError, SyntaxError):
         return text[1:-1]
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #b2521cd7
 def _said_in(value: object, keys: Sequence[str], speaker: str) -> str:
     "A text of an input or output: itself, under one of the keys, or the speaker's last message; '' if there is none."
     value = from_written(value)
@@ -506,7 +506,7 @@ def evaluations(s: Span) -> list[Verdict]:
 
 _THEN = {"generate": Label.YES, "refuse": Label.NO, "rewrite": Label.NO}
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #e6363e53
 def _next_node(v: Visit) -> Label | None:
     "The verdict of a gate that names the node which follows."
     name = reply_of(v) if v.kind == "gate" else ""
@@ -576,7 +576,7 @@ def same_text(a: str, b: str) -> bool:
 
 _ENOUGH = 400  # characters of a passage by which it is known in a prompt
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #11b52f14
 class Reading:
     "The state of one turn while its steps are read."
 
@@ -685,7 +685,7 @@ def _gate(r: Reading, v: Visit) -> bool:
     verdict = verdict_of(v)
     return bool(verdict) and r.add(v, Gated, verdict=verdict)
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #2f671794
 def _check(r: Reading, v: Visit) -> bool:
     verdict = verdict_of(v)
     return bool(verdict) and r.add(v, Checked, verdict=verdict)
@@ -740,7 +740,7 @@ def _generate(r: Reading, v: Visit) -> bool:
         r.steps.append(Retried(node=v.node, retries=len(drafts)))
     return r.add(v, Drafted, text=text, attempt=len(drafts), declined=declines(text))
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #b7b40ad3
 def _llm(r: Reading, v: Visit) -> bool:
     "A model call whose purpose nothing says: what it wrote was searched for, or was the answer."
     reply = reply_of(v)
@@ -811,7 +811,7 @@ def _answer_in(s: Span) -> str:
     talk = _event_messages(s)[1] or (messages_of(s.at(*_REPLY)) if s.is_model else [])
     return _said_in(s.at(*_OUTPUT), _ANSWERS, "agent") or (talk[-1].text if talk else "")
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #8306fc51
 def _answer_of(trace: Trace) -> tuple[str, Span]:
     "The answer of a trace and the span that gave it: the highest that has one, of several there the last; ''  and the root if none has."
     depth = {trace.root.parent: 0}
@@ -847,7 +847,7 @@ def _requests_in(trace: Trace) -> list[Trace]:
         for a, b in ends
     ]
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #eed65871
 def _request_of(trace: Trace) -> Request:
     "Question, turns before it and answer of a trace; the question is of its first span that shows one, calls of models last."
     question, history, task = "", [], ""
@@ -895,7 +895,7 @@ def _read_turn_of(
         fault = Fault("", "NoAnswer", "the spans hold no answer")
     return Read(task, _ended(r, task, answer, fault, q), tuple(r.contexts.values()))
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #2a4b70f1
 def _ended(r: Reading, task: Task, answer: str, fault: Fault | None, q: Request) -> Trajectory:
     "The record of a turn, with the outcome that its steps and its answer have."
     last, outcome, known = r.last(Drafted, Refused, Clarified), Outcome.ANSWERED, {}
@@ -977,7 +977,7 @@ def _asks(trace: Trace, question: str) -> bool:
     asked, inward = _words(question), (*_PROMPT, "llm.prompt_template.variables")
     return any(asked in _words(x) for s in trace.spans for p in inward for x in _texts(s.at(p)))
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #1b9d420b
 class Tasks:
     "The tasks that may have been asked."
 
@@ -1095,7 +1095,7 @@ def write_imported(
         shutil.rmtree(part, ignore_errors=True)
     return Run(out)
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #55ddf4f8
 def _write_turns(folder: Path, turns: Iterable[Read]) -> int:
     "Write tasks, passages and turns. How many tasks came again is returned."
     seen, known, twice = set(), {}, 0

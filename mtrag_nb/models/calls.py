@@ -110,9 +110,8 @@ class Models:
             return None
         if not 0 < settings.stages.check_threshold < 1:
             known = "measure it (mtrag calibrate), or try --set stages.check_threshold=0.5"
-            raise SettingsError(
-                f"stages.check=nli:{spec.name} takes a threshold between 0 and 1: {known}"
-            )
+            takes = f"stages.check=nli:{spec.name} takes a threshold between 0 and 1"
+            raise SettingsError(f"{takes}: {known}")
         return self._get(spec.name, lambda: Classifier(spec))
 
     def adapters(self, settings: Settings) -> dict[str, Contract]:
@@ -321,17 +320,11 @@ class BatchingChat:
 
 # %% ../../nbs/3_models/05_calls.ipynb #d84a43f6
 def _generate_key(
-    fingerprint: str,  # of the model
-    prompt: Prompt,
-    max_new_tokens: int,
-    temperature: float | Sampling = 0.0,
-    seed: int = 0,
-    stop: Sequence[str] = (),
+    fingerprint: str, prompt: Prompt, most: int, how: float | Sampling = 0.0, seed=0, stop=()
 ) -> str:
-    "Names a completion."
-    used_seed = seed if temperature else 0
-    what = [fingerprint, "generate", prompt, max_new_tokens, temperature, used_seed, list(stop)]
-    return digest(what)
+    "Names a completion of the model with this fingerprint; a greedy one has no seed."
+    used_seed = seed if how else 0
+    return digest([fingerprint, "generate", prompt, most, how, used_seed, list(stop)])
 
 
 def _score_key(fingerprint: str, prompt: Prompt, continuation: str) -> str:

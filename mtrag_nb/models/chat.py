@@ -220,9 +220,8 @@ class Sampling:
     def __post_init__(self):
         sizes = self.temperature >= 0 and self.top_k >= 0
         if not (sizes and 0 < self.top_p <= 1 and 0 < self.repeat_penalty < 10):
-            raise SettingsError(
-                f"{self}: temperature and top_k are at least 0, top_p lies in (0, 1], repeat_penalty in (0, 10)"
-            )
+            limits = "top_p lies in (0, 1], repeat_penalty in (0, 10)"
+            raise SettingsError(f"{self}: temperature and top_k are at least 0, {limits}")
 
     def __bool__(self) -> bool:
         return self.temperature > 0
@@ -269,18 +268,13 @@ def seeds_for(seed: int | Sequence[int], n: int) -> list[int]:
     return seeds
 
 # %% ../../nbs/3_models/00_chat.ipynb #5ee5291b
-def _by_length(prompt: Prompt, text: str) -> float:
-    "A log-probability for tests: longer texts are less likely."
-    return -float(len(text))
-
-
 class ScriptedChat:
     "A chat model for tests: replies from a list, or from a function of the prompt; exceptions among them are raised."
 
     def __init__(
         self,
         replies: Sequence[str] | Callable[[Prompt], str] = (),
-        scores: Callable[[Prompt, str], float] = _by_length,  # log-probability
+        scores: Callable[[Prompt, str], float] = lambda prompt, text: -float(len(text)),
         name: str = "scripted",
     ):
         self.replies, self.scores, self.fingerprint = replies, scores, f"scripted:{name}"

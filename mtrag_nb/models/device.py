@@ -77,9 +77,8 @@ def too_large(what: str, device: str, need: int, remedy: str) -> TooLarge:
     "The error, with what is free now; `need`: bytes, 0 if they are not known."
     free, total = (n / 1e9 for n in memory_of(device))
     needs = f"it needs {need / 1e9:.1f} GB, and " if need else ""
-    return TooLarge(
-        f"{what} does not fit on {device}: {needs}{free:.1f} of {total:.1f} GB are free. {remedy}"
-    )
+    room = f"{needs}{free:.1f} of {total:.1f} GB are free"
+    return TooLarge(f"{what} does not fit on {device}: {room}. {remedy}")
 
 # %% ../../nbs/3_models/01_device.ipynb #2fffe38a
 def capability_of(device: str) -> tuple[int, int] | None:

@@ -74,9 +74,8 @@ def _in_cache(name: str) -> Path:
     raise ModelNotFound(f"model {name!r} is not here: looked for {looked}. {remedy}")
 
 # %% ../../nbs/3_models/02_local.ipynb #fb1bb47d
-_TOKENIZERS = (
-    "tokenizer.json tokenizer.model sentencepiece.bpe.model spm.model vocab.json vocab.txt"
-)
+_TOKENIZERS = "tokenizer.json tokenizer.model vocab.json vocab.txt".split()
+_TOKENIZERS += "sentencepiece.bpe.model spm.model".split()
 
 
 def _missing_files(folder: Path) -> list[str]:
@@ -92,9 +91,8 @@ def _missing_files(folder: Path) -> list[str]:
     for index in ("pytorch_model.bin.index.json", "model.safetensors.index.json"):
         if has(index):
             needed = sorted(set(read_json(folder / index)["weight_map"].values()))
-    tokenizer = any(map(has, _TOKENIZERS.split()))
     needed = ["config.json", *needed]
-    needed += [] if tokenizer else ["tokenizer.json"]
+    needed += [] if any(map(has, _TOKENIZERS)) else ["tokenizer.json"]
     return [name for name in needed if not has(name)]
 
 # %% ../../nbs/3_models/02_local.ipynb #afcde13f
@@ -298,12 +296,8 @@ def _nf4(dtype):
 
     if importlib.util.find_spec("bitsandbytes") is None:
         raise ModelNotFound("four bits need bitsandbytes. Get it with: pip install bitsandbytes")
-    return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=dtype,
-    )
+    how = {"quant_type": "nf4", "use_double_quant": True, "compute_dtype": dtype}
+    return BitsAndBytesConfig(load_in_4bit=True, **{f"bnb_4bit_{k}": v for k, v in how.items()})
 
 
 def load_transformer(spec: ModelSpec) -> Loaded:

@@ -351,10 +351,8 @@ class Replayer(AbstractContextManager):
             return visits_of(self.turn(task_id), hints, self.system.reasons)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
             problem = f"what the steps of {task_id!r} put into the state cannot be read ({e})"
-            path, remedy = (
-                self.run.folder / "trajectories.jsonl",
-                "Was it written by another version?",
-            )
+            path = self.run.folder / "trajectories.jsonl"
+            remedy = "Was it written by another version?"
             raise DataError(problem, path, remedy=remedy) from None
 
     def task(self, task_id: str) -> Task:
@@ -374,16 +372,11 @@ class Replayer(AbstractContextManager):
 
     def tools(self, chat: ChatModel | None = None) -> Toolbox:
         "What its graph works with."
-        return Toolbox(
-            self.settings,
-            self.recalled if chat is None else chat,  # an empty record is false
-            self.embedder,
-            self.retriever,
-            checker=self.checker,
-            adapters=self.models.adapters(self.settings) if self.settings.adapters else {},
-            web=self.web,
-            around=self.intervention.around,
-        )
+        asked = self.recalled if chat is None else chat  # an empty record is false
+        adapters = self.models.adapters(self.settings) if self.settings.adapters else {}
+        how = {"checker": self.checker, "adapters": adapters, "web": self.web}
+        how["around"] = self.intervention.around
+        return Toolbox(self.settings, asked, self.embedder, self.retriever, **how)
 
     def graph(self, chat: ChatModel | None = None) -> tuple:
         "The system's graph with a checkpointer, and the tools of its nodes; made once."
@@ -483,9 +476,8 @@ def _finished(state: Mapping[str, object], tools: Toolbox) -> dict:
     if "outcome" in state:
         return dict(state)
     if not state.get("draft"):
-        raise SettingsError(
-            "changed in this way, the turn ends without an outcome and without a draft"
-        )
+        problem = "the turn ends without an outcome and without a draft"
+        raise SettingsError(f"changed in this way, {problem}")
     contexts = tools.contexts(state.get("kept") or state.get("found") or [])
     return {**state, **answered(state["draft"], contexts)}
 
@@ -736,9 +728,8 @@ class LeaveGoldOut:
         whole: bool = True,  # False: only the gold passages, not all of their documents
     ):
         if not isinstance(retriever, Retriever):
-            needs = (
-                f"leaving gold out needs retrieval from an index, not {type(retriever).__name__}"
-            )
+            kind = type(retriever).__name__
+            needs = f"leaving gold out needs retrieval from an index, not {kind}"
             why = "of the passages that come with a task nothing would remain"
             raise SettingsError(f"{needs}: {why}")
         ids = ((t, p.id) for t, g in gold.items() for p in g.passages)

@@ -266,12 +266,6 @@ def toolbox_of(
         return system.toolbox_for(settings, tasks)
     return load_toolbox(settings, models, index, tasks, passages)
 
-
-def _close(tools: Toolbox) -> None:
-    "Close the index that was opened for these tools, if one was: one opener at a time."
-    if index := getattr(tools.retriever, "index", None):
-        index.close()
-
 # %% ../../nbs/6_runs/00_run.ipynb #4b3b3409
 def open_web(
     name: str,  # as `search.web.web_named` takes it
@@ -506,7 +500,8 @@ def run_tasks(
     try:
         return record_run(folder, entries, tasks, tools, answering, lines, live, **how)
     finally:
-        _close(tools)
+        if index := getattr(tools.retriever, "index", None):  # one opener at a time
+            index.close()
 
 # %% ../../nbs/6_runs/00_run.ipynb #50e5b0a6
 def _input_line(task: Task) -> dict:

@@ -30,8 +30,8 @@ from .. import __version__
 from ..core.files import disk_full
 from ..core.html import document, page, render
 from ..core.types import MTRAGError, Turn, digest
-from .guard import COOKIE, TOKEN_PATH, Guard, Rules, error, hosts_of, is_token
-from .guard import owned_id, owns, token_of
+from .guard import COOKIE, TOKEN_PATH, Guard, Rules, error, _is_token, hosts_of
+from .guard import _owned_id, owns, token_of
 from .reply import as_markdown, end_of, marked, new_id, with_sources
 from .reply import without_sources
 from .service import STOPPING, Denied, Service, about_turn, accept, accepted, again
@@ -455,7 +455,7 @@ def _add_questions(app: FastAPI, service: Service) -> None:
     async def query(q: Query, request: Request):
         "Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events."
         what = q.model_dump(include={"question", "system", "collection", "top_k"})
-        conversation = known(service, q.conversation_id) or owned_id(new_id())
+        conversation = known(service, q.conversation_id) or _owned_id(new_id())
         events = progress(service, conversation=conversation, **what)
         if q.stream or "text/event-stream" in request.headers.get("accept", ""):
             return await _streamed(events)
@@ -612,7 +612,7 @@ def _add_chat(app: FastAPI, service: Service) -> None:
         system = model(c.model)["id"]
         named = known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id)
         client = _client_of(request, c.user)
-        conversation = named or chain(service, history, client) or owned_id(new_id())
+        conversation = named or chain(service, history, client) or _owned_id(new_id())
         what = {"system": system, "conversation": conversation, "history": history}
         events = progress(service, question=last.text, **what)
         events = _remembered(events, service, client, end_of(history))
@@ -653,7 +653,7 @@ def _add_descriptions(app: FastAPI, token: str) -> None:
     @app.post(TOKEN_PATH, tags=["service"], status_code=204)
     def take_token(t: Token, request: Request):
         "Keep the token in a cookie that scripts do not see, for the page."
-        if token and not is_token(t.token, token):
+        if token and not _is_token(t.token, token):
             raise Denied(401, "that is not the token")
         reply, secure = Response(status_code=204), request.url.scheme == "https"
         if token:

@@ -611,7 +611,7 @@ def _style_of(element, kind: str) -> str:
     style = element.find(f"{_W}{kind}Pr/{_W}{kind}Style")
     return "" if style is None else style.get(f"{_W}val", "")
 
-
+# %% ../../nbs/serve/00_documents.ipynb #76099695
 def _readable(element, lost: Counter, styles: Mapping[str, Mapping], marks: Mapping = {}) -> list:
     "An element of a DOCX as elements that mammoth reads; what is left out is counted in `lost`. `marks`: of the paragraph's style."
     tag = element.tag
@@ -786,7 +786,7 @@ def _pictures_of(page) -> set[int]:
     found = ((name, drawn[name]) for name in drawn)
     return {drawn.raw_get(n).idnum for n, x in found if x.get("/Subtype") == "/Image"}
 
-
+# %% ../../nbs/serve/00_documents.ipynb #66adf384
 def _typed(page, number: int) -> list[_Line]:
     "What was typed into the forms of a page, and its notes, as lines below it."
     found = {}
@@ -1063,7 +1063,7 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
     }
     return lines, [f"{n:,} {what}".format(len(pages)) for what, n in counts.items() if n]
 
-
+# %% ../../nbs/serve/00_documents.ipynb #ad32f382
 def _marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], str, str]:
     "Headings, title and a note on where they are from."
     ruled, title = _marks_by_look(lines)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from starlette.responses import JSONResponse
 
 # %% auto #0
-__all__ = ['COOKIE', 'TOKEN_PATH', 'check_address', 'hosts_of', 'token_of', 'is_token', 'owned_id', 'owns', 'Rules', 'error',
-           'Guard']
+__all__ = ['COOKIE', 'TOKEN_PATH', 'check_address', 'hosts_of', 'token_of', 'owns', 'Rules', 'error', 'Guard']
 
 # %% ../../nbs/serve/05_guard.ipynb #61985232
 _LEAST_TOKEN = 16  # characters
@@ -85,7 +84,7 @@ def _same(a: str, b: str) -> bool:
     return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))
 
 
-def is_token(given: str, tokens: str) -> bool:
+def _is_token(given: str, tokens: str) -> bool:
     "Whether a secret is one of the tokens, which blanks part; it is compared with each."
     return any([_same(given, t) for t in tokens.split()])
 
@@ -95,7 +94,7 @@ _ASKING = ContextVar(
 )  # the token of a request, whether there are others
 
 
-def owned_id(i: str) -> str:
+def _owned_id(i: str) -> str:
     "An id of 16 characters made one of whoever asks: its end is a digest of the token; without tokens as it is."
     token, _ = _ASKING.get()
     return i[:10] + hmac.digest(token.encode(), i[:10].encode(), "sha256").hex()[:6] if token else i
@@ -103,7 +102,7 @@ def owned_id(i: str) -> str:
 
 def owns(i: str) -> bool:
     "Whether what has this id is of whoever asks; where there is one token or none, everything is."
-    return not _ASKING.get()[1] or _same(owned_id(i), i)
+    return not _ASKING.get()[1] or _same(_owned_id(i), i)
 
 
 def _hostname(host: str) -> str:
@@ -204,7 +203,7 @@ class Guard:
             return 429, "too many requests", wait
         if path == TOKEN_PATH and (wait := self.tries.wait(who)):
             return 429, "too many tries", wait
-        if r.token and path not in r.free and not is_token(token_of(headers), r.token):
+        if r.token and path not in r.free and not _is_token(token_of(headers), r.token):
             if wait := self.tries.wait(who):
                 return 429, "too many requests with a wrong token", wait
             return 401, "a token is needed: Authorization: Bearer ...", 0.0

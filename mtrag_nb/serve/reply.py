@@ -68,9 +68,8 @@ def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
             if i in contexts:
                 place = place_of(contexts[i])
             line = {"label": str(v.label.value), "kept": i in step.kept, "how": v.how}
-            lines.append(
-                {"passage": i, **place, **line, "score": v.score, "threshold": v.threshold}
-            )
+            line |= {"score": v.score, "threshold": v.threshold}
+            lines.append({"passage": i, **place, **line})
     return lines
 
 
@@ -514,9 +513,8 @@ def marked(folder: Path) -> Benchmark:
 
 
 def _question(o: dict) -> dict:
-    if not all(
-        isinstance(o["drawn"][key], kind) for key, kind in (("kind", str), ("documents", list))
-    ):
+    drawn = o["drawn"]
+    if not (isinstance(drawn["kind"], str) and isinstance(drawn["documents"], list)):
         raise TypeError("it was not drawn")
     return {"task_id": o["task_id"], **o}
 
@@ -729,11 +727,6 @@ def _without_texts(o: dict, document: str) -> dict:
     return {**o, "contexts": [_blank(c, "document_id", document) for c in o["contexts"]]}
 
 
-def _unless_drawn(o: dict, document: str) -> dict | None:
-    "A question of the test set, unless it or a passage given with it is of a document."
-    return None if document in o["drawn"]["documents"] else o
-
-
 def _forget_document(folder: Path, document: str) -> None:
     "Take a document's text out of the passages of a run that nobody writes to. What answers quoted of it stays."
     if not _holds(folder, document):
@@ -793,7 +786,7 @@ def delete_from(folder: Path, talks: Conversations, **what: str) -> int:
         for run in runs:
             _forget_document(run, i)
         _rewrite(folder / "reference.jsonl", partial(_without_texts, document=i))
-        _rewrite(folder / "questions.jsonl", partial(_unless_drawn, document=i))
+        _rewrite(folder / "questions.jsonl", lambda o: None if i in o["drawn"]["documents"] else o)
         for path in talks.folder.glob("*.jsonl"):
             _rewrite(path, partial(_without_document, document=i))
     cross_out(folder, **what)

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.embed import EmbedderLike
     from mtrag_nb.search.ingest import Index
-    from mtrag_nb.serve.library import Entry
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'systems_of', 'Service', 'ask', 'begin', 'why_html',
@@ -182,11 +181,6 @@ class _Generations:
 _SHOWN = ("id", "name", "collection", "kind", "pages", "characters", "children", "sha256")
 
 
-def _document_line(e: Entry, added: str = "") -> dict:
-    "A document as the API shows it."
-    return {**{k: getattr(e, k) for k in _SHOWN}, "chunks": e.passages, "added": added or None}
-
-
 def _trim() -> None:
     "Give the memory of a change back to the system."
     from mtrag_nb.models.local import trim_memory
@@ -233,7 +227,11 @@ class _Documents:
         if not self.there:
             return []
         added = self.times()
-        return [_document_line(e, added.get(e.id, "")) for e in self.library.documents()]
+        found = []
+        for e in self.library.documents():
+            about = {k: getattr(e, k) for k in _SHOWN}
+            found.append({**about, "chunks": e.passages, "added": added.get(e.id)})
+        return found
 
     def times(self) -> dict[str, str]:
         "Document id -> when it came, as the log has it."

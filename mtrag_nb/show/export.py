@@ -47,11 +47,8 @@ class Known:
     def ending(self) -> dict[str, str]:
         "Outcome, reason and blame in words, without those that there are none of."
         b = self.blame
-        words = {
-            "outcome": self.turn.outcome.value,
-            "reason": self.turn.reason,
-            "judged": b.verdict,
-        }
+        t = self.turn
+        words = {"outcome": t.outcome.value, "reason": t.reason, "judged": b.verdict}
         words |= {"stage to blame": b.stage, "cause": b.cause, "node to blame": b.node}
         return {k: v for k, v in words.items() if v}
 

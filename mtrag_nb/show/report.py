@@ -65,7 +65,7 @@ def _note(name: str, **known: object) -> Markup:
 
 def _is_number(html: str) -> bool:
     "Whether a cell begins with a number, or holds nothing but a dash."
-    return bool(re.match(r"[-+–]?(\d|$)", re.sub(r"<[^>]*>", "", html).strip()))
+    return bool(re.match(r"[-+–]?(\d|$)", re.sub(r"<[^<>]*>", "", html).strip()))
 
 
 def _table(
@@ -186,11 +186,6 @@ class Board:
     def marked(self, *marks: str) -> list[tuple[int, str]]:  # number of the run, task id
         "The turns with all these marks."
         return [x for x, own in self.marks.items() if own.issuperset(marks)]
-
-    def miscounted(self, html: str) -> list[tuple[tuple[str, ...], int]]:
-        "The counts on a page that do not lead to as many turns."
-        counts = _links_in(html).items()
-        return [(m, n) for m, n in counts if n is not None and len(self.marked(*m)) != n]
 
 
 def _fork_mark(name: str, what: str) -> str:  # mechanism or oracle, what it did
@@ -764,7 +759,7 @@ def _model_words(spec: Mapping | None) -> str:
     if not spec:
         return "none"
     dtype = spec.get("dtype", "auto")
-    parts = [spec["name"], spec.get("quantization"), dtype if dtype != "auto" else ""]
+    parts = [spec.get("name"), spec.get("quantization"), dtype if dtype != "auto" else ""]
     return ", ".join(filter(None, parts)) + (f" at {spec['url']}" if spec.get("url") else "")
 
 
@@ -841,19 +836,15 @@ def _settings_of(run: Evidence) -> dict[str, object]:
     return {**came_later(), **flat} if flat else {}
 
 
-def _differ(row: Sequence[str]) -> bool:
-    return len(set(row[1:])) > 1
-
-
 def _manifest_html(board: Board) -> str:
     "What was run, a column a run."
     runs = board.runs
     head = ["", *(r.name for r in runs)]
     facts = _columns([*map(_run_facts, runs)])
-    marked = [[row[0] + (" ≠" if _differ(row) else ""), *row[1:]] for row in facts]
+    marked = [[row[0] + (" ≠" if len(set(row[1:])) > 1 else ""), *row[1:]] for row in facts]
     settings = _columns([*map(_settings_of, runs)])
     tables = {
-        "Settings that differ": [row for row in settings if _differ(row)],
+        "Settings that differ": [row for row in settings if len(set(row[1:])) > 1],
         "All settings": settings,
         "Package versions": _columns([r.manifest.get("packages", {}) for r in runs]),
     }
@@ -913,11 +904,6 @@ def _shown_measures(runs: Sequence[Evidence]) -> list[str]:
     return [*(m for m in _FIRST if m in known), *(m for m in known if m not in _FIRST)]
 
 
-def _how_scored(run: Evidence) -> str:
-    "How the scores of a run were obtained."
-    return f"{run.name}: " + ", ".join(f"{k} {v}" for k, v in run.how.items() if v)
-
-
 def _in_table(measure: str, runs: Sequence[Evidence]) -> str:
     "A measure as a table or a heading names it: where it decides inside one of the runs, it says so."
     return named_measure(measure, [r.name for r in runs if measure in r.circular])
@@ -942,7 +928,8 @@ def _scores_html(board: Board) -> str:
     drawn = [m for m in measures if m in _FIRST and m not in ("nDCG@5", "recall@5")][:_DRAWN]
     alts = {m: f"Distribution of {m} in each run" for m in drawn}
     figures = [_drawn_if(runs, lambda: figure(m), alt) for m, alt in alts.items()]
-    note = f"Means with {INTERVALS}. {'; '.join(map(_how_scored, runs))}"
+    how = [f"{r.name}: " + ", ".join(f"{k} {v}" for k, v in r.how.items() if v) for r in runs]
+    note = f"Means with {INTERVALS}. {'; '.join(how)}"
     table = _table(head, rows[:_OPEN_ROWS], "Measures")
     return _join(table, rest, _made("quiet", note), *figures)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -58,21 +58,6 @@ def ending(t: Trajectory) -> str:
 
 # %% ../../nbs/8_show/00_turn.ipynb #out00001
 SIGNS = {"right": "✓", "failed": "✗", "undecided": "~", "not judged": "–"}
-_SAID = {  # cause -> what a reader is told of it; {rank}: of the first gold passage that was retrieved
-    "gold not in the index": "the gold passage is not in the index",
-    "query strayed": "the query is about something else than the conversation",
-    "gold not found": "no gold passage was retrieved",
-    "gold reranked away": "the gold passage was {rank} and was ranked out",
-    "gold graded away": "the gold passage was {rank} and was dropped",
-    "gold lost on the way": "the gold passage was {rank} and did not reach the generator",
-    "refused though gold was there": "refused, although the gold passage was {rank}",
-    "declined though gold was there": "the model declined, although the gold passage was {rank}",
-    "wrong draft from gold": "the draft is wrong, although the gold passage was {rank}",
-    "good draft rejected": "a good draft was rejected",
-    "bad draft let through": "an unsupported draft was let through",
-    "passages that do not answer let pass": "passages that do not answer were kept",
-    "evidence that does not answer let pass": "evidence that does not answer was let pass",
-}
 _OUTCOMES: WeakKeyDictionary[Evidence, dict[str, Blame]] = WeakKeyDictionary()
 
 
@@ -97,6 +82,12 @@ def _gold_rank(run: Evidence, t: Trajectory) -> str:
     return "retrieved"
 
 
+@cache
+def _causes() -> dict[str, str]:
+    "Cause -> what a reader is told of it; {rank}: of the first gold passage that was retrieved."
+    return read_json(data_dir("page") / "report.json")["causes"]
+
+
 def outcome_words(run: Evidence, task_id: str) -> str:
     "What came of a turn; of a failed one the stage that failed first, and how."
     b = outcome_of(run, task_id)
@@ -107,7 +98,7 @@ def outcome_words(run: Evidence, task_id: str) -> str:
     t = run.turns[task_id]
     if t.failed:
         return f"Failed first at {b.node or 'the graph'}: {t.error.type}"
-    said = _SAID.get(b.cause, b.cause).replace("{rank}", _gold_rank(run, t))
+    said = _causes().get(b.cause, b.cause).replace("{rank}", _gold_rank(run, t))
     return f"Failed first at {b.stage}: {said}"
 
 
@@ -394,12 +385,10 @@ def _fitting(run: Evidence, most: int) -> list[str]:
 def _tally(run: Evidence) -> list[tuple[str, str, int]]:  # what came of them, tone, how many
     "How many turns came out how: right, failed, undecided; and how many ended how."
     tones = {"right": "good", "failed": "bad"}
-    outcomes = [outcome_of(run, i) for i in run.turns]
+    verdicts = Counter(outcome_of(run, i).verdict for i in run.turns)
+    del verdicts["not judged"]
     ends = Counter(ending(t) for t in run.turns.values())
-    came = [
-        (c, n) for c, n in Counter(b.verdict for b in outcomes).most_common() if c != "not judged"
-    ]
-    judged = [(c, tones.get(c, "plain"), n) for c, n in came]
+    judged = [(c, tones.get(c, "plain"), n) for c, n in verdicts.most_common()]
     return [*judged, *((end, "plain", n) for end, n in ends.most_common())]
 
 
@@ -419,10 +408,8 @@ def run_html(
         failed = sum(bool(fault_of(run, t.task_id)) for t in talks[c])
         return c, _views(run, c, timing, chars), first_to_fail(run, c), failed
 
-    shown = [made(c) for c in fit]
-    return render(
-        "turn.html", "run", run.name, len(run.turns), len(talks), _tally(run), shown, left
-    )
+    shown, counts = [made(c) for c in fit], (len(run.turns), len(talks), _tally(run))
+    return render("turn.html", "run", run.name, *counts, shown, left)
 
 
 class RunView(View):

@@ -18,8 +18,8 @@ from ..search.fusion import rrf
 
 from ..core.html import Table
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
-from ..core.settings import constant, BGE_M3, ChunkSettings, ModelSpec, RetrievalSettings
-from ..core.settings import Settings, StageSettings
+from ..core.settings import BGE_M3, ChunkSettings, ModelSpec, RetrievalSettings, Settings
+from ..core.settings import StageSettings, constant
 from ..core.text import clipped, format_docs_for_gen, sentences
 from ..core.types import Context, ReplyError, SettingsError, Turn, digest
 from ..models.chat import ChatModel, Prompt, Sampling, chat
@@ -27,9 +27,9 @@ from ..search.web import WebSearched, web_step
 from .self_crag import IRRELEVANT
 from .stages import GRADERS, SCALE_PROMPTS, Toolbox, clean_answer, clean_rewrite
 from .stages import generate, history_head, read_prompts
-from .system import DECLINED, END, START, Deadline, read_departures, Mechanism
-from .system import System, TurnState, Work, answered, refuse, seed_for, as_node
-from .system import unless_declined
+from .system import DECLINED, END, START, Deadline, Mechanism, System, TurnState
+from .system import Work, answered, as_node, by_state, read_departures, refuse
+from .system import seed_for, unless_declined
 
 # %% auto #0
 __all__ = ['VARIATION_PROMPTS', 'KINDS', 'Count', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'PROFILES', 'SERVED', 'AGENTS', 'Variation',
@@ -61,9 +61,8 @@ def _variation_prompt(
     texts = {**VARIATION_PROMPTS, **prompts}
     again = texts["variation.tried"].format(queries="\n".join(tried)) if tried else ""
     shown = {"history": history_head(history), "question": question, "tried": again}
-    return chat(
-        texts[f"variation.{kind}"], texts["variation.user"].format(**shown), prefill="Query:"
-    )
+    user = texts["variation.user"].format(**shown)
+    return chat(texts[f"variation.{kind}"], user, prefill="Query:")
 
 # %% ../../nbs/5_systems/05_agents.ipynb #b350b10d
 def variations(
@@ -580,18 +579,14 @@ def _build_agents(tools: Toolbox):
     g.add_edge("summarize_history", "rewrite_query")
     g.add_edge("rewrite_query", "retrieve_documents")
     g.add_edge("retrieve_documents", "grade_documents")
-    g.add_conditional_edges(
-        "grade_documents", graded, ["generate", "web_search", "reformulate", "fallback"]
-    )
+    ways = ["generate", "web_search", "reformulate", "fallback"]
+    g.add_conditional_edges("grade_documents", graded, ways)
     g.add_edge("reformulate", "retrieve_documents")
-    g.add_conditional_edges("web_search", _after_web, ["generate", "fallback"])
+    found = by_state("kept", "generate", "fallback")
+    g.add_conditional_edges("web_search", found, ["generate", "fallback"])
     g.add_conditional_edges("generate", unless_declined, ["fallback", END])
     g.add_edge("fallback", END)
     return g.compile()
-
-
-def _after_web(state: AgentsState) -> str:
-    return "generate" if state["kept"] else "fallback"
 
 # %% ../../nbs/5_systems/05_agents.ipynb #598021d6
 _AGENTS_PROMPTS = {"permissive": {**VARIATION_PROMPTS, **_MEMORY_PROMPTS, **SCALE_PROMPTS}}
@@ -602,7 +597,8 @@ _SHARED = {
     "retrieval": RetrievalSettings(**_SEARCH),  # (4.2)
     "stages": StageSettings(max_new_tokens=2048),  # (3.2)
 }
-_OLLAMA, _PREFIXES = "http://localhost:11434/v1", "search_query: |search_document: "
+_OLLAMA = "http://localhost:11434/v1"
+_PREFIXES = "search_query: |search_document: "
 PROFILES = {  # the specification's models: on a GPU of one's own, and served by Ollama
     "agents": Settings(
         profile="agents",

@@ -19,8 +19,8 @@ from ..core.text import Verdict, clipped, content_words, known_words, scored
 from ..core.types import Context, DataError, Outcome, Reason, Task, Turn, digest
 from .stages import Toolbox, asked_of
 from .system import DECLINED, END, GRADE_OFF, START, Mechanism, System, TurnState
-from .system import answered, as_node, generate_node, refuse, retrieve_node
-from .system import unless_declined
+from .system import answered, as_node, by_state, generate_node, refuse
+from .system import retrieve_node, unless_declined
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
@@ -204,10 +204,8 @@ def _clarify_node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
         hits = next((s.hits for s in reversed(state["steps"]) if isinstance(s, Retrieved)), ())
         scores = [h.score for h in hits] or near(tools, task.question, texts)
         told = features(task.question, task.history, tools.embedder, scores, titles)
-        verdict, seen = (
-            _clear_enough(underspecified(told)),
-            {k: round(v, 3) for k, v in told.items()},
-        )
+        verdict = _clear_enough(underspecified(told))
+        seen = {k: round(v, 3) for k, v in told.items()}
         text = "" if verdict.passed else _asking_text(task.question, task.history, titles)
     asks = {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []} if text else {}
     return asks, Clarified(verdict=verdict, text=text, seen=seen)
@@ -406,17 +404,13 @@ def _quote_node(state: TurnState, tools: Toolbox) -> tuple[dict, Quoted]:
     return {**update, "outcome": Outcome.ANSWERED, "answer": step.text, "cited": cited}, step
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #376ea649
-NOTHING = Reason(
-    "nothing_to_quote", "dropped", "no passage passed the grade, or none holds a sentence"
-)
+_NO_SENTENCE = "no passage passed the grade, or none holds a sentence"
+NOTHING = Reason("nothing_to_quote", "dropped", _NO_SENTENCE)
 
 
 def _build_quote(tools: Toolbox):
     "Retrieve, grade, quote."
     from langgraph.graph import StateGraph
-
-    def route(state: TurnState) -> str:
-        return "quote" if state["kept"] else "fallback"
 
     g = StateGraph(TurnState)
     nodes = {
@@ -429,7 +423,8 @@ def _build_quote(tools: Toolbox):
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "retrieve")
     _through_clarify(g, tools, "retrieve", "grade_documents", tools.settings.own.clarify)
-    g.add_conditional_edges("grade_documents", route, ["quote", "fallback"])
+    passed = by_state("kept", "quote", "fallback")
+    g.add_conditional_edges("grade_documents", passed, ["quote", "fallback"])
     g.add_conditional_edges("quote", unless_declined, ["fallback", END])
     g.add_edge("fallback", END)
     return g.compile()

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge
 
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
-from ..core.settings import constant, BGE_M3, ModelSpec, Settings, StageSettings, later
+from ..core.settings import BGE_M3, ModelSpec, Settings, StageSettings, constant, later
 from ..core.settings import with_settings
 from ..core.text import Label, Verdict, clipped, content_words, format_docs_for_gen
-from ..core.text import without_thinking
 from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
-from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts
+from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts, read_stated
 from .system import DECLINED, END, START, Mechanism, System, TurnState, Work
-from .system import after_check, answered, drafted, read_departures, skip_check
-from .system import refuse, retrieve_node, retry_node, as_node
+from .system import after_check, answered, as_node, by_state, drafted
+from .system import read_departures, refuse, retrieve_node, retry_node, skip_check
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 __all__ = ['LAPTOP', 'QWEN', 'MAX_NEW_TOKENS', 'CLASSES', 'LABELS', 'FIELDS', 'EMPTY', 'UNANSWERABLE', 'NCL', 'NclSettings',
            'Relation', 'relate_by_score', 'read_class', 'relate_by_words', 'relate_by_cosine', 'exchanges', 'Local',
            'local_rewrite', 'bad_answer', 'NclState', 'Prechecked', 'GloballyRewritten', 'LocallyRewritten', 'Related',
-           'global_rewrite_node', 'relation_node', 'rerank_node', 'answerability', 'answer_node', 'why',
-           'after_generate']
+           'global_rewrite_node', 'relation_node', 'rerank_node', 'answerability', 'answer_node', 'why']
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c2d471de
 @dataclass(frozen=True)
@@ -73,9 +71,8 @@ QWEN = Settings(
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #ebcf0545
 _ABSTAIN = "I cannot find the answer in the given documents."
-_PRONOUNS = (
-    "it this that these those they them he she him her its their there such former latter".split()
-)
+_PRONOUNS = "it this that these those they them he she him her its their there".split()
+_PRONOUNS += "such former latter".split()
 MAX_NEW_TOKENS = 96  # Table 1
 _PRONOUN = re.compile(rf"\b(?:{'|'.join(_PRONOUNS)})\b", re.I)
 
@@ -149,24 +146,10 @@ def relate_by_score(
     return Relation(1 + shares.index(max(shares)), "score", shares)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #a682d2f4
-_CLASS = re.compile(
-    r"\W*(?:(?:the\s+)?(?:class|category|label|option|answer|relation|type|number|choice)\W*(?:is\W*)?|it(?:['’]s| is)\W+"
-    r"|i (?:choose|say|pick)\W+)?"
-    r"(?<!-)([1-4])\s*(?:$|[.:;,)\]}\"'*(]|[-–—]\s).*",
-    re.I | re.S,
-)
-_UNSURE = re.compile(
-    r"\b(?:not|neither|either|or|and|but|between|maybe|perhaps|wrong|of|rather)\b|n['’]t\b|[?%]",
-    re.I,
-)
-
-
 def read_class(text: str) -> int | None:
     "The class that a reply states; None if it states none, or more than one."
-    said = without_thinking(text)
-    m, numbers = _CLASS.fullmatch(said), re.findall(r"\d+", said)
-    sure = m and len(numbers) == 1 and not _UNSURE.search(said.split(":")[0])
-    return int(m[1]) if sure else None
+    said = read_stated(text, "([1-4])", r"\d+")
+    return int(said) if said else None
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c62ec3d6
 def relate_by_words(
@@ -270,9 +253,8 @@ _NUMBER_WORDS = frozenset(
     "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion dozen half both "
     "neither once twice all".split()
 )
-_VAGUE_WORDS = frozenset(
-    "many several some few various numerous multiple lot lots plenty countless".split()
-)
+_MANY = "many several some few various numerous multiple lot lots plenty countless"
+_VAGUE_WORDS = frozenset(_MANY.split())
 _DANGLING = frozenset(
     "a an the and or but nor of to in on at by for with from into as than that which who whose because although while if is are "
     "was were be been such including like between".split()
@@ -384,10 +366,8 @@ def global_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, Globally
         way, turns = "global.previous", sum(exchanges(task.history)[-1:], ())
     prompts = {**tools.prompts, "rewrite.system": tools.prompts[way]}
     r = tools.rewrite(task.question, turns, prompts, whole=True)
-    how = {"raw": r.raw, "kept": r.kept, "similarity": r.similarity}
-    return {"query": r.text}, GloballyRewritten(
-        text=r.text, **how, pronouns=tuple(fired), template=way
-    )
+    how = {"raw": r.raw, "kept": r.kept, "similarity": r.similarity, "template": way}
+    return {"query": r.text}, GloballyRewritten(text=r.text, **how, pronouns=tuple(fired))
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #253181e7
 def relation_node(state: NclState, tools: Toolbox) -> tuple[dict, Related]:
@@ -496,26 +476,6 @@ _NCL_NODES: dict[str, Work] = {
     "fallback": refuse(why),
 }
 
-# %% ../../nbs/5_systems/04_ncl.ipynb #d0516161
-def _after_evidence(state: NclState) -> str:
-    return "fallback" if state["empty"] else "global_rewrite"
-
-
-def _after_relation(state: NclState) -> str:
-    return "local_rewrite" if state["selected"] else "retrieve"  # nothing to rewrite from
-
-
-def _after_rerank(state: NclState) -> str:
-    return "fallback" if state["empty"] else "gate"
-
-
-def _after_gate(state: NclState) -> str:
-    return "generate" if state["answerable"] else "fallback"
-
-
-def after_generate(state: NclState) -> str:
-    return "fallback" if state["declined"] else "quality"
-
 # %% ../../nbs/5_systems/04_ncl.ipynb #0cc7a469
 def _build_ncl(tools: Toolbox):
     "NCL (section 3): pre-check, two rewrites with relation control between them, rerank, gate, generate, quality gate with a retry."
@@ -527,16 +487,18 @@ def _build_ncl(tools: Toolbox):
     for name, work in _NCL_NODES.items():
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "evidence")
-    g.add_conditional_edges("evidence", _after_evidence, ["global_rewrite", "fallback"])
+    given = by_state("empty", "fallback", "global_rewrite")
+    g.add_conditional_edges("evidence", given, ["global_rewrite", "fallback"])
     g.add_edge("global_rewrite", "relation")
-    g.add_conditional_edges(
-        "relation", _after_relation, {"local_rewrite": local, "retrieve": "retrieve"}
-    )
+    selected = by_state("selected", local, "retrieve")  # else nothing to rewrite from
+    g.add_conditional_edges("relation", selected, [*dict.fromkeys((local, "retrieve"))])
     g.add_edge("local_rewrite", "retrieve")
     g.add_edge("retrieve", "rerank")
-    g.add_conditional_edges("rerank", _after_rerank, ["gate", "fallback"])
-    g.add_conditional_edges("gate", _after_gate, ["generate", "fallback"])
-    g.add_conditional_edges("generate", after_generate, ["quality", "fallback"])
+    g.add_conditional_edges("rerank", by_state("empty", "fallback", "gate"), ["gate", "fallback"])
+    opened = by_state("answerable", "generate", "fallback")
+    g.add_conditional_edges("gate", opened, ["generate", "fallback"])
+    written = by_state("declined", "fallback", "quality")
+    g.add_conditional_edges("generate", written, ["quality", "fallback"])
     g.add_conditional_edges("quality", checked, [END, "increment_retry", "fallback"])
     g.add_edge("increment_retry", "generate")
     g.add_edge("fallback", END)

@@ -19,7 +19,7 @@ from ..search.fusion import view_text
 from ..core.files import data_dir, read_json
 from ..core.html import Table
 from ..core.record import Drafted, Grade, Retrieved, Rewritten
-from ..core.settings import MINILM, ModelSpec, RetrievalSettings, ByAdapter, Settings
+from ..core.settings import MINILM, ByAdapter, ModelSpec, RetrievalSettings, Settings
 from ..core.settings import constant
 from ..core.text import Verdict, format_docs_for_gen
 from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
@@ -31,9 +31,9 @@ from .stages import Labelled, Supports, Toolbox, adapter_claims, attached_claims
 from .stages import by_claims, by_words, copied_claims, counted, format_sources
 from .stages import label_by_choice, label_by_cosine, label_by_text, read_marks
 from .stages import weighed, written_claims
-from .system import DECLINED, END, START, read_departures, Mechanism, System
-from .system import TurnState, Work, refuse, retrieve_node, retry_node
-from .system import rewrite_node, seed_for, as_node
+from .system import DECLINED, END, START, Mechanism, System, TurnState, Work
+from .system import as_node, by_state, read_departures, refuse, retrieve_node
+from .system import retry_node, rewrite_node, seed_for
 
 # %% auto #0
 __all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence',
@@ -398,17 +398,12 @@ _NEXUS_NODES: dict[str, Work] = {
 }
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #2c04320b
-def _after_drafting(state: NexusState) -> str:
-    return "fallback" if state["declined"] else "verify_citations"
-
-
-def _after_verifying(state: NexusState) -> str:
-    return END if "outcome" in state else "increment_retry"
-
-
 def _build_nexus(tools: Toolbox):
     "Rewrite, retrieve, grade, perhaps again, generate, verify."
     from langgraph.graph import StateGraph
+
+    def verified(state: NexusState) -> str:
+        return END if "outcome" in state else "increment_retry"
 
     labelled = _after_labels(tools.settings.own.rounds)
     g = StateGraph(NexusState)
@@ -419,8 +414,9 @@ def _build_nexus(tools: Toolbox):
     g.add_edge("retrieve", "grade_documents")
     g.add_conditional_edges("grade_documents", labelled, ["generate", "reformulate", "fallback"])
     g.add_conditional_edges("reformulate", _after_reformulating, ["retrieve", "fallback"])
-    g.add_conditional_edges("generate", _after_drafting, ["verify_citations", "fallback"])
-    g.add_conditional_edges("verify_citations", _after_verifying, ["increment_retry", END])
+    written = by_state("declined", "fallback", "verify_citations")
+    g.add_conditional_edges("generate", written, ["verify_citations", "fallback"])
+    g.add_conditional_edges("verify_citations", verified, ["increment_retry", END])
     g.add_edge("increment_retry", "generate")
     g.add_edge("fallback", END)
     return g.compile()

@@ -332,12 +332,6 @@ def _llama_listener():
     return found
 
 
-def _listen() -> None:
-    "Listen to LlamaIndex, if a program has loaded it."
-    if "llama_index.core.instrumentation" in sys.modules:
-        _llama_listener()
-
-
 def _llama_steps(searches: Sequence, reply: Reply, question: str, domain: str) -> list[dict]:
     "What an engine did, by its searches: a query that is not the question, what was found, and what postprocessors left of it."
     last, kept = searches[-1], {c.id for c in reply.passages}
@@ -436,7 +430,8 @@ def _reply_of(function: Callable, task: Task) -> Reply:
     wanted = "collection" in inspect.signature(function).parameters
     known = {"collection": domain} if wanted else {}
     heard = _HEARD.set([])
-    _listen()
+    if "llama_index.core.instrumentation" in sys.modules:  # a program has loaded it
+        _llama_listener()
     try:
         pieces, last = _called(function, messages_of(task), **known)
         searches = _HEARD.get()
@@ -723,7 +718,6 @@ class AddressSettings:
     collection: str = ""  # the field of a request that takes the collection; "": it is not sent
     timeout: float = 120.0  # seconds for one reply
     patience: float = 300.0  # seconds; a busy server is then not asked again for the same turn
-    per_minute: int = 0  # most turns begun in a minute; 0: no limit
 
 
 _PLACES = "citations context.citations documents sources passages annotations".split()
@@ -776,17 +770,6 @@ class _Endpoint:
         spec = ModelSpec(settings.model or "default", url=Address(url), api_key_env="MTRAG_API_KEY")
         self.settings = settings
         self.connection = Connection(spec, settings.timeout, settings.patience)
-        self._next, self._lock = time.monotonic(), threading.Lock()
-
-    def _wait(self) -> None:
-        "Wait until another turn may begin."
-        if not self.settings.per_minute:
-            return
-        with self._lock:
-            now = time.monotonic()
-            at = max(now, self._next)
-            self._next = at + 60 / self.settings.per_minute
-        time.sleep(at - now)
 
     def _post(self, body: dict) -> dict:
         "Ask, and again where the server failed (500) or the connection broke. Raises ServerError after the last of `_TRIES`."
@@ -807,8 +790,6 @@ class _Endpoint:
         body = {"messages": messages_of(task), "stream": False}
         body |= {"model": s.model} if s.model else {}
         body |= {s.collection: domain} if s.collection else {}
-        self._wait()
-
         try:
             got = self.connection.each(lambda _: self._post(body), 1, 1)[0]
         except ServerError as e:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.files import reading_yaml
+from ..core.files import data_dir, read_json, reading_yaml
 from ..core.html import Table
 from ..core.settings import PROFILES, Settings, plugins, with_settings
 from ..core.types import DataError, SettingsError, first_problem, require_packages
@@ -109,34 +109,13 @@ def configured(
     return value.configured(_profile(profile), changes)
 
 # %% ../../nbs/5_systems/08_registry.ipynb #5a684f77
-_KEYS = {  # key -> its type, and the settings that it becomes
-    "embedding.model": (str, ("embedder.name",)),
-    "embedding.dimension": (int, ()),
-    "embedding.batch_size": (int, ()),
-    "llm.model": (str, ("chat.name",)),
-    "llm.temperature": (float, ("agents.temperature",)),
-    "llm.max_tokens": (int, ("stages.max_new_tokens",)),
-    "llm.context_window": (int, ()),
-    "chunking.parent_size": (int, ("chunks.parent_size",)),
-    "chunking.parent_overlap": (int, ("chunks.parent_overlap",)),
-    "chunking.child_size": (int, ("chunks.child_size",)),
-    "chunking.child_overlap": (int, ("chunks.child_overlap",)),
-    "retrieval.top_k": (int, ("retrieval.rerank_k", "agents.graded", "agents.keep")),
-    "retrieval.dense_weight": (float, ("retrieval.views",)),
-    "retrieval.sparse_weight": (float, ("retrieval.views",)),
-    "retrieval.relevance_threshold": (float, ("agents.grade_threshold",)),
-    "memory.max_messages": (int, ("agents.messages",)),
-    "memory.max_tokens": (int, ("agents.history_tokens",)),
-    "memory.summarize_every": (int, ("agents.every",)),
-    "performance.timeout_seconds": (float, ("agents.deadline",)),
-    "performance.max_retries": (int, ("agents.rounds",)),
-}
+# Key -> its type, and the settings that it becomes.
+_KEYS = read_json(data_dir("paper") / "system_keys.json")
 WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
 NOMIC_PREFIXES = "search_query: |search_document: "  # before questions and passages (2.1)
-NAMES = {
-    "llama3.2": "meta-llama/Llama-3.2-3B-Instruct",
-    "nomic-embed-text": "nomic-ai/nomic-embed-text-v1.5",
-}  # Ollama's -> of the weights
+# Ollama's names -> those of the weights.
+NAMES = {"llama3.2": "meta-llama/Llama-3.2-3B-Instruct"}
+NAMES["nomic-embed-text"] = "nomic-ai/nomic-embed-text-v1.5"
 
 # %% ../../nbs/5_systems/08_registry.ipynb #3b62a7f0
 @cache
@@ -145,7 +124,8 @@ def _system_yaml() -> TypeAdapter:
     from pydantic import ConfigDict, TypeAdapter
     from typing_extensions import TypedDict
 
-    shape = TypedDict("SystemYaml", {k: kind for k, (kind, _) in _KEYS.items()}, total=False)
+    kinds = {"str": str, "int": int, "float": float}
+    shape = TypedDict("SystemYaml", {k: kinds[kind] for k, (kind, _) in _KEYS.items()}, total=False)
     shape.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     return TypeAdapter(shape)
 

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADES', 'ENDS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'Places',
            'GRADERS', 'CHECKERS', 'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'read_prompts', 'prompt_set',
-           'show_history', 'history_head', 'grade_by_scale', 'grade_by_scale_text', 'label_by_choice', 'label_by_text',
-           'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict',
-           'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate',
-           'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier',
-           'Grading', 'Checking', 'require_ways', 'prompts_of', 'Toolbox', 'source_head', 'format_sources',
-           'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims',
-           'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+           'show_history', 'history_head', 'read_stated', 'grade_by_scale', 'grade_by_scale_text', 'label_by_choice',
+           'label_by_text', 'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard',
+           'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer',
+           'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims',
+           'check_by_classifier', 'Grading', 'Checking', 'require_ways', 'prompts_of', 'Toolbox', 'source_head',
+           'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims',
+           'attached_claims', 'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 def read_prompts(name: str) -> dict[str, str]:  # key -> text
@@ -109,26 +109,32 @@ def _written(model: ChatModel, asked: Sequence[Prompt]) -> list[str]:
     return [c.text for c in model.generate(asked, max_new_tokens=8)] if asked else []
 
 # %% ../../nbs/5_systems/00_stages.ipynb #01062df6
-_LABEL = r"(?:the\s+|my\s+|its\s+)?(?:final\s+)?(?:relevance|grade|score|rating|answer)(?:\s+(?:score|grade))?"
-_GRADE = re.compile(
-    rf"\W*(?:(?:{_LABEL})\W*(?:(?:is|would be)\b\W*)?|i(?:\s+would|['’]d)?\s+(?:give|say|rate)\s+(?:it\s+)?(?:an?\s+)?)?(?<![\d.,-])"
-    r"(\d{1,2}(?:\.\d)?)\s*(?:(?:/|out of)\s*10)?\s*(?:points?)?\s*(?:$|[\"'*_`}\])]+\W*$|[.;:,!\n)*](?!\d).*|\s[-–—]\s.*|\(.*)",
-    re.I | re.S,
+_HEADING = (
+    r"(?:(?:the|my|its)\s+)?(?:final\s+)?(?:document|relevance|grade|score|label|verdict|rating|answer|class|category|option"
+    r"|relation|type|number|choice)(?:\s+(?:grade|score|label))?[\W_]*(?:(?:is|would be)\b\W*)?"
 )
+_SAYING = r"it(?:['’]s| is)\W+|i(?:\s+would|['’]d)?\s+(?:give|say|rate|choose|pick)\s+(?:it\s+)?(?:an?\s+)?"
+_BEGINS = rf"(?:[^\w<>≤≥]|_)*(?:{_HEADING}|{_SAYING})?(?<![\d.,-])"
+_ENDS = r"\s*(?:$|[.,;:!\n)}\]\"'*_`(](?!\d)|[-–—]\s|\b(?:because|since|as)\b)"
 
 
-_BOUND = re.compile(
-    r"[<>≤≥]|\b(?:at (?:least|most)|(?:more|less) than|over|under|above|below)\b", re.I
-)
+def read_stated(text: str, option: str, other: str) -> str | None:
+    """What a reply states; None if it states nothing, or more than one thing.
+
+    It stands at the beginning, alone or behind a heading, and before an end or a reason. `option`: a regular expression
+    with one group; `other`: one that finds something else that is stated.
+    """
+    said = without_thinking(text)
+    if not (m := re.match(f"{_BEGINS}{option}{_ENDS}", said, re.I)):
+        return None
+    others = {x.lower() for x in re.findall(other, said[m.end() :], re.I)}
+    return None if others - {m[1].lower()} else m[1]
 
 
 def _read_grade(text: str) -> float | None:
     "The grade that a reply states, in [0, 10]; None if it states none, or more than one."
-    said = without_thinking(text)
-    m, bare = _GRADE.fullmatch(said), re.sub(r"(?:/|\bout of)\s*10\b", " ", said)
-    if not m or _BOUND.search(said) or len(re.findall(r"\d+(?:\.\d+)?", bare)) > 1:
-        return None
-    return float(m[1]) if 0 <= float(m[1]) <= 10 else None
+    said = read_stated(text, r"(\d{1,2}(?:\.\d)?)(?:\s*(?:/|out of)\s*10)?(?:\s*points?)?", r"\d+")
+    return float(said) if said and float(said) <= 10 else None
 
 # %% ../../nbs/5_systems/00_stages.ipynb #6e284b02
 def grade_by_scale(
@@ -173,19 +179,10 @@ WAYS_TO_LABEL = ("labels", "labels-text", "cosine")
 WEIGHTS = {Label.YES: 1.0, Label.AMBIGUOUS: 0.5, Label.NO: 0.0}
 
 # %% ../../nbs/5_systems/00_stages.ipynb #39a216a6
-_HEADING = r"(?:(?:the|my|its)\s+)?(?:final\s+)?(?:document|grade|label|verdict|answer|relevance|rating)(?:\s+(?:grade|label))?"
-_ENDS = r"(?=\s*(?:$|[.,;:!\n)}\]\"'*_`]|[-–—]\s)|\s+(?:because|since|as)\b)"
-_WRITTEN = re.compile(
-    rf"[\W_]*(?:{_HEADING}[\W_]*(?:is\b\W*)?)?(correct|ambiguous|incorrect){_ENDS}(.*)", re.I | re.S
-)
-
-
 def _read_label(text: str) -> Label | None:
     "The label that a reply states; None if it states none, or more than one."
-    m = _WRITTEN.fullmatch(without_thinking(text))
-    if not m or re.search(rf"\b(?!{m[1]}\b)(?:correct|ambiguous|incorrect)\b", m[2], re.I):
-        return None
-    return LABELS[m[1].capitalize()]
+    said = read_stated(text, r"(correct|ambiguous|incorrect)", r"\b(?:in)?correct\b|\bambiguous\b")
+    return LABELS[said.capitalize()] if said else None
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1ae7dfc9
 def label_by_choice(
@@ -376,7 +373,7 @@ def grade_by_cosine(
 _MARKERS = re.compile(
     r"<\|[^|<>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>"
 )  # of chat templates
-_NEXT_TURN = re.compile(r"\n\s*(?:user|human|question)\s*:", re.I)
+_NEXT_TURN = re.compile(r"\n[^\S\n]*(?:user|human|question)\s*:", re.I)
 
 
 def clean_answer(

@@ -29,12 +29,12 @@ from ..models.chat import Sampling
 from .stages import Toolbox, prompts_of, require_ways
 
 # %% auto #0
-__all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'GRADE_OFF', 'CHECK_OFF',
-           'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState', 'NodeError', 'surround',
-           'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure', 'read_departures', 'System', 'unlike_paper',
-           'own_setting', 'Departures', 'departures', 'model_places', 'model_use', 'run_turn', 'take_turn',
-           'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node',
-           'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'unless_declined', 'TurnTooLong',
+__all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'GRADE_OFF',
+           'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState', 'NodeError',
+           'surround', 'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure', 'read_departures', 'System',
+           'unlike_paper', 'own_setting', 'Departures', 'departures', 'model_places', 'model_use', 'run_turn',
+           'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted',
+           'generate_node', 'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'by_state', 'TurnTooLong',
            'Deadline', 'skip_rewrite', 'skip_grade', 'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
@@ -276,11 +276,6 @@ _OF_PROFILE = {  # group -> why a profile has another value than the paper's
 }
 
 
-def _shared_retries(settings: Settings) -> int:
-    "The retries of a system without a loop of its own."
-    return settings.stages.max_retries
-
-
 class NoModel:
     "In the place of a chat model or an embedder that a system does not use."
 
@@ -325,7 +320,8 @@ class System:
     profiles: Mapping[str, Settings] = field(default_factory=dict)
     # what its paper fixes of the shared settings
     fixed: Callable[[Settings], Settings] = lambda settings: settings
-    retries: Callable[[Settings], int] = _shared_retries  # at most so many returns to a node
+    # At most so many returns to a node.
+    retries: Callable[[Settings], int] = lambda settings: settings.stages.max_retries
     # name of a variant -> its departures from the defaults
     variants: Mapping[str, tuple[Departure, ...]] = field(default_factory=dict)
     mechanisms: tuple[Mechanism, ...] | None = None  # None: found by the kinds of its steps
@@ -717,9 +713,17 @@ def after_check(max_retries: int) -> Callable[[TurnState], str]:
     return route
 
 
-def unless_declined(state: TurnState) -> str:
-    "The end of a turn whose draft is the answer, or the refusal."
-    return "fallback" if state["declined"] else END
+def by_state(key: str, then: str, otherwise: str) -> Callable[[TurnState], str]:
+    "A route to one of two nodes, by what stands in the state."
+
+    def route(state: Mapping) -> str:
+        return then if state[key] else otherwise
+
+    return route
+
+
+# The end of a turn whose draft is the answer, or the refusal.
+unless_declined = by_state("declined", "fallback", END)
 
 # %% ../../nbs/5_systems/01_system.ipynb #212d9c12
 class TurnTooLong(MTRAGError):

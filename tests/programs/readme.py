@@ -32,7 +32,7 @@ ELSEWHERE = {
     "git clone": "`make test-anywhere`",
     "make demo": ".github/workflows/test.yml",
     "make test": ".ci/run",
-    "make figures": "`make test-reproduce`",
+    "make figures": "`tests/test_papers.py`",
     "make lab": "`make test-browser`",
 }
 LISTENS = ("mtrag serve",)
@@ -103,7 +103,7 @@ def main() -> int:
         folder, env = Path(tmp) / "here", None
         (folder / "data").mkdir(parents=True)
         for name in ("sample", "recorded"):
-            (folder / "data" / name).symlink_to(ROOT / "data" / name)
+            shutil.copytree(ROOT / "data" / name, folder / "data" / name)
         shutil.copy(ROOT / "CONTRIBUTING.md", folder)  # as a document of one's own
         for name, text in files(page).items():
             (folder / name).write_text(text, encoding="utf-8")
