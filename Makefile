@@ -68,7 +68,7 @@ serve-load: $(VENV)/.installed-dev ## 50 conversations at once for three minutes
 test-wheel: $(VENV)/.installed-dev ## build a wheel and use it in an empty folder: alone, installed by pip (online), and beside the packages of this environment
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/wheel.py
 
-test-anywhere: $(VENV)/.installed-dev ## notebooks in an empty folder beside a wheel, and in a clone by their first cell, under Colab's IPython
+test-anywhere: $(VENV)/.installed-dev ## notebooks alone in empty folders with nothing but what their first cell installs, and in a clone, under Colab's IPython
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/anywhere.py
 
 test-readme: $(VENV)/.installed-dev ## run the lines of README and docs/commands.md, as they are printed, in the environments that README makes by pip (online, 2 GB)

@@ -13,7 +13,7 @@ cfg = ini["DEFAULT"]
 # What the package reads besides other people's files travels in the wheel as mtrag_nb/_data (mtrag_nb.core.files.data_dir finds it there).
 data = [
     str(p.relative_to(here / "data"))
-    for name in ("sample", "recorded", "talks", "measured", "paper", "page", "prompts", "refusals")
+    for name in ("sample", "recorded", "talks", "measured", "paper", "page", "prompts", "refusals", "licence")
     for p in (here / "data" / name).rglob("*")
     if p.is_file()
 ]

@@ -20,6 +20,7 @@ import json
 import os
 import random
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from functools import lru_cache, partial, wraps
 from itertools import combinations, product
@@ -304,13 +305,38 @@ def correlation(found, at, x, y, ids, last=2e-5, least=50):
 # --- words, and answers -----------------------------------------------------------------------------------------------------------
 
 
+SIGNS = [  # how the package's one spelling is described: what counts as what
+    (r"[\u2019\u2018\u201a\u201b\u02bc\u02bb\u02b9\u2032\u00b4`\uff07]", "'"),
+    (r"(?<=\d)\u2013(?=\d)|[\u2010-\u2012\u2212]", "-"),
+    (r"[\u2013-\u2015\u2122\u2026\uff0c\uff1a]", " "),
+    (r"[\u00ad\u200b-\u200f\u2060\ufe0e\ufe0f\ufeff]", ""),
+    (r"(?<![\u00b2\u00b3\u00b9\u2070-\u2079])(?=[\u00b2\u00b3\u00b9\u2070-\u2079])", "^"),
+    (r"(?<=\d)(?=[\u00bc-\u00be])", " "),
+]
+LETTERS = r"[^\W_](?:[\w'.,:-]*[^\W_])?"
+GROUPS = re.compile(r"(?<![\w.,])-?[1-9]\d{0,2}(?: \d{3})+(?!\w|[.,]\d)")
+
+
+def one_number(word):
+    "A number without groups of thousands, with a decimal point; other words as they are."
+    if re.fullmatch(r"-?[1-9]\d{0,2}([ ,']\d{3})+(\.\d+)?|-?[1-9]\d{0,2}(\.\d{3}){2,}", word):
+        return re.sub(r"\.(?=\d{3}\.|\d{3}$)" if word.count(".") > 1 else "[ ,']", "", word)
+    return re.sub(r"(?<=\d),(?=\d+$)", ".", word) if word.count(",") == 1 else word
+
+
+@lru_cache(None)
 def words(text):
-    return re.findall(r"\w[\w'.,:-]*\w|\w", text.lower())
+    for sign, other in SIGNS:
+        text = re.sub(sign, other, text)
+    text = unicodedata.normalize("NFKC", text).lower()
+    found = re.findall(rf"{GROUPS.pattern}|(?:(?<![\w)\]])-(?=\d))?{LETTERS}", text)
+    return [one_number(w) for w in found]
 
 
 @lru_cache(None)
 def words_of(text):
-    return frozenset(words(text))
+    cells = {c for g in GROUPS.findall(text) for c in g.split(" ")}
+    return frozenset(words(text)) | cells
 
 
 def words_in(texts):

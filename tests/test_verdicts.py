@@ -2,18 +2,24 @@
 gold in every form, judges' replies. The counts over `data/refusals/test.jsonl` and `data/licence/short.jsonl` are in 7_evaluate/03a_licence."""
 
 import unicodedata
+from pathlib import Path
 
 import pytest
 
 from mtrag_nb.core.claims import check_claims
-from mtrag_nb.core.text import Stance, parse_verdict, sentences, stance, support, unknown_language
+from mtrag_nb.core.settings import RetrievalSettings
+from mtrag_nb.core.text import Stance, parse_verdict, script_of, sentences, stance, support
+from mtrag_nb.core.text import unknown_language
 from mtrag_nb.core.types import Passage
 from mtrag_nb.data.mtrag import BY_TEXT, is_gold
 from mtrag_nb.evaluate.blame import strayed
 from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, SCORE, read_judge_reply
 from mtrag_nb.evaluate.measures import best_by_target, verdict_of, why_not_judged
+from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.search.retrieve import Retriever
 from mtrag_nb.systems.outside import as_passage, read_reply
 
+ROOT = Path(__file__).parents[1]
 DOGS = "Are dogs allowed?"
 
 
@@ -318,3 +324,72 @@ def test_judges_are_read_right_or_not_at_all(reply, field, value):
 )
 def test_verdicts_in_objects(reply, label):
     assert parse_verdict(reply).value == label
+
+
+LANGUAGES = ROOT / "data" / "languages"
+REFUSE = {"Latin": "Das geht aus den Dokumenten nicht hervor.", "Han": "文档中没有相关信息。", "Arabic": "لا توجد معلومات عن ذلك في الوثائق."}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def three_languages(tmp_path_factory):
+    "German, Chinese and Arabic documents: ingested, searched by words, answered by the nearest sentence, blamed and reported."
+    from mtrag_nb.app.bench import evaluate
+    from mtrag_nb.app.cli import ingest
+    from mtrag_nb.core.settings import load_settings
+    from mtrag_nb.models.calls import Models
+    from mtrag_nb.search.ingest import open_index
+
+    tmp = tmp_path_factory.mktemp("languages")
+    index, models = tmp / "index", Models(load_settings())
+    ingest(index=index, documents=LANGUAGES / "documents", collection="rules", progress=False)
+    opened = open_index(index, models.embedder)
+    found = Retriever(
+        opened, models.embedder, settings=RetrievalSettings(views="bm25:query", rerank_k=2)
+    )
+
+    def nearest(messages):
+        question = messages[-1]["content"]
+        contexts = found.retrieve(question).contexts
+        said = [s for c in contexts for s in sentences(c.text)]
+        best = max(said, key=lambda s: support(question, [s]), default="")
+        enough = best and support(question, [best]) >= 0.25
+        return (best if enough else REFUSE[script_of(question)]), contexts
+
+    return evaluate(nearest, LANGUAGES / "questions.jsonl", out=tmp / "run", progress=False), tmp
+
+
+def test_twelve_turns_in_three_languages_are_answered_and_blamed(three_languages):
+    done, tmp = three_languages
+    came = {b.task_id: (b.verdict, b.cause, b.why) for b in done.blame.turns.values()}
+    assert sum(v == "right" for v, *_ in came.values()) >= 11, came
+    assert not any(v == "not judged" for v, *_ in came.values())
+    how = done.evidence.how
+    assert "RougeL" in how["not judged"] and "does not know" not in how["refusals"]
+    page = (tmp / "run.html").read_text(encoding="utf-8")
+    assert all(w in page for w in ("Sternwarte", "天文台", "المرصد"))
+
+
+def test_the_command_takes_phrases_of_a_system(tmp_path, capsys):
+    from mtrag_nb.app.bench import evaluate
+    from mtrag_nb.app.cli import main
+    from mtrag_nb.core.record import Run
+    from mtrag_nb.data.mtrag import read_benchmark
+    from mtrag_nb.evaluate.blame import blame
+
+    tasks = [{"question": "What does the boat cost?", "answerable": False, "id": "boat"}]
+    evaluate(lambda m: ("Ask my colleague.", [CAKE]), tasks, out=tmp_path / "run", progress=False)
+    gold = read_benchmark(tmp_path / "run.questions.jsonl").gold
+    assert [b.verdict for b in blame(Evidence(Run(tmp_path / "run"), gold)).turns.values()] == [
+        "failed"
+    ]
+    where = [
+        str(tmp_path / "run"),
+        "--reference",
+        str(tmp_path / "run.questions.jsonl"),
+        "--encoder",
+        "none",
+    ]
+    assert main(["score", *where, "--refusal", "Ask my colleague"]) in (0, None)
+    assert [b.verdict for b in blame(Evidence(Run(tmp_path / "run"), gold)).turns.values()] == [
+        "right"
+    ]

@@ -89,8 +89,10 @@ def evaluate(
     in_flight: int = 1,  # turns at a time; a function has to bear it
     settings: Mapping[str, object] = {},  # of an address, e.g. {"outside.timeout": 30}
     progress: bool = True,
+    refusal: Iterable[str] = (),  # phrases with which it refuses, beside those that are known
 ) -> Evaluation:
     "Run a system over questions and write the report. Raises DataError, SettingsError, RunMismatch."
+    from mtrag_nb.evaluate.scores import keep_refusal_phrases
     from mtrag_nb.runs.run import live_run, run_tasks
     from mtrag_nb.show.report import report
     from mtrag_nb.systems.outside import outside
@@ -109,6 +111,7 @@ def evaluate(
         run = live_run(value, file.tasks, out, changed, progress=progress)
     else:
         run = run_tasks(value, file.tasks, out, changed, lines=file.lines, progress=progress)
+    keep_refusal_phrases(run.folder, refusal)
     page = report([run.folder], out.with_name(out.name + ".html"), reference=questions)
     return Evaluation(run, Evidence(run, file.gold), Path(page))
 
@@ -151,20 +154,27 @@ def import_run(
     duplicates: Literal["first", "last"]
     | None = None,  # which line of a task that a prediction file has twice counts (default: an error)
     name: str = "",  # of the system, or which model of an InspectorRAGet file (default: as the file)
+    refusal: Iterable[
+        str
+    ] = (),  # phrases with which the system refuses, beside those that are known
 ) -> Run:
     "Read the turns of another system into a run folder; exit code 0 only if each is one of the tasks."
+    from mtrag_nb.evaluate.scores import keep_refusal_phrases
+
     known = read_benchmark(tasks, contexts=True) if tasks else None
     if task or holds_predictions(source):
         passages = read_corpus(*corpus) if corpus else None
         found = read_rewrites(rewrites) if rewrites else {}
         how = (task or "", passages, found, name, not unused, duplicates or "")
         run = import_predictions(source, known, out, *how)
+        keep_refusal_phrases(out, refusal)
         _print_imported(run, known)
         return run
     gold = [p for g in known.gold.values() for p in g.passages] if known else []
     passages = read_corpus(*corpus) if corpus else ()
     asked = known.tasks if known else ()
     run = import_traces(source, out, asked, Corpus(gold, passages), read_kinds(kinds), name)
+    keep_refusal_phrases(out, refusal)
     _print_imported(run, known)
     return run
 

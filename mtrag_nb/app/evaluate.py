@@ -87,11 +87,14 @@ def score(
     idk: Literal["best", "recorded", "rule", "judge"] = "best",  # who says what is a refusal
     out: Dir = None,  # folder for the scores (default: the run's own; runs/scores/NAME for a file)
     live_web: bool = False,  # compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again
+    refusal: Iterable[
+        str
+    ] = (),  # phrases with which the system refuses, beside those that are known; kept in a run's folder
 ) -> "list[ScoreReport | RetrievalReport]":
     "Score runs and prediction files, print what came of it, compare those that can be compared. Rankings alone (task A) need qrels."
     from mtrag_nb.evaluate.measures import encoder_named, score_retrieval
     from mtrag_nb.evaluate.pairs import compare_retrieval
-    from mtrag_nb.evaluate.scores import compare_runs, score_run
+    from mtrag_nb.evaluate.scores import compare_runs, keep_refusal_phrases, score_run
 
     encoder = encoder or ("minilm" if find_spec("bert_score") else "none")
     paths = [Path(p) for p in sources]
@@ -109,9 +112,11 @@ def score(
             ranked.append(score_retrieval(p, relevant, known.tasks, places[p]))
             print(f"{ranked[-1]!r}\n")
             continue
+        if p in runs:
+            keep_refusal_phrases(p, refusal)
         negative = negatives.get(runs[p].system) if p in runs else None
         how = (relevant, bert, idk, negative, places[p])
-        report = score_run(runs.get(p, p), known.gold, known.tasks, *how)
+        report = score_run(runs.get(p, p), known.gold, known.tasks, *how, phrases=list(refusal))
         scored.append(report)
         print(f"{report!r}\n")
     for m in _COMPARED if len(scored) > 1 else ():

@@ -420,6 +420,9 @@ def run(
     variant: Variant = "",
     shard: ShardOf = "",
     on: Cluster = "",
+    refusal: Iterable[
+        str
+    ] = (),  # phrases with which a system of one's own refuses, beside those that are known
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -430,6 +433,7 @@ def run(
     shard = on_ray(run, locals(), "out") if on else shard
     first = limit if select == "all" else None
     file = read_benchmark(tasks, setting == "reference", domains, first)
+    from mtrag_nb.evaluate.scores import keep_refusal_phrases
     from mtrag_nb.models.calls import Models
     from mtrag_nb.runs.run import open_web, run_tasks, selected
 
@@ -448,6 +452,7 @@ def run(
     result = run_tasks(value, todo, out, settings, index, setting, **how)
     if calibrated:
         shutil.copyfile(calibrated, Path(out) / "calibration.json")  # the licence of its thresholds
+    keep_refusal_phrases(out, refusal)
     print_run(result)
     print(result.manifest["about"])
     return result

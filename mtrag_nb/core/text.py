@@ -23,10 +23,10 @@ from .types import Context
 
 # %% auto #0
 __all__ = ['STOPWORDS', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'squeezed', 'content_spans', 'all_words',
-           'content_words', 'known_words', 'share_known', 'support', 'sentences', 'spans_of', 'weakest_sentence',
-           'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked', 'Label', 'Verdict', 'scored',
-           'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance', 'script_of',
-           'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
+           'content_words', 'spaced', 'known_words', 'share_known', 'support', 'sentences', 'spans_of',
+           'weakest_sentence', 'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked', 'Label', 'Verdict',
+           'scored', 'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance',
+           'script_of', 'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
 
 # %% ../../nbs/1_core/03_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -46,7 +46,7 @@ _SAME = {  # characters -> what they count as
     " ... ": "\u2026",
     ", ": "\uff0c",
     ": ": "\uff1a",
-    "": "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u0640",
+    "": "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufe0e\ufe0f\ufeff\u0640",
 }
 _LEVEL = str.maketrans({c: to for to, some in _SAME.items() for c in some})
 _RANGE = re.compile(r"(?<=\d)\u2013(?=\d)")
@@ -94,7 +94,8 @@ _ANY_WORD = regex.compile(
     ),
     regex.V1,
 )
-_GROUPED = re.compile(r"(-?[1-9]\d{0,2})((?:[, ']\d{3})+|(?:\.\d{3}){2,})(?:\.(\d+))?")
+_GROUPED = re.compile(r"-?[1-9]\d{0,2}(?:[, ']\d{3})+(?:\.\d+)?")
+_BY_POINTS = re.compile(r"-?[1-9]\d{0,2}(?:\.\d{3}){2,}")
 
 
 @lru_cache(65_536)
@@ -104,8 +105,10 @@ def _spelling(word: str) -> str:
     if not any(map(str.isdigit, key)):
         return key
     key = "".join(str(unicodedata.decimal(c, c)) for c in key)
-    if m := _GROUPED.fullmatch(key):
-        return m[1] + re.sub(r"\D", "", m[2]) + (f".{m[3]}" if m[3] else "")
+    if _GROUPED.fullmatch(key):
+        return re.sub("[, ']", "", key)
+    if _BY_POINTS.fullmatch(key):
+        return key.replace(".", "")
     return re.sub(r"(?<=\d),(?=\d+$)", ".", key) if key.count(",") == 1 else key
 
 
@@ -136,6 +139,13 @@ def all_words(text: str) -> list[str]:
 def content_words(text: str) -> list[str]:
     "The words of a text that carry content, in one spelling: no stop words."
     return [w for w in all_words(text) if w not in STOPWORDS]
+
+
+def spaced(text: str) -> str:
+    "A text that a tokenizer by blanks can cut: composed (NFC); in a script without blanks its words and pairs with blanks between."
+    text = unicodedata.normalize("NFC", text)
+    unspaced = _UNSPACED.findall(text)
+    return " ".join(all_words(text)) if 5 * len(unspaced) > len(text) else text
 
 
 @lru_cache(8192)

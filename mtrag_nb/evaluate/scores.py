@@ -13,7 +13,7 @@ from functools import cached_property
 from numbers import Real
 from pathlib import Path
 
-from ..core.files import write_json, write_jsonl
+from ..core.files import read_json, write_json, write_jsonl
 from mtrag_nb.core.record import (
     Judgement,
     Recorded,
@@ -37,9 +37,10 @@ from .measures import target_recall, why_not_judged
 from .statistics import Comparison, Interval, Report, compare, mean_interval
 
 # %% auto #0
-__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'score_items',
-           'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run',
-           'named_measure', 'distinct', 'compare_runs', 'Measures', 'failure_summary', 'Evidence', 'as_evidence']
+__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'keep_refusal_phrases', 'refusal_phrases',
+           'clarifies', 'idk_verdicts', 'score_items', 'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport',
+           'place_of_scores', 'score_run', 'named_measure', 'distinct', 'compare_runs', 'Measures', 'failure_summary',
+           'Evidence', 'as_evidence']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -73,6 +74,21 @@ def decision(
     if source == "recorded" and item.outcome is not None:
         return "recorded", float(item.refused)
     return "rule", idk_by_rule(item.answer, item.phrases)
+
+
+_PHRASES = "refusals.json"
+
+
+def keep_refusal_phrases(folder: str | Path, phrases: Iterable[str]) -> None:
+    "Write into a run's folder with what phrases its system refuses; without any nothing is written, and what is there stays."
+    if phrases := list(phrases):
+        write_json(Path(folder) / _PHRASES, {"phrases": phrases})
+
+
+def refusal_phrases(run: Run) -> tuple[str, ...]:
+    "The phrases with which a run's system refuses, as its folder says; () if it does not."
+    path = run.folder / _PHRASES
+    return tuple(read_json(path)["phrases"]) if path.is_file() else ()
 
 
 def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
@@ -483,12 +499,13 @@ def score_run(
     negatives: Run | str | Path | None = None,  # the same system with `leave_gold_out`
     out: str | Path | None = None,  # folder for scores.jsonl; None: as `place_of_scores` says
     asking: bool | None = None,  # as `score_items` has it: True beside a run that asks back
-    phrases: Sequence[str] = (),  # with which the system refuses
+    phrases: Sequence[str] = (),  # with which the system refuses; (): as a run's folder says
 ) -> ScoreReport:
     "Score a run, write it down, and say what came of it. Raises DataError for a source that is neither, and for a wrong reference."
     run = as_run(source) if isinstance(source, Run) or Path(source).is_dir() else None
     items = run_items(run) if run else prediction_items(source, tasks)
-    items = [replace(i, phrases=tuple(phrases)) for i in items]
+    phrases = tuple(phrases) or (refusal_phrases(run) if run else ())
+    items = [replace(i, phrases=phrases) for i in items]
     judgements = run.judgements if run else {}
     place, name = (run.folder, run.name) if run else (Path(source), Path(source).stem)
     folder = place_of_scores(place, out)
@@ -634,11 +651,12 @@ class Evidence(_Scored):
         absent: Iterable[str] = (),  # passages that are not in the index
         histories: Mapping[str, Sequence[Turn]] | None = None,  # None: as far as the run has them
         judge: str = "",  # which judgement counts; "": faithfulness or refusal, else the first
-        phrases: Sequence[str] = (),  # with which the system refuses
+        phrases: Sequence[str] = (),  # with which the system refuses; (): as the folder says
     ):
         self.run, self.gold, self.qrels = as_run(run), gold or {}, qrels
         self.absent = frozenset(absent)
-        self._histories, self.judge, self.phrases = histories, judge, tuple(phrases)
+        self._histories, self.judge = histories, judge
+        self.phrases = tuple(phrases) or refusal_phrases(self.run)
         self._items: dict[str, Item] = {}
         self._measures: dict[str, Measures] = {}
 

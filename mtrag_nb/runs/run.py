@@ -35,7 +35,7 @@ from ..models.calls import Models, Work
 from ..search.fusion import GivenPassages, RetrieverLike
 from ..search.web import Web, web_named
 from ..systems.stages import Toolbox
-from ..systems.system import System, model_use, take_turn
+from ..systems.system import System, take_turn
 
 # %% auto #0
 __all__ = ['SELECTIONS', 'Answering', 'package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'keep_tasks',
@@ -494,7 +494,7 @@ def run_tasks(
         graph, most = system.graph(tools), system.max_steps(settings)
         return lambda task: take_turn(graph, task, most)
 
-    about = ". ".join(filter(None, (system.about, model_use(system, settings))))
+    about = ". ".join(filter(None, (system.about, system.model_use(settings))))
     entries = manifest(decides, about, settings)
     how = {"minutes": minutes, "progress": progress, "models": models, "shard": shard}
     try:

@@ -22,6 +22,7 @@ from qdrant_client import models as qm
 
 from ..core.files import diff_identity, disk_full, only_writer, read_json, write_json
 from ..core.settings import Address, ChunkSettings, SparseSettings
+from ..core.text import spaced
 from ..core.types import DataError, DiskFull, IndexMismatch, InUse, ServerError
 from ..core.types import SettingsError, dotted, plain, structured
 from .edge import EdgeClient, EdgeError, EdgeLocked
@@ -48,12 +49,12 @@ class Bm25:
 
     def documents(self, texts: Sequence[str]) -> tuple[list[list[int]], list[list[float]]]:
         "Texts to be found: f (k1 + 1) / (f + k1 (1 - b + b length / avg_len)) for a word that occurs f times."
-        found = [self._encoder.embed_document(t) for t in texts]
+        found = [self._encoder.embed_document(spaced(t)) for t in texts]
         return [v.indices for v in found], [v.values for v in found]
 
     def questions(self, texts: Sequence[str]) -> tuple[list[list[int]], list[list[float]]]:
         "Questions: each word once, with weight 1."
-        found = [self._encoder.embed_query(t).indices for t in texts]
+        found = [self._encoder.embed_query(spaced(t)).indices for t in texts]
         return found, [[1.0] * len(numbers) for numbers in found]
 
 # %% ../../nbs/4_search/02_store.ipynb #words001

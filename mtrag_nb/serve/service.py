@@ -38,7 +38,6 @@ from .reply import exchange, fault_number, keep_mark, label_of, marked, marked_l
 from .reply import new_id, now, open_run, place_of, read_one, readable, recover
 from .reply import reply_of, step_line, to_delete
 from ..systems.registry import SERVING, configured, is_place, system_named, system_names
-from ..systems.system import model_places
 
 if TYPE_CHECKING:
     from mtrag_nb.core.record import Step, Trajectory
@@ -1064,7 +1063,7 @@ def _index_of(service: Service) -> dict:
 def _stand_ins(system: str, settings: Settings) -> list[str]:
     "What decides in the place of the chat model, in words; of a system without a paper what it does."
     value = system_named(system)
-    if not (places := model_places(value, settings)):
+    if not (places := value.model_places(settings)):
         return [value.about]
     return [f"{place}: {words}" for place, words in places.items() if words]
 

@@ -32,9 +32,9 @@ __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADES', 'ENDS', 'LABEL
            'label_by_text', 'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard',
            'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer',
            'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims',
-           'check_by_classifier', 'Grading', 'Checking', 'require_ways', 'prompts_of', 'Toolbox', 'source_head',
-           'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims',
-           'attached_claims', 'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+           'check_by_classifier', 'Grading', 'Checking', 'require_ways', 'Toolbox', 'source_head', 'format_sources',
+           'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims',
+           'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 def read_prompts(name: str) -> dict[str, str]:  # key -> text
@@ -653,15 +653,19 @@ CHECKERS: dict[str, Callable[[Checking], Verdict]] = {
 }
 
 
-def require_ways(stages: StageSettings) -> None:
-    "Raises SettingsError for a way to grade or to check that does not exist."
+def require_ways(
+    settings: Settings,
+    prompts: Mapping[str, Mapping[str, str]] = {},  # a system's own
+) -> None:
+    "Raises SettingsError for a way to grade or to check that does not exist, and for a prompt that is none of the run's."
     grades, checks = [*GRADERS, "adapter:NAME"], [*CHECKERS, "adapter:NAME", "nli:NAME"]
     for name, known in (("grade", grades), ("check", checks)):
-        way = getattr(stages, name)
+        way = getattr(settings.stages, name)
         kind, named, _ = way.partition(":")
         if (f"{kind}:NAME" if named else way) not in known:
             options = ", ".join(map(repr, known))
             raise SettingsError(f"stages.{name} is {way!r}: input should be {options}")
+    _prompts_of(settings, prompts)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #promptsof
 def _placeholders(key: str, text: str) -> set[str]:
@@ -672,9 +676,9 @@ def _placeholders(key: str, text: str) -> set[str]:
         raise SettingsError(f"prompts.{key}: {e}; a brace of the text itself is doubled") from None
 
 
-def prompts_of(
+def _prompts_of(
     settings: Settings,
-    own: Mapping[str, Mapping[str, str]] = {},  # a system's: prompt set -> key -> text
+    own: Mapping[str, Mapping[str, str]],  # a system's: prompt set -> key -> text
 ) -> dict[str, str]:
     "The prompts of a run: the set, the system's own, and `settings.prompts`. Raises SettingsError for an unknown key or placeholder."
     name = settings.stages.prompts
@@ -712,7 +716,7 @@ class Toolbox:
     @property
     def prompts(self) -> dict[str, str]:
         "The settings' prompt set with the system's own. Where a system has none for that set, its permissive ones are taken."
-        return prompts_of(self.settings, self.system_prompts)
+        return _prompts_of(self.settings, self.system_prompts)
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order, those that the web brought included."

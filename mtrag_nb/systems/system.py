@@ -26,16 +26,16 @@ from ..core.types import Context, MTRAGError, Outcome, Reason, SettingsError, Ta
 from ..core.types import digest, dotted, plain
 from ..models.calls import MeteredChat, kept_if_usable
 from ..models.chat import Sampling
-from .stages import Toolbox, prompts_of, require_ways
+from .stages import Toolbox, require_ways
 
 # %% auto #0
 __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'GRADE_OFF',
            'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState', 'NodeError',
            'surround', 'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure', 'read_departures', 'System',
-           'unlike_paper', 'own_setting', 'Departures', 'departures', 'model_places', 'model_use', 'run_turn',
-           'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted',
-           'generate_node', 'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'by_state', 'TurnTooLong',
-           'Deadline', 'skip_rewrite', 'skip_grade', 'skip_check']
+           'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph',
+           'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse',
+           'check_node', 'retry_node', 'after_check', 'by_state', 'TurnTooLong', 'Deadline', 'skip_rewrite',
+           'skip_grade', 'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -302,6 +302,24 @@ def read_departures(system: str) -> dict[str, tuple[Departure, ...]]:
     variants = read_json(data_dir("paper") / "departures.json")[system]
     return {name: tuple(Departure(*row) for row in rows) for name, rows in variants.items()}
 
+# %% ../../nbs/5_systems/01_system.ipynb #standin1
+_BY_COSINE = dict.fromkeys(("cosine", "talk", "together"), "cosine of question and passage")
+_BY_COSINE["sentences"] = "one cosine, that of the question and the nearest sentence"
+_COPIES = "copies sentences of the passages"
+_NO_MODEL = {  # what the model does in the paper: last part of the setting -> value -> what decides instead
+    "rewrite": {"never": "searches with the question as it was put"},
+    "relation": _BY_COSINE,
+    "summary": {"extract": "keeps first sentences"},
+    "grade": _BY_COSINE,
+    "gate": _BY_COSINE,
+    "generate": {},
+    "reformulate": {"talk": "adds the questions before"},
+    "generator": {"quote": _COPIES, "best": _COPIES},
+    "cite": {"support": "the source that shares most words"},
+    "check": {"support": "share of words in the passages", "claims": "numbers, names, negations"},
+    "retry": {"copied": _COPIES, "trimmed": "keeps supported sentences, or copies"},
+}
+
 # %% ../../nbs/5_systems/01_system.ipynb #sysvalue1
 @dataclass(frozen=True)
 class System:
@@ -400,8 +418,7 @@ class System:
             none = f"{self.name} has no settings of its own"
             raise SettingsError(f"unknown setting {own[0]!r}: {none}")
         settings = with_settings(settings, wanted, own=self.prefix)
-        require_ways(settings.stages)
-        prompts_of(settings, self.prompts)
+        require_ways(settings, self.prompts)
         return settings
 
     def can_change(self, settings: Settings, key: str) -> bool:
@@ -411,6 +428,29 @@ class System:
             return settings.reranker is not None
         forced = settings.chat.url and name in self.own_defaults(settings)
         return not (f"{group}." == self.prefix and forced)
+
+    def model_places(self, settings: Settings) -> dict[str, str]:
+        "Where the paper asks the chat model -> what decides there in its place; '' where the model does. Empty without a paper."
+        found = {}
+        for d in self.variants.get("published", ()):
+            place = d.setting.rpartition(".")[2]
+            if (words := _NO_MODEL.get(place)) and d.published not in words:
+                found[place] = words.get(own_setting(settings, self.prefix[:-1], d.setting), "")
+        if found and "generator" not in found:
+            found["generate"] = ""
+        return {place: found[place] for place in _NO_MODEL if place in found}
+
+    def model_use(self, settings: Settings) -> str:
+        "The same as a sentence; '' for a system without a paper."
+        if not (places := self.model_places(settings)):
+            return ""
+        asked = [place for place, words in places.items() if not words]
+        others = "; ".join(f"{place}: {words}" for place, words in places.items() if words)
+        head = (
+            f"The model decides in {len(asked)} of the {len(places)} places where the paper asks it"
+        )
+        head += f" ({', '.join(asked)})" if asked else ""
+        return f"{head}; elsewhere {others}." if others else f"{head}."
 
     def surrounded(self, name: str, *around: Around, about: str = "") -> System:
         "The system with something around its nodes; the name is recorded."
@@ -492,47 +532,6 @@ def departures(
         of_profile = Departure(k, published, f"as profile {system.paper} has it", why)
         rows.append((named.get(k, of_profile), value))
     return Departures(variant, tuple(rows))
-
-# %% ../../nbs/5_systems/01_system.ipynb #standin1
-_BY_COSINE = dict.fromkeys(("cosine", "talk", "together"), "cosine of question and passage")
-_BY_COSINE["sentences"] = "one cosine, that of the question and the nearest sentence"
-_COPIES = "copies sentences of the passages"
-_NO_MODEL = {  # what the model does in the paper: last part of the setting -> value -> what decides instead
-    "rewrite": {"never": "searches with the question as it was put"},
-    "relation": _BY_COSINE,
-    "summary": {"extract": "keeps first sentences"},
-    "grade": _BY_COSINE,
-    "gate": _BY_COSINE,
-    "generate": {},
-    "reformulate": {"talk": "adds the questions before"},
-    "generator": {"quote": _COPIES, "best": _COPIES},
-    "cite": {"support": "the source that shares most words"},
-    "check": {"support": "share of words in the passages", "claims": "numbers, names, negations"},
-    "retry": {"copied": _COPIES, "trimmed": "keeps supported sentences, or copies"},
-}
-
-
-def model_places(system: System, settings: Settings) -> dict[str, str]:
-    "Where a system's paper asks the chat model -> what decides there in its place; '' where the model does. Empty without a paper."
-    found = {}
-    for d in system.variants.get("published", ()):
-        place = d.setting.rpartition(".")[2]
-        if (words := _NO_MODEL.get(place)) and d.published not in words:
-            found[place] = words.get(own_setting(settings, system.prefix[:-1], d.setting), "")
-    if found and "generator" not in found:
-        found["generate"] = ""
-    return {place: found[place] for place in _NO_MODEL if place in found}
-
-
-def model_use(system: System, settings: Settings) -> str:
-    "The same as a sentence; '' for a system without a paper."
-    if not (places := model_places(system, settings)):
-        return ""
-    asked = [place for place, words in places.items() if not words]
-    others = "; ".join(f"{place}: {words}" for place, words in places.items() if words)
-    head = f"The model decides in {len(asked)} of the {len(places)} places where the paper asks it"
-    head += f" ({', '.join(asked)})" if asked else ""
-    return f"{head}; elsewhere {others}." if others else f"{head}."
 
 # %% ../../nbs/5_systems/01_system.ipynb #cbd7c2bf
 def run_turn(

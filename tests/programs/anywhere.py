@@ -82,7 +82,7 @@ def link(dists: dict[str, metadata.Distribution], packages: Path) -> None:
     there = {canonicalize_name(d.name) for d in metadata.distributions(path=[str(packages)])}
     for dist in (d for name, d in dists.items() if name not in there):
         for f in dist.files or ():
-            shared = len(owners[f.parts[0]]) > 1 and len(f.parts) > 2
+            shared = len(owners[f.parts[0]]) > 1 and len(f.parts) > 1
             part = Path(*f.parts[: 2 if shared else 1])
             target, source = packages / part, Path(dist.locate_file(part))
             if ".." in f.parts or "__pycache__" in part.parts or target.exists():
