@@ -20,8 +20,8 @@ from .files import data_dir, read_json
 from .text import STOPWORDS, all_words, content_words, level, sentences, titled
 
 # %% auto #0
-__all__ = ['FEATURES', 'claim_tokens', 'claim_features', 'CheckedClaim', 'claim_weights', 'claims_something', 'check_claims',
-           'draft_features', 'draft_score']
+__all__ = ['FEATURES', 'claim_tokens', 'claim_features', 'CheckedClaim', 'claims_something', 'check_claims', 'draft_features',
+           'draft_score']
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00003
 _ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
@@ -308,7 +308,7 @@ class CheckedClaim:
 
 
 @lru_cache(1)
-def claim_weights() -> dict[str, dict[str, float]]:
+def _claim_weights() -> dict[str, dict[str, float]]:
     'For "claim" and "draft": feature -> weight, with "intercept" and "threshold" (of a score in [0, 1]).'
     return read_json(data_dir("measured") / "claims.json")["weights"]
 
@@ -332,7 +332,7 @@ def check_claims(
 
     True sentences in free words are often rejected: 23 % of those of faithful answers (`9_studies/06_released`).
     """
-    weights = claim_weights()["claim"]
+    weights = _claim_weights()["claim"]
     least = weights["threshold"] if threshold is None else threshold
 
     def checked(s: str) -> CheckedClaim:
@@ -360,4 +360,4 @@ def draft_features(draft: str, passages: Sequence[str]) -> dict[str, float] | No
 def draft_score(draft: str, passages: Sequence[str]) -> float:
     "How likely a draft is faithful to passages, in [0, 1]; 1 if it claims nothing."
     found = draft_features(draft, passages)
-    return 1.0 if found is None else _score(found, claim_weights()["draft"])
+    return 1.0 if found is None else _score(found, _claim_weights()["draft"])

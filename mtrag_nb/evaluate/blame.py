@@ -26,9 +26,9 @@ from .statistics import Interval, Report, auroc_interval, mean_interval
 
 # %% auto #0
 __all__ = ['COSTS', 'MINIMAL_CHANGE', 'STAGES', 'costs', 'CostPoint', 'cost_point', 'RiskPoint', 'RiskCoverage', 'risk_coverage',
-           'draft_rouge_l', 'Blame', 'strayed', 'documents', 'unsupported', 'blame_turn', 'place_of', 'groups_of',
-           'BlameReport', 'blame', 'Decided', 'Gate', 'GateDecision', 'gate_decisions', 'turn_gates', 'merge_gates',
-           'gates', 'gate_table', 'blame_items', 'beside_gold', 'reassign_generation_failures']
+           'draft_rouge_l', 'Blame', 'strayed', 'documents', 'unsupported', 'blame_turn', 'place_of', 'BlameReport',
+           'blame', 'Decided', 'Gate', 'GateDecision', 'gate_decisions', 'turn_gates', 'merge_gates', 'gates',
+           'gate_table', 'blame_items', 'beside_gold', 'reassign_generation_failures']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -419,7 +419,7 @@ _GROUPS = {  # what turns are grouped by -> the group of a turn, by itself and i
 }
 
 
-def groups_of(
+def _groups_of(
     turns: Mapping[str, Trajectory | Task | Item], gold: Mapping[str, Gold]
 ) -> dict[str, dict[str, str]]:
     "What turns are grouped by -> task id -> group."
@@ -512,7 +512,7 @@ def blame(
 ) -> BlameReport:
     "Where each turn of a run went wrong first."
     run = as_evidence(run, **known)
-    groups = {"system": dict.fromkeys(run.turns, run.system), **groups_of(run.turns, run.gold)}
+    groups = {"system": dict.fromkeys(run.turns, run.system), **_groups_of(run.turns, run.gold)}
     turns = {i: blame_turn(run, i) for i in run.turns}
     return BlameReport(run.name, turns, run.talks, groups)
 
@@ -709,7 +709,9 @@ def blame_items(
     known = [i for i in items if i.task_id in gold]
     turns = {i.task_id: became(i) for i in known}
 
-    groups = {"system": dict.fromkeys(turns, name)} | groups_of({i.task_id: i for i in known}, gold)
+    groups = {"system": dict.fromkeys(turns, name)} | _groups_of(
+        {i.task_id: i for i in known}, gold
+    )
     return BlameReport(name, turns, {i.task_id: i.conversation_id for i in known}, groups)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #twin0002

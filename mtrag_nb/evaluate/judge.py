@@ -35,9 +35,9 @@ from ..systems.stages import show_history
 
 # %% auto #0
 __all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'WAYS', 'PROTOCOLS', 'Field', 'ReadReply', 'read_judge_reply',
-           'settle', 'judge_faithfulness', 'judge_correctness', 'judge_idk', 'IdkAgreement', 'judge_statements', 'Item',
-           'run_items', 'turn_item', 'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular',
-           'judge_of', 'ProtocolRow', 'JudgeReport', 'judge_report', 'judge_run']
+           'settle', 'judge_faithfulness', 'judge_correctness', 'judge_idk', 'judge_statements', 'Item', 'run_items',
+           'turn_item', 'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular', 'judge_of',
+           'JudgeReport', 'judge_report', 'judge_run']
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c2cff4cf
 _NO_DOCUMENTS = "(there are none)"
@@ -381,7 +381,7 @@ def judge_idk(
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f73c0a48
 @dataclass(frozen=True, repr=False)
-class IdkAgreement(Report):
+class _IdkAgreement(Report):
     "The judge's IDK verdicts beside the rule's."
 
     title = "Does the response say that it does not know?"
@@ -416,14 +416,14 @@ class IdkAgreement(Report):
 def _idk_agreement(
     judge: Sequence[float | None],  # 1, 0.5, 0 or None
     rule: Sequence[float],  # 1, 0.5 or 0; 0.5 counts as no: only a whole refusal is one
-) -> IdkAgreement:
+) -> _IdkAgreement:
     "Compare two sets of IDK verdicts."
     words, counts = {1.0: "yes", 0.5: "partial", 0.0: "no", None: "unparsed"}, {}
     for j, r in zip(judge, rule, strict=True):
         pair = words[j], "yes" if r == 1 else "no"
         counts[pair] = counts.get(pair, 0) + 1
     pairs = [[float(j == 1), float(r == 1)] for j, r in zip(judge, rule) if j is not None]
-    return IdkAgreement(counts, krippendorff_alpha(np.reshape(pairs, (-1, 2)).T, "nominal"))
+    return _IdkAgreement(counts, krippendorff_alpha(np.reshape(pairs, (-1, 2)).T, "nominal"))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e0b53d37
 def _split_statements(
@@ -777,7 +777,7 @@ def _judged_on(
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #88e22813
 @dataclass(frozen=True)
-class ProtocolRow:
+class _ProtocolRow:
     "One protocol over the answers of a run."
 
     protocol: str
@@ -792,7 +792,7 @@ def _protocol_row(
     protocol: str,
     judgements: Mapping[str, Mapping[str, Judgement]],  # task id -> protocol -> judgement
     talks: Mapping[str, str],  # task id -> conversation
-) -> ProtocolRow:
+) -> _ProtocolRow:
     "Sum up one protocol."
     found = {t: js[protocol] for t, js in judgements.items() if protocol in js}
     scored = {t: j.score for t, j in found.items() if j.score is not None}
@@ -805,7 +805,7 @@ def _protocol_row(
     parsed = mean(not j.unparsed for j in found.values()) if found else 1.0
     interval = mean_interval(list(scored.values()), [talks[t] for t in scored])
     by = dict(Counter(j.way for j in found.values()))
-    return ProtocolRow(protocol, interval, parsed, worst, best, by)
+    return _ProtocolRow(protocol, interval, parsed, worst, best, by)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #1192b31e
 @dataclass(frozen=True, repr=False)
@@ -814,14 +814,14 @@ class JudgeReport(Report):
 
     name: str
     identity: dict[str, str]  # of the judge
-    rows: tuple[ProtocolRow, ...]
+    rows: tuple[_ProtocolRow, ...]
     hallucinations: Interval  # share of the judged answers that were flagged
     answered: int
     refused: int
     asked_back: int
     failed: int  # turns that ended in an error: not judged
     pending: int  # turns that are not judged yet
-    idk: IdkAgreement
+    idk: _IdkAgreement
     seconds: float  # of model work, over all answers
 
     def _table(self):

@@ -35,7 +35,7 @@ from ..systems.stages import PROMPTS, check_by_likelihood
 # %% auto #0
 __all__ = ['RaterNames', 'BASELINE', 'Estimate', 'MODEL_WAYS', 'HumanRatings', 'rater_names', 'human_ratings', 'one_person',
            'agreement', 'person_agreement', 'Measured', 'as_ratings', 'LicenceRow', 'estimate_of', 'ConstantAnswer',
-           'HumanAgreement', 'estimate_text', 'Licence', 'licence', 'contextual_support', 'cosine_support', 'texts_of',
+           'HumanAgreement', 'estimate_text', 'Licence', 'licence', 'contextual_support', 'cosine_support',
            'lexical_measures', 'encoder_measures', 'model_measures']
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #633c82f2
@@ -536,15 +536,15 @@ _OFFICIAL = {k: f"{_NAMES.get(k, k)}, official" for k in ("Bert-KPrec", "Bert-Re
 _KNOW_LABELS = tuple(_NAMES)
 
 
-def texts_of(a: RatedAnswer) -> list[str]:
+def _texts_of(a: RatedAnswer) -> list[str]:
     return [p.text for p in a.task.contexts]
 
 
 def lexical_measures(answers: Sequence[RatedAnswer]) -> list[Measured]:
     "The measures that need no model, and the official ones that the file holds."
     ways = {
-        BASELINE: lambda a: support(a.answer, texts_of(a)),
-        "contextual support": lambda a: contextual_support(a.answer, texts_of(a)),
+        BASELINE: lambda a: support(a.answer, _texts_of(a)),
+        "contextual support": lambda a: contextual_support(a.answer, _texts_of(a)),
         "ROUGE-L": lambda a: rouge_l(a.answer, a.gold.targets[0]),
         "shortness (a control)": lambda a: -len(a.answer.split()),
     }
@@ -564,7 +564,7 @@ def encoder_measures(
     answers: Sequence[RatedAnswer], embedder: EmbedderLike, bert: BertScorer
 ) -> list[Measured]:
     "The measures that need an encoder."
-    n, texts, passages = len(answers), [a.answer for a in answers], [texts_of(a) for a in answers]
+    n, texts, passages = len(answers), [a.answer for a in answers], [_texts_of(a) for a in answers]
 
     def by_bert():
         return (0.0 if k is None else k for k in bert_k_precision(bert, texts, passages))

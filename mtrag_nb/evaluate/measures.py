@@ -37,10 +37,10 @@ from ..models.local import find_model, pick_device
 
 # %% auto #0
 __all__ = ['CUTS', 'MEASURES', 'WRONG', 'RIGHT', 'OFFICIAL_BERT', 'ENCODERS', 'RetrievalRow', 'RetrievalScores',
-           'retrieval_scores', 'rouge_l', 'target_recall', 'TargetVerdict', 'kind_of_target', 'best_by_target',
-           'verdict_of', 'says_target', 'why_not_judged', 'BertScorer', 'encoder_named', 'k_precision',
-           'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals',
-           'without_answers', 'RetrievalReport', 'score_retrieval']
+           'retrieval_scores', 'rouge_l', 'target_recall', 'TargetVerdict', 'best_by_target', 'verdict_of',
+           'says_target', 'why_not_judged', 'BertScorer', 'encoder_named', 'k_precision', 'bert_k_precision',
+           'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals', 'without_answers',
+           'RetrievalReport', 'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
 CUTS = (1, 3, 5, 10)
@@ -256,7 +256,7 @@ def _negated(text: str) -> bool:
     return any(t.negated for s in sentences(text)[:1] for t in claim_tokens(s)) or "不" in text
 
 
-def kind_of_target(target: str) -> str:
+def _kind_of_target(target: str) -> str:
     "The kind of a target: yes or no, list, number, name; long where target recall measures it."
     words, items = content_words(target), [i for i in _ITEMS.split(target.strip(" .")) if i]
     if len(items) > 1 and all(word_count(i) <= 3 for i in items) and _polarity(target) == 0:
@@ -349,7 +349,7 @@ def _by_recall(answer: str, target: str) -> TargetVerdict:
 
 def _by_target(answer: str, target: str, question: str = "") -> TargetVerdict:
     "What an answer is by one target. Texts in two scripts are not compared."
-    kind = kind_of_target(target)
+    kind = _kind_of_target(target)
     scripts = {*map(script_of, (answer, target))} - {""}
     if len(scripts) > 1 and scripts != {"Han", "Kana"} and kind not in ("number", "yes or no"):
         return TargetVerdict(
@@ -387,7 +387,7 @@ def says_target(answer: str, targets: Sequence[str]) -> bool:
 
 def why_not_judged(measure: str, answer: str, target: str) -> str:
     "Why a measure of an answer and a target does not fit them; '' if it does."
-    if measure == "target recall" and kind_of_target(target) != "long":
+    if measure == "target recall" and _kind_of_target(target) != "long":
         return f"target of {_SHORT} words of content or fewer, or a list"
     if measure == "RougeL" and not {script_of(answer), script_of(target)} <= {"Latin", ""}:
         return "not in Latin letters"

@@ -37,8 +37,8 @@ from .measures import target_recall, why_not_judged
 from .statistics import Comparison, Interval, Report, compare, mean_interval
 
 # %% auto #0
-__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'keep_refusal_phrases', 'refusal_phrases',
-           'clarifies', 'idk_verdicts', 'score_items', 'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport',
+__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'keep_refusal_phrases', 'clarifies',
+           'idk_verdicts', 'score_items', 'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport',
            'place_of_scores', 'score_run', 'named_measure', 'distinct', 'compare_runs', 'Measures', 'failure_summary',
            'Evidence', 'as_evidence']
 
@@ -85,7 +85,7 @@ def keep_refusal_phrases(folder: str | Path, phrases: Iterable[str]) -> None:
         write_json(Path(folder) / _PHRASES, {"phrases": phrases})
 
 
-def refusal_phrases(run: Run) -> tuple[str, ...]:
+def _refusal_phrases(run: Run) -> tuple[str, ...]:
     "The phrases with which a run's system refuses, as its folder says; () if it does not."
     path = run.folder / _PHRASES
     return tuple(read_json(path)["phrases"]) if path.is_file() else ()
@@ -504,7 +504,7 @@ def score_run(
     "Score a run, write it down, and say what came of it. Raises DataError for a source that is neither, and for a wrong reference."
     run = as_run(source) if isinstance(source, Run) or Path(source).is_dir() else None
     items = run_items(run) if run else prediction_items(source, tasks)
-    phrases = tuple(phrases) or (refusal_phrases(run) if run else ())
+    phrases = tuple(phrases) or (_refusal_phrases(run) if run else ())
     items = [replace(i, phrases=phrases) for i in items]
     judgements = run.judgements if run else {}
     place, name = (run.folder, run.name) if run else (Path(source), Path(source).stem)
@@ -656,7 +656,7 @@ class Evidence(_Scored):
         self.run, self.gold, self.qrels = as_run(run), gold or {}, qrels
         self.absent = frozenset(absent)
         self._histories, self.judge = histories, judge
-        self.phrases = tuple(phrases) or refusal_phrases(self.run)
+        self.phrases = tuple(phrases) or _refusal_phrases(self.run)
         self._items: dict[str, Item] = {}
         self._measures: dict[str, Measures] = {}
 

@@ -20,7 +20,7 @@ from ..core.types import DataError, SettingsError
 __all__ = ['LEAST', 'MANY', 'INTERVALS', 'Scores', 'few', 'Interval', 'draws', 'mean_interval', 'difference_interval',
            'statistic_interval', 'sum_intervals', 'auroc', 'auroc_interval', 'FlipTest', 'holm', 'testable',
            'sign_flip_tests', 'detectable', 'Report', 'SystemRow', 'PairRow', 'Comparison', 'compare_all', 'compare',
-           'krippendorff_alpha', 'spearman', 'spearman_in_bands', 'RaterRow', 'AltTest', 'alt_test']
+           'krippendorff_alpha', 'spearman', 'spearman_in_bands', 'AltTest', 'alt_test']
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #c3917186
 LEAST = 6  # conversations: below, no interval is given
@@ -808,7 +808,7 @@ def spearman_in_bands(
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #590f030e
 @dataclass(frozen=True)
-class RaterRow:
+class _RaterRow:
     "The judge against one rater."
 
     rater: int  # row of the ratings
@@ -825,7 +825,7 @@ class AltTest:
 
     winning_rate: float | None  # raters that it wins against; None: none has enough items
     advantage: float | None  # mean advantage probability
-    rows: tuple[RaterRow, ...]
+    rows: tuple[_RaterRow, ...]
     skipped: tuple[int, ...]  # raters with fewer items than asked for
 
     @property
@@ -890,6 +890,6 @@ def alt_test(
     from scipy.stats import false_discovery_control
 
     won = false_discovery_control([p for *_, p in rows], method="by") <= q
-    found = tuple(RaterRow(*row, bool(w)) for row, w in zip(rows, won))
+    found = tuple(_RaterRow(*row, bool(w)) for row, w in zip(rows, won))
     advantage = float(np.mean([x.judge for x in found]))
     return AltTest(float(won.mean()), advantage, found, tuple(skipped))

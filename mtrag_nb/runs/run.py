@@ -39,9 +39,8 @@ from ..systems.system import System, take_turn
 
 # %% auto #0
 __all__ = ['SELECTIONS', 'Answering', 'package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'keep_tasks',
-           'conversations_of', 'last_questions', 'selected', 'chunks_of', 'load_toolbox', 'toolbox_of', 'open_web',
-           'Recorder', 'circumstances', 'manifest', 'record_run', 'run_tasks', 'write_predictions', 'merge_runs',
-           'Dialogue', 'live_run']
+           'last_questions', 'selected', 'chunks_of', 'load_toolbox', 'toolbox_of', 'open_web', 'Recorder', 'manifest',
+           'record_run', 'run_tasks', 'write_predictions', 'merge_runs', 'Dialogue', 'live_run']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
 _PACKAGES = tuple(
@@ -172,7 +171,7 @@ def keep_tasks(folder: Path, tasks: Sequence[Task]) -> None:
             log.append({"digest": digest(t), "task": plain(replace(t, contexts=None))})
 
 # %% ../../nbs/6_runs/00_run.ipynb #a387947a
-def conversations_of(tasks: Iterable[Task]) -> list[list[Task]]:
+def _conversations_of(tasks: Iterable[Task]) -> list[list[Task]]:
     "The tasks of each conversation together, in the order in which the conversations begin."
     found: dict[str, list[Task]] = {}
     for t in tasks:
@@ -182,7 +181,7 @@ def conversations_of(tasks: Iterable[Task]) -> list[list[Task]]:
 
 def last_questions(tasks: Iterable[Task]) -> list[Task]:
     "The last task of each conversation, in the order in which the conversations begin."
-    return [max(some, key=lambda t: t.turn) for some in conversations_of(tasks)]
+    return [max(some, key=lambda t: t.turn) for some in _conversations_of(tasks)]
 
 
 SELECTIONS: dict[str, Callable[[Iterable[Task]], list[Task]]] = {
@@ -360,7 +359,7 @@ def _talk_through(
     return out
 
 # %% ../../nbs/6_runs/00_run.ipynb #51a46163
-def circumstances() -> dict:
+def _circumstances() -> dict:
     "What is noted of a run besides its identity."
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {
@@ -373,7 +372,7 @@ def circumstances() -> dict:
 
 def manifest(identity: Mapping, about: str, settings: Settings) -> dict:
     "What a session writes into `manifest.json`."
-    return {"identity": identity, "about": about, "settings": settings, **circumstances()}
+    return {"identity": identity, "about": about, "settings": settings, **_circumstances()}
 
 # %% ../../nbs/6_runs/00_run.ipynb #c1888211
 Answering = Callable[[Toolbox], Callable[[Task], Trajectory]]  # tools -> what answers a task
@@ -393,7 +392,7 @@ def _answer_all(
     "Answer those tasks that have no recorded end; the tasks as they were asked."
     turns = read_trajectories(folder / "trajectories.jsonl")
     done = {i: t for i, t in turns.items() if not t.failed}
-    todo = conversations_of(tasks) if live else [[t] for t in tasks if t.id not in done]
+    todo = _conversations_of(tasks) if live else [[t] for t in tasks if t.id not in done]
     if tools.web:  # replayed from its record when the run goes on
         tools = replace(tools, web=tools.web.kept_in(folder / "web.jsonl"))
     recorder = Recorder(folder, tools)
@@ -431,7 +430,7 @@ def _answer_all(
 # %% ../../nbs/6_runs/00_run.ipynb #68706a54
 def _own_tasks(shard: Shard, tasks: Sequence[Task]) -> list[Task]:
     "The tasks of the conversations that fall to a shard, in their order."
-    own = {t.id for talk in shard.own(conversations_of(tasks)) for t in talk}
+    own = {t.id for talk in shard.own(_conversations_of(tasks)) for t in talk}
     return [t for t in tasks if t.id in own]
 
 

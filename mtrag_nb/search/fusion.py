@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
-__all__ = ['Ranking', 'MIX', 'Terms', 'rrf', 'view_text', 'view_terms', 'query_vectors', 'views_identity', 'Retrieval',
-           'RetrieverLike', 'GivenPassages', 'CosineReranker']
+__all__ = ['MIX', 'Terms', 'rrf', 'view_text', 'view_terms', 'query_vectors', 'views_identity', 'Retrieval', 'RetrieverLike',
+           'GivenPassages', 'CosineReranker']
 
 # %% ../../nbs/4_search/04_fusion.ipynb #1ef660cf
-Ranking = Sequence[str]  # ids, best first, each once
+_Ranking = Sequence[str]  # ids, best first, each once
 
 
 def rrf(
-    rankings: Sequence[Ranking],
+    rankings: Sequence[_Ranking],
     weights: Sequence[float],  # one per ranking
     k: int = 60,  # Cormack et al. 2009
 ) -> list[tuple[str, float]]:  # id and score, best first

@@ -73,9 +73,9 @@ from mtrag_nb.search.store import (
 from .store import Manifest, data_folder, document_ids, require_same, sweep_if_idle
 
 # %% auto #0
-__all__ = ['GO_ON', 'BATCH', 'Corpus', 'CorpusHash', 'checked_vectors', 'AsEmbedding', 'load_documents', 'Ingestion',
-           'remove_passages', 'batches', 'survey', 'finish', 'named_parser', 'build_index', 'child_name',
-           'document_of_node', 'context_of', 'Index', 'open_folder', 'open_index', 'as_vectors', 'merge_indexes']
+__all__ = ['GO_ON', 'BATCH', 'Corpus', 'checked_vectors', 'AsEmbedding', 'Ingestion', 'remove_passages', 'batches', 'finish',
+           'build_index', 'child_name', 'document_of_node', 'context_of', 'Index', 'open_folder', 'open_index',
+           'merge_indexes']
 
 # %% ../../nbs/4_search/03_ingest.ipynb #corpus01
 class Corpus:
@@ -88,7 +88,7 @@ class Corpus:
         return iter(self._read())
 
 
-class CorpusHash:
+class _CorpusHash:
     "SHA-256 over passages in order, everything that is stored of them."
 
     def __init__(self, passages: Iterable[Passage] = ()):
@@ -150,7 +150,7 @@ GO_ON = "Make room and start again: what is stored is kept, and the build goes o
 _PAYLOAD = 5000  # bytes that a child takes beside its vector, at most (measured)
 
 
-def load_documents(folder: Path) -> SimpleDocumentStore:
+def _load_documents(folder: Path) -> SimpleDocumentStore:
     "LlamaIndex's document store of an index: the hash of each document."
     known = read_json(folder / "documents.json") if document_ids(folder) else {}
     return SimpleDocumentStore.from_dict(known) if known else SimpleDocumentStore()
@@ -170,7 +170,7 @@ class Ingestion:
     ):
         self.folder, self.store, self.titles = folder, store, titles
         self.path, self.dim, self.reserve_mb = folder / "documents.json", embedder.dim, reserve_mb
-        self.documents = load_documents(folder)
+        self.documents = _load_documents(folder)
         self.pipeline = IngestionPipeline(
             transformations=[parser, ChildNodes(), AsEmbedding(embedder)],
             vector_store=store,
@@ -192,7 +192,7 @@ class Ingestion:
 
 def remove_passages(folder: Path, store: QdrantVectorStore, passage_ids: Iterable[str]) -> None:
     "Delete passages from an embedded store; nothing of them is left in the folder's files."
-    documents = load_documents(folder)
+    documents = _load_documents(folder)
     for i in passage_ids:
         store.delete(i)
         documents.delete_document(i, raise_error=False)
@@ -213,7 +213,7 @@ def batches(passages: Iterable[Passage], children: int) -> Iterator[list[Passage
         yield batch
 
 # %% ../../nbs/4_search/03_ingest.ipynb #survey01
-def survey(store: QdrantVectorStore) -> tuple[dict, Counter, set[str]]:
+def _survey(store: QdrantVectorStore) -> tuple[dict, Counter, set[str]]:
     "Read all children of a store: passages, parents and children of each domain; word -> children that hold it; ids of passages."
     seen, counts, counted = {}, Counter(), Counter()
     for page in all_points(store):
@@ -237,7 +237,7 @@ def finish(
     store: QdrantVectorStore,
 ) -> Manifest:  # complete, not yet saved
     "Count what the store holds. Raises IndexMismatch if it is not what was put in."
-    domains, counted, held = survey(store)
+    domains, counted, held = _survey(store)
     if differ := held ^ document_ids(folder):
         raise IndexMismatch(
             f"{folder} and its collection {COLLECTION} differ in {len(differ)} passages, e.g. {min(differ)!r}: "
@@ -251,10 +251,10 @@ BATCH, _BATCH_ON_GPU = 1024, 8192  # children: half a minute's work of two cores
 
 
 def _skip_known(
-    folder: Path, manifest: Manifest, passages: Iterator[Passage], whole: CorpusHash
+    folder: Path, manifest: Manifest, passages: Iterator[Passage], whole: _CorpusHash
 ) -> set[str]:  # their ids
     "Pass over what is in. Raises IndexMismatch if the corpus does not begin with it, or is longer than a finished index."
-    documents, held = load_documents(folder), document_ids(folder)
+    documents, held = _load_documents(folder), document_ids(folder)
     ids, problem = set(), ""
     for p in islice(passages, len(held)):
         known = documents.get_document_hash(p.id)
@@ -319,7 +319,7 @@ def _add_all(
     "Add what is not in yet. Raises IndexMismatch, DataError, DiskFull."
     from tqdm import tqdm
 
-    whole, rest, total = CorpusHash(), iter(passages), None
+    whole, rest, total = _CorpusHash(), iter(passages), None
     seen = _skip_known(ingestion.folder, manifest, rest, whole)
     if isinstance(passages, (Corpus, Sized)):  # it can be gone through twice
         total = sum(len(p.text) for p in passages)
@@ -334,7 +334,7 @@ def _add_all(
     return str(whole)
 
 
-def named_parser(place: str) -> NodeParser:
+def _named_parser(place: str) -> NodeParser:
     "The node parser of LlamaIndex at FILE.py:NAME or MODULE:NAME, or that a function there makes. Raises SettingsError."
     value, _ = load_place(place)
     made = value if isinstance(value, NodeParser) else value() if callable(value) else value
@@ -348,7 +348,7 @@ def _part_of(passages: Iterable[Passage], shard: Shard | None) -> tuple[str, Ite
     if shard is None:
         return "", passages
     every = passages if isinstance(passages, (Corpus, Sized)) else list(passages)
-    return str(CorpusHash(every)), Corpus(lambda: shard.own(every))
+    return str(_CorpusHash(every)), Corpus(lambda: shard.own(every))
 
 
 def build_index(
@@ -375,7 +375,7 @@ def build_index(
     if isinstance(embedder, BaseEmbedding):
         embedder = FromEmbedding(embedder)
     if chunks.parser:
-        parser = named_parser(chunks.parser)
+        parser = _named_parser(chunks.parser)
     asked = {
         "chunks": chunks,
         "embedder": embedder.fingerprint,
@@ -399,7 +399,7 @@ def build_index(
                 )
             require_same(folder, manifest, **asked)
             if manifest.complete:
-                _skip_known(folder, manifest, iter(passages), CorpusHash())
+                _skip_known(folder, manifest, iter(passages), _CorpusHash())
                 return manifest
             manifest = replace(manifest, url=url)
         size = batch or (_BATCH_ON_GPU if "cuda" in getattr(embedder, "device", "cpu") else BATCH)
@@ -669,7 +669,7 @@ def open_index(
     return open_folder(folder, url)
 
 # %% ../../nbs/4_search/03_ingest.ipynb #merge001
-def as_vectors(named: Mapping) -> dict:
+def _as_vectors(named: Mapping) -> dict:
     "The vectors of a point that was read, to be written again."
     from qdrant_client.models import SparseVector
 
@@ -683,7 +683,7 @@ def _add_index(folder: Path, store: QdrantVectorStore, index: Index) -> None:
     "Add what an index holds, unless it is in; its documents last. Raises IndexMismatch for a passage that another one has."
     from qdrant_client.models import PointStruct
 
-    there, more = load_documents(folder), load_documents(index.folder)
+    there, more = _load_documents(folder), _load_documents(index.folder)
     ids = document_ids(index.folder)
     if ids <= document_ids(folder):
         return
@@ -691,7 +691,7 @@ def _add_index(folder: Path, store: QdrantVectorStore, index: Index) -> None:
         raise IndexMismatch(f"{index.folder}: passage {min(twice)!r} stands in another shard, too")
     for page in all_points(index.store, vectors=True):
         points = [
-            PointStruct(id=str(p.id), vector=as_vectors(p.vector), payload=p.payload) for p in page
+            PointStruct(id=str(p.id), vector=_as_vectors(p.vector), payload=p.payload) for p in page
         ]
         store.client.upload_points(COLLECTION, points, wait=True)
     there.set_document_hashes({i: more.get_document_hash(i) for i in ids})

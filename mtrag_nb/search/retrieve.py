@@ -41,10 +41,10 @@ from .nodes import part_identity
 from .store import words
 
 # %% auto #0
-__all__ = ['FUSE', 'SIGNALS', 'WEIGHTS', 'LIKELIHOOD', 'RETRIEVERS', 'Question', 'as_question', 'ViewRetriever', 'WeightedFusion',
-           'ByRank', 'pooled', 'QuestionCosine', 'cosine_of', 'NodeReranker', 'CosineOrder', 'Reranker', 'TextReranker',
-           'OverlapReranker', 'best_three', 'PassageReranker', 'TalkReranker', 'LikelihoodReranker', 'make_reranker',
-           'best_hits', 'NodeRetriever', 'Retriever', 'named_part', 'open_retriever']
+__all__ = ['SIGNALS', 'WEIGHTS', 'RETRIEVERS', 'Question', 'ViewRetriever', 'WeightedFusion', 'pooled', 'QuestionCosine',
+           'cosine_of', 'NodeReranker', 'CosineOrder', 'Reranker', 'TextReranker', 'OverlapReranker', 'best_three',
+           'PassageReranker', 'TalkReranker', 'LikelihoodReranker', 'make_reranker', 'best_hits', 'NodeRetriever',
+           'Retriever', 'open_retriever']
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #quest001
 @dataclass
@@ -68,7 +68,7 @@ class Question(QueryBundle):
         return self
 
 
-def as_question(q: QueryBundle) -> Question:
+def _as_question(q: QueryBundle) -> Question:
     "A bundle from elsewhere as a question without a conversation."
     return q if isinstance(q, Question) else Question(q.query_str, embedding=q.embedding)
 
@@ -91,7 +91,7 @@ class ViewRetriever(BaseRetriever):
         return view_terms(self.leg.view, q.query_str, q.turns)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        q, leg = as_question(query_bundle), self.leg
+        q, leg = _as_question(query_bundle), self.leg
         if leg.words:
             text = view_text(leg.view, q.query_str, q.turns)
             return self.index.search_words(text, self.top_k, q.domain)
@@ -118,7 +118,7 @@ class WeightedFusion(BaseRetriever):
         return [NodeWithScore(node=nodes[i].node, score=s) for i, s in fused[: self.top_k]]
 
 
-class ByRank(BaseRetriever):
+class _ByRank(BaseRetriever):
     "What a retriever finds, each node with the reciprocal of its rank as score: scores of different searches do not compare."
 
     def __init__(self, retriever: BaseRetriever):
@@ -133,10 +133,10 @@ class ByRank(BaseRetriever):
 def pooled(retrievers: Sequence[BaseRetriever]) -> QueryFusionRetriever:
     "All that several retrievers find, each node once, with its best reciprocal rank, by LlamaIndex's fusion; a reranker orders it."
     how = {"mode": "simple", "num_queries": 1, "use_async": False, "similarity_top_k": 10**4}
-    return QueryFusionRetriever([ByRank(r) for r in retrievers], llm=MockLLM(), **how)
+    return QueryFusionRetriever([_ByRank(r) for r in retrievers], llm=MockLLM(), **how)
 
 
-FUSE: dict[str, Callable[..., BaseRetriever]] = {  # of several retrievers
+_FUSE: dict[str, Callable[..., BaseRetriever]] = {  # of several retrievers
     "rrf": WeightedFusion,
     "pool": lambda retrievers, weights, top_k: pooled(retrievers),
 }
@@ -156,7 +156,7 @@ class QuestionCosine(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        dense, q = [v for v in self._views if not v.leg.words], as_question(query_bundle)
+        dense, q = [v for v in self._views if not v.leg.words], _as_question(query_bundle)
         if self._views == dense[:1]:  # a single search by vector: its scores are cosines
             cosines = [n.score for n in nodes]
         elif nodes:
@@ -190,7 +190,7 @@ class NodeReranker(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        scores = self.scores(nodes, as_question(query_bundle)) if nodes else []
+        scores = self.scores(nodes, _as_question(query_bundle)) if nodes else []
         for n, score in zip(nodes, scores, strict=True):
             n.score = round(float(score), 6)
         return sorted(nodes, key=lambda n: (-n.score, -cosine_of(n), child_name(n)))
@@ -321,7 +321,7 @@ class TalkReranker(OverlapReranker):
         return (self.signals(nodes, q) @ np.array(self.weights)).tolist()
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #241d4d00
-LIKELIHOOD = "Document: {text}\n\nWrite a question that this document answers."
+_LIKELIHOOD = "Document: {text}\n\nWrite a question that this document answers."
 
 
 class LikelihoodReranker(NodeReranker):
@@ -331,12 +331,12 @@ class LikelihoodReranker(NodeReranker):
 
     @property
     def fingerprint(self) -> str:
-        return f"likelihood:{digest(LIKELIHOOD, 8)}"
+        return f"likelihood:{digest(_LIKELIHOOD, 8)}"
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
         if q.model is None:
             raise SettingsError("retrieval.reranker=likelihood takes a chat model")
-        asked = [chat("", LIKELIHOOD.format(text=n.text[: self.chars])) for n in nodes]
+        asked = [chat("", _LIKELIHOOD.format(text=n.text[: self.chars])) for n in nodes]
         return [s.mean for s in q.model.score(asked, [q.query_str] * len(nodes))]
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #41daa8bb
@@ -472,7 +472,7 @@ class Retriever(NodeRetriever):
         self.reranker = make_reranker(settings.reranker, index, embedder, reranker)
         one = len(wanted) == 1 and not wanted[0].words
         weights = [leg.weight for leg in wanted]
-        retriever = self.views[0] if one else FUSE[settings.fusion](self.views, weights, k)
+        retriever = self.views[0] if one else _FUSE[settings.fusion](self.views, weights, k)
         parts = [QuestionCosine(index, embedder, self.views), self.reranker]
         named = [index.fingerprint, *views_identity(leg.view for leg in wanted)]
         super().__init__(retriever, parts, " ".join([*named, self.reranker.fingerprint]))
@@ -529,7 +529,7 @@ def _check(settings: RetrievalSettings, index: Index) -> None:
 RETRIEVERS: dict[str, Callable[..., RetrieverLike]] = {"index": Retriever}
 
 
-def named_part(place: str, kinds: tuple[type, ...]) -> tuple[object, str]:
+def _named_part(place: str, kinds: tuple[type, ...]) -> tuple[object, str]:
     "A part of LlamaIndex at FILE.py:NAME or MODULE:NAME, or that a function there makes, and its name in an identity. Raises SettingsError."
     value, source = load_place(place)
     made = value if isinstance(value, kinds) or not callable(value) else value()
@@ -546,10 +546,10 @@ def open_retriever(
     settings: RetrievalSettings,
 ) -> RetrieverLike:
     "The retriever that settings name, over an index or by itself. Raises SettingsError for an unknown one."
-    parts = [named_part(p, (BaseNodePostprocessor,)) for p in settings.postprocessors.split()]
+    parts = [_named_part(p, (BaseNodePostprocessor,)) for p in settings.postprocessors.split()]
     name, more = settings.retriever, " ".join(identity for _, identity in parts)
     if names_code(name):
-        found, identity = named_part(name, (BaseRetriever, BaseIndex, BaseQueryEngine))
+        found, identity = _named_part(name, (BaseRetriever, BaseIndex, BaseQueryEngine))
         return NodeRetriever(found, [p for p, _ in parts], f"{identity} {more}".strip())
     known = {**RETRIEVERS, **plugins("retriever", RETRIEVERS)}
     if name not in known:

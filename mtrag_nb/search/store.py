@@ -28,10 +28,10 @@ from ..core.types import SettingsError, dotted, plain, structured
 from .edge import EdgeClient, EdgeError, EdgeLocked
 
 # %% auto #0
-__all__ = ['REBUILD', 'COLLECTION', 'DENSE', 'SPARSE', 'HNSW', 'Bm25', 'words', 'disk_size', 'copy_sparse', 'check_free',
-           'engine_errors', 'FolderClient', 'open_store', 'create_collection', 'domain_filter', 'dense_params',
-           'sparse_params', 'count_points', 'all_points', 'Manifest', 'require_same', 'data_folder', 'sweep',
-           'sweep_if_idle', 'next_generation', 'document_ids', 'Coverage', 'coverage']
+__all__ = ['REBUILD', 'COLLECTION', 'DENSE', 'HNSW', 'Bm25', 'words', 'disk_size', 'copy_sparse', 'check_free', 'engine_errors',
+           'open_store', 'create_collection', 'domain_filter', 'dense_params', 'sparse_params', 'count_points',
+           'all_points', 'Manifest', 'require_same', 'data_folder', 'sweep', 'sweep_if_idle', 'next_generation',
+           'document_ids', 'Coverage', 'coverage']
 
 # %% ../../nbs/4_search/02_store.ipynb #bm250001
 class Bm25:
@@ -122,7 +122,7 @@ def _writable_copy(folder: Path) -> tempfile.TemporaryDirectory:  # gone when no
     return copy
 
 # %% ../../nbs/4_search/02_store.ipynb #files002
-class FolderClient(EdgeClient):
+class _FolderClient(EdgeClient):
     "An `EdgeClient` over the folder of an index, whose errors name the folder and the remedy."
 
     def __init__(self, folder: str | Path, write: bool = False):
@@ -144,7 +144,7 @@ class FolderClient(EdgeClient):
 
 # %% ../../nbs/4_search/02_store.ipynb #open0001
 COLLECTION = "mtrag_unified"  # seed paper, II.A.c
-DENSE, SPARSE = "text-dense", "text-sparse-new"  # as LlamaIndex names the vectors of a point
+DENSE, _SPARSE = "text-dense", "text-sparse-new"  # as LlamaIndex names the vectors of a point
 HNSW = {"m": 16, "ef_construct": 100, "ef": 128}  # links, candidates while built, while searched
 
 
@@ -171,7 +171,7 @@ def open_store(
     write: bool = False,
 ) -> QdrantVectorStore:
     "LlamaIndex's store over a server or a folder. Raises ServerError, DataError, InUse, DiskFull."
-    client = _server(url) if url else FolderClient(Path(folder) / "qdrant", write)
+    client = _server(url) if url else _FolderClient(Path(folder) / "qdrant", write)
     bm25 = Bm25(sparse) if sparse else None
     how = {"enable_hybrid": bool(sparse), "batch_size": 256}
     if bm25:
@@ -187,7 +187,7 @@ def create_collection(
     "The store's empty collection, unless it is there."
     if store.client.collection_exists(COLLECTION):
         return
-    sparse = {SPARSE: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
+    sparse = {_SPARSE: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
     store.client.create_collection(
         COLLECTION,
         vectors_config={DENSE: qm.VectorParams(size=dim, distance=qm.Distance.COSINE)},

@@ -42,7 +42,7 @@ from .service import why_html
 from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['Seed', 'Events', 'Query', 'Mark', 'Again', 'Drawn', 'Name', 'Token', 'Message', 'Chat', 'Citation', 'Reply', 'Held',
+__all__ = ['Seed', 'Events', 'Query', 'Mark', 'Again', 'Name', 'Token', 'Message', 'Chat', 'Citation', 'Reply', 'Held',
            'Uploaded', 'progress', 'chain', 'known', 'make_app', 'rules_of', 'server_of', 'serving']
 
 # %% ../../nbs/serve/06_api.ipynb #80487079
@@ -107,7 +107,7 @@ class Again(_Sent):
 Seed = Annotated[int, Field(ge=0, le=10**6, description="with which questions are drawn")]
 
 
-class Drawn(_Sent):
+class _Drawn(_Sent):
     "A question that was drawn."
 
     task_id: str
@@ -572,7 +572,7 @@ def _add_marks(app: FastAPI, service: Service) -> None:
         return drawn(service, seed)
 
     @app.post("/api/questions", tags=["test set"], status_code=204)
-    def put_question(given: Drawn):
+    def put_question(given: _Drawn):
         "Put a question that was drawn into the test set, or take it out again."
         accept(service, **given.model_dump())
 

@@ -37,7 +37,7 @@ from ..search.web import INVISIBLE, ShownText, _hides, clean, closed
 
 # %% auto #0
 __all__ = ['KINDS', 'MAX_BYTES', 'Section', 'Heading', 'document_of', 'trimmed', 'sections_of', 'Document', 'name_of', 'kind_of',
-           'parse_document', 'answer_requests', 'Reader', 'iter_documents']
+           'parse_document', 'Reader', 'iter_documents']
 
 # %% ../../nbs/serve/00_documents.ipynb #04f2fe6e
 _ENDINGS = {
@@ -1283,7 +1283,7 @@ def _limit_processor(seconds: float) -> None:
     _set_limit("RLIMIT_CPU", math.ceil(time.process_time() + seconds) + 1)
 
 
-def answer_requests(memory: int) -> None:
+def _answer_requests(memory: int) -> None:
     "The work of the reader's process: for each line with a path, a name and seconds, a line with a document or a problem."
     logging.disable(logging.CRITICAL)
     out, sys.stdout, allowed = sys.stdout, sys.stderr, _only_reading(memory)

@@ -42,9 +42,8 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['ID', 'DOUBT', 'Reasons', 'REMOVED', 'place_of', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate',
            'ServedRun', 'new_id', 'now', 'readable', 'exchange', 'without_sources', 'end_of', 'Conversations',
-           'in_markdown', 'with_sources', 'as_markdown', 'label_of', 'marked_line', 'marked', 'accepted_questions',
-           'keep_mark', 'read_one', 'browse', 'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from',
-           'open_run']
+           'with_sources', 'as_markdown', 'label_of', 'marked_line', 'marked', 'accepted_questions', 'keep_mark',
+           'read_one', 'browse', 'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 def place_of(c: Context) -> dict:
@@ -425,7 +424,7 @@ class Conversations:
             self.ends = {end: "" if c == i else c for end, c in self.ends.items()}
 
 # %% ../../nbs/serve/02_reply.ipynb #0fee43bf
-def in_markdown(text: str) -> str:
+def _in_markdown(text: str) -> str:
     "A text as Markdown that shows it as it is: no HTML of its own, and no links."
     return re.sub(r"([\\<\[\]])", r"\\\1", text)
 
@@ -452,16 +451,16 @@ def as_markdown(lines: Iterable[Mapping]) -> str:
     paragraphs = []
     for line in lines:
         r = line["reply"]
-        paragraphs.append(f"## {in_markdown(line['question'])}")
+        paragraphs.append(f"## {_in_markdown(line['question'])}")
         paragraphs += [r["doubt"]] if r.get("doubt") else []
-        answer = in_markdown(r["answer"])
+        answer = _in_markdown(r["answer"])
         if e := r.get("error"):
-            answer = f"(broke in {e['node'] or 'the graph'}: {in_markdown(e['message'])})"
+            answer = f"(broke in {e['node'] or 'the graph'}: {_in_markdown(e['message'])})"
         paragraphs.append(answer)
         if r["outcome"] == "i_dont_know":
             paragraphs.append(f"(refused: {r['why'] or r['reason']})")
         cited = map(_cited_words, r.get("citations", ()))
-        paragraphs += [f"- {in_markdown(line)}" for line in cited]
+        paragraphs += [f"- {_in_markdown(line)}" for line in cited]
     return "\n\n".join(paragraphs) + "\n"
 
 # %% ../../nbs/serve/02_reply.ipynb #1d6f1ef3

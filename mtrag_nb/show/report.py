@@ -44,7 +44,7 @@ from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html, unlice
 
 # %% auto #0
 __all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'grid_figure', 'finding', 'pair_of', 'rungs_html', 'came_later',
-           'turns_beside', 'views_in', 'sections', 'board_of', 'run_card', 'report']
+           'turns_beside', 'views_in', 'sections', 'board_of', 'report']
 
 # %% ../../nbs/8_show/02_report.ipynb #31ba3fa9
 def _made(macro: str, *values: object, **more: object) -> Markup:
@@ -1290,7 +1290,7 @@ def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = No
 _KEPT = "identity settings packages machine commit sessions".split()  # of a manifest, in a card
 
 
-def run_card(s: RunSummary) -> dict:
+def _run_card(s: RunSummary) -> dict:
     "A run in numbers, with what people's ratings allow each measure to be used for; data/page/card.json is the schema."
     rated = read_json(data_dir("measured") / "licence.json")["rows"]
     use = {row["name"].replace("ROUGE-L", "RougeL"): row["use"] for row in rated}
@@ -1328,5 +1328,5 @@ def report(
         board = replace(board, beside=folder.name)
         _write_views(board, folder, f"../{path.name}")
     if whole:
-        write_json(path.with_suffix(".cards.json"), [run_card(s) for s in board.own])
+        write_json(path.with_suffix(".cards.json"), [_run_card(s) for s in board.own])
     return write_whole(path, _report_html(board, whole))

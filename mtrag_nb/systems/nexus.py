@@ -198,8 +198,7 @@ class NexusSettings:
     retry: Annotated[int, Ge(0)] = 0
     sentences: Annotated[int, Ge(1)] = 5  # at most so many are copied
     least_words: int = constant(4)  # a shorter one is no sentence
-    # Stated with the project's licence, or "none".
-    confidence: Literal["measured", "none"] = "measured"
+    confidence: str = constant("measured")  # stated with the project's licence
 
 
 LAPTOP = {"grade": "cosine", "reformulate": "talk", "generator": "quote", "cite": "support"}
@@ -350,7 +349,7 @@ def _verify_node(state: NexusState, tools: Toolbox) -> tuple[dict, Cited]:
     own, contexts = tools.settings.own, tools.contexts(state["kept"])
     text, claims, way = _claims_of_draft(state, tools, contexts)
     raw = coverage(claims, state["weights"])
-    licence = _measured_licence() if own.confidence == "measured" else None
+    licence = _measured_licence()
     checked = way if way == "copied" or own.verify == "support" else f"{way} (by {own.verify})"
     sure, ground = _stated_confidence(licence, raw, checked, own.least, tools.settings.chat.name)
     ground = f"{counted(claims)}; {ground}" if claims else ground

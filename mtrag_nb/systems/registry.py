@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'NOMIC_PREFIXES', 'NAMES', 'is_place', 'system_names',
-           'system_named', 'profiles', 'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'NAMES', 'is_place', 'system_names', 'system_named',
+           'profiles', 'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
 
 # %% ../../nbs/5_systems/08_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -112,7 +112,7 @@ def configured(
 # Key -> its type, and the settings that it becomes.
 _KEYS = read_json(data_dir("paper") / "system_keys.json")
 WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
-NOMIC_PREFIXES = "search_query: |search_document: "  # before questions and passages (2.1)
+_NOMIC_PREFIXES = "search_query: |search_document: "  # before questions and passages (2.1)
 # Ollama's names -> those of the weights.
 NAMES = {"llama3.2": "meta-llama/Llama-3.2-3B-Instruct"}
 NAMES["nomic-embed-text"] = "nomic-ai/nomic-embed-text-v1.5"
@@ -183,7 +183,7 @@ def becomes(values: Mapping[str, object], settings: Settings) -> dict[str, objec
         if not getattr(settings, name.partition(".")[0]).url:
             out[name] = NAMES.get(out[name], out[name])
     if "nomic" in out.get("embedder.name", ""):
-        out["embedder.prefixes"] = NOMIC_PREFIXES
+        out["embedder.prefixes"] = _NOMIC_PREFIXES
     if "agents.grade_threshold" in out and not settings.own.grade.startswith("scale"):
         out["agents.grade"] = "scale"  # the threshold is of grades from 0 to 10
     if weights := [values[k] for k in WEIGHTS if k in values]:
