@@ -1311,9 +1311,7 @@ class Reader:
         self._lock, self._closed = threading.Lock(), False
 
     def _start(self) -> subprocess.Popen:
-        code = (
-            f"from mtrag_nb.serve.documents import answer_requests; answer_requests({self.memory})"
-        )
+        code = f"from mtrag_nb.serve.documents import _answer_requests; _answer_requests({self.memory})"
         kept = ("LC_", "LANG", "SYSTEMROOT")  # no keys and tokens
         needed = {k: v for k, v in os.environ.items() if k.startswith(kept)}
         return subprocess.Popen(
