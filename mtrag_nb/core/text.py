@@ -712,9 +712,16 @@ _SCRIPT = regex.compile(
 _NOT_RULED = re.compile("[іїєґўјљњћђѓќ]|[پچژگٹڈںے]", re.I)  # Ukrainian, Serbian; Persian, Urdu
 
 
+_ASCII, _ASCII_LETTER = re.compile("[\x00-\x7f]+"), re.compile("[A-Za-z]")
+
+
+@lru_cache(4096)
 def script_of(text: str) -> str:
     'The script that most letters of a text have: Latin, Cyrillic, Arabic, Devanagari, Han, Kana (Japanese) or other; "" without letters.'
-    counts = Counter(m.lastgroup for m in _SCRIPT.finditer(text[:5000]))
+    latin = len(_ASCII_LETTER.findall(text[:5000]))
+    rest = "" if text.isascii() else _ASCII.sub("", text[:5000])
+    counts = Counter({"Latin": latin} if latin else {})
+    counts.update(m.lastgroup for m in _SCRIPT.finditer(rest))
     if counts["Kana"] and counts["Kana"] + counts["Han"] > counts["Latin"]:
         return "Kana"
     return counts.most_common(1)[0][0] if counts else ""
@@ -765,7 +772,8 @@ def _asks(sentence: str) -> bool:
 
 def word_count(text: str) -> int:
     "Words; of scripts without blanks two characters count as one."
-    return max(len(text.split()), len(_UNSPACED.findall(text)) // 2)
+    blankless = 0 if text.isascii() else len(_UNSPACED.findall(text))
+    return max(len(text.split()), blankless // 2)
 
 
 def _content(sentence: str, *about) -> str:

@@ -256,6 +256,7 @@ def _negated(text: str) -> bool:
     return any(t.negated for s in sentences(text)[:1] for t in claim_tokens(s)) or "不" in text
 
 
+@lru_cache(4096)
 def _kind_of_target(target: str) -> str:
     "The kind of a target: yes or no, list, number, name; long where target recall measures it."
     words, items = content_words(target), [i for i in _ITEMS.split(target.strip(" .")) if i]
