@@ -202,8 +202,14 @@ FAILED = {  # answerable turns refused; of them with gold; unanswerable ones ans
 }
 
 
+def unclear(answer: str, target: str) -> bool:
+    "Whether the rule for long targets does not fit, or the spelling of a word decides."
+    return len(target.split()) < 7 or abs(own_recall(answer, target) - 0.2) < 0.005
+
+
 def own_causes(run: Run, known: Benchmark) -> Counter:
-    "Causes of failed turns, counted anew: whether gold was among the passages, whether the answer was refused, and target recall."
+    """Causes of failed turns, counted anew: whether gold was among the passages, whether the answer was refused, and target
+    recall; without answered turns whose target is short, which has a rule of its own (tests/test_verdicts.py)."""
     out: Counter = Counter()
     for i, t in run.trajectories.items():
         gold = known.gold[i]
@@ -213,6 +219,8 @@ def own_causes(run: Run, known: Benchmark) -> Counter:
             there = {p.id for p in gold.passages} & {
                 run.passages[c].document_id for c in t.contexts
             }
+            if not t.refused and unclear(t.answer, gold.targets[0]):
+                continue
             wrong = t.refused or own_recall(t.answer, gold.targets[0]) < 0.2
             why = "declined though gold was there" if t.refused else "wrong draft from gold"
             out[why if there else "gold not found"] += wrong
@@ -223,8 +231,16 @@ def judged(run: Run, known: Benchmark) -> tuple[int, Counter]:
     "Answerable turns that were refused, and causes, without CONVERSATIONAL tasks."
     label = {i: g.answerability for i, g in known.gold.items()}
     refused = sum(t.refused and label[i] in TO_ANSWER for i, t in run.trajectories.items())
+    left = {
+        i
+        for i, t in run.trajectories.items()
+        if label[i] == "CONVERSATIONAL"
+        or label[i] in TO_ANSWER
+        and not t.refused
+        and unclear(t.answer, known.gold[i].targets[0])
+    }
     report = blame(Evidence(run, known.gold))
-    return refused, Counter(b.cause for b in report.failed if label[b.task_id] != "CONVERSATIONAL")
+    return refused, Counter(b.cause for b in report.failed if b.task_id not in left)
 
 
 @pytest.mark.parametrize("path", FAILED)

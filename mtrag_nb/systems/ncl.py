@@ -146,10 +146,15 @@ def relate_by_score(
     return Relation(1 + shares.index(max(shares)), "score", shares)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #a682d2f4
+_UNSURE = re.compile(
+    r"\b(?:not|neither|either|or|but|between|maybe|perhaps|rather|document)\b|n['’]t\b|[?%]", re.I
+)
+
+
 def read_class(text: str) -> int | None:
-    "The class that a reply states; None if it states none, or more than one."
+    "The class that a reply states; None if it states none, more than one, or is unsure."
     said = read_stated(text, "([1-4])", r"\d+")
-    return int(said) if said else None
+    return int(said) if said and not _UNSURE.search(text.split(":")[0]) else None
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c62ec3d6
 def relate_by_words(
