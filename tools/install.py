@@ -33,8 +33,10 @@ def by_uv(arguments: list[str]) -> bool:
     if subprocess.run([*PIP, "install", "-q", "uv"]).returncode:
         return False
     listed = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True).stdout
-    # pip takes the best version of all indexes, uv by itself that of the first index which has any
-    env = {"UV_INDEX_STRATEGY": "unsafe-best-match", **as_uv_reads(listed), **os.environ}
+    # pip takes the best version of all indexes, uv by itself that of the first index which has any; nltk, which LlamaIndex
+    # cuts sentences with, refuses files that are hard links into uv's cache.
+    own = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_LINK_MODE": "copy"}
+    env = {**own, **as_uv_reads(listed), **os.environ}
     command = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", sys.executable]
     return not subprocess.run([*command, *arguments], env=env).returncode
 
