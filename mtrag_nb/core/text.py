@@ -710,9 +710,7 @@ _SCRIPT = regex.compile(
     r"|(?P<Arabic>\p{Arabic})|(?P<Devanagari>\p{Devanagari})|(?P<other>\p{L})"
 )
 _NOT_RULED = re.compile("[іїєґўјљњћђѓќ]|[پچژگٹڈںے]", re.I)  # Ukrainian, Serbian; Persian, Urdu
-
-
-_ASCII, _ASCII_LETTER = re.compile("[\x00-\x7f]+"), re.compile("[A-Za-z]")
+_ASCII, _ASCII_LETTER = re.compile(r"[\x00-\x7f]+"), re.compile("[A-Za-z]")
 
 
 @lru_cache(4096)
