@@ -46,9 +46,8 @@ from .service import report_html, safe_name, search, status, turns_of, why_html
 from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['COOKIE', 'TOKEN_PATH', 'Seed', 'Events', 'check_address', 'hosts_of', 'token_of', 'owns', 'Rules', 'error', 'Guard',
-           'Query', 'Mark', 'Again', 'Name', 'Token', 'Message', 'Chat', 'Citation', 'Reply', 'Held', 'Uploaded',
-           'progress', 'chain', 'known', 'make_app', 'rules_of', 'server_of', 'serving']
+__all__ = ['check_address', 'Rules', 'Guard', 'Query', 'Mark', 'Again', 'Name', 'Token', 'Message', 'Chat', 'Citation', 'Reply',
+           'Held', 'Uploaded', 'make_app', 'rules_of', 'server_of', 'serving']
 
 # %% ../../nbs/serve/06_api.ipynb #61985232
 _LEAST_TOKEN = 16  # characters
@@ -81,23 +80,23 @@ def check_address(host: str, token: str) -> None:
         )
 
 
-def hosts_of(host: str, names: tuple[str, ...] = ()) -> frozenset[str]:
+def _hosts_of(host: str, names: tuple[str, ...] = ()) -> frozenset[str]:
     "The names by which requests may call the service: its address, and other names of it."
     everywhere = host in ("0.0.0.0", "::")
     local = ("127.0.0.1", "localhost", "::1") if everywhere or _own_machine(host) else ()
     return frozenset(n.lower() for n in (host, *local, *names))
 
 # %% ../../nbs/serve/06_api.ipynb #90c28037
-COOKIE = "mtrag_token"
+_COOKIE = "mtrag_token"
 
 
-def token_of(headers: Mapping[str, str]) -> str:
+def _token_of(headers: Mapping[str, str]) -> str:
     "The token that a request brings."
     kind, _, token = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip()
     with suppress(CookieError):
-        if found := SimpleCookie(headers.get("cookie", "")).get(COOKIE):
+        if found := SimpleCookie(headers.get("cookie", "")).get(_COOKIE):
             return found.value
     return ""
 
@@ -123,7 +122,7 @@ def _owned_id(i: str) -> str:
     return i[:10] + hmac.digest(token.encode(), i[:10].encode(), "sha256").hex()[:6] if token else i
 
 
-def owns(i: str) -> bool:
+def _owns(i: str) -> bool:
     "Whether what has this id is of whoever asks; where there is one token or none, everything is."
     return not _ASKING.get()[1] or _same(_owned_id(i), i)
 
@@ -181,14 +180,14 @@ _HEADERS = {
 }  # where a reply does not say otherwise
 
 
-TOKEN_PATH = "/api/token"  # where a browser gives its token; each request there is a try
+_TOKEN_PATH = "/api/token"  # where a browser gives its token; each request there is a try
 
 
 @dataclass(frozen=True)
 class Rules:
     "What is let through."
 
-    hosts: frozenset[str]  # by `hosts_of`
+    hosts: frozenset[str]  # by `_hosts_of`
     token: str = ""  # one of these, parted by blanks; "": none is needed
     per_minute: float = 240.0  # requests of an address
     tries: float = 20.0  # requests of an address with a wrong token, a minute
@@ -196,10 +195,10 @@ class Rules:
     long_body: Mapping[str, int] = field(default_factory=dict)  # path -> bytes, where it is more
     seconds: float = 60.0  # for a request to come; a long one has ten times as long
     drain: float = 10.0  # seconds for which a body that is refused is read on
-    free: frozenset[str] = frozenset({"/", TOKEN_PATH})  # paths that need no token
+    free: frozenset[str] = frozenset({"/", _TOKEN_PATH})  # paths that need no token
 
 
-def error(status: int, message: str, after: float = 0.0, **headers: str) -> JSONResponse:
+def _error(status: int, message: str, after: float = 0.0, **headers: str) -> JSONResponse:
     "An error as a reply, in the form that OpenAI's clients read; `after`: seconds to wait before the next try."
     from starlette.responses import JSONResponse
 
@@ -224,9 +223,9 @@ class Guard:
             return *foreign, 0.0
         if wait := self.rate.wait(who):
             return 429, "too many requests", wait
-        if path == TOKEN_PATH and (wait := self.tries.wait(who)):
+        if path == _TOKEN_PATH and (wait := self.tries.wait(who)):
             return 429, "too many tries", wait
-        if r.token and path not in r.free and not _is_token(token_of(headers), r.token):
+        if r.token and path not in r.free and not _is_token(_token_of(headers), r.token):
             if wait := self.tries.wait(who):
                 return 429, "too many requests with a wrong token", wait
             return 401, "a token is needed: Authorization: Bearer ...", 0.0
@@ -244,7 +243,7 @@ class Guard:
         who = (scope.get("client") or ("?",))[0]
         if why := self.refusal(scope["path"], who, headers):
             return await self.refuse(scope, receive, send, *why)
-        token = token_of(headers) if self.rules.token else ""
+        token = _token_of(headers) if self.rules.token else ""
         _ASKING.set((token, len(self.rules.token.split()) > 1))
         await self.through(scope, receive, send)
 
@@ -254,7 +253,7 @@ class Guard:
             await _drained(receive, seconds=self.rules.drain)
         elif status != 408:
             await _drained(receive, 2**16, 0.2, 1.0)
-        await error(status, message, after, connection="close", **_HEADERS)(scope, receive, send)
+        await _error(status, message, after, connection="close", **_HEADERS)(scope, receive, send)
 
     async def through(self, scope, receive, send) -> None:
         "Hand a request on, its body counted and timed; if that is stopped, answer in the app's place, whatever the app makes of it."
@@ -367,14 +366,14 @@ class Again(_Sent):
     system: str = Field("", description="another one of /v1/models")
 
 
-Seed = Annotated[int, Field(ge=0, le=10**6, description="with which questions are drawn")]
+_Seed = Annotated[int, Field(ge=0, le=10**6, description="with which questions are drawn")]
 
 
 class _Drawn(_Sent):
     "A question that was drawn."
 
     task_id: str
-    seed: Seed = 0
+    seed: _Seed = 0
     keep: bool = Field(True, description="false: take it out of the test set")
 
 
@@ -483,10 +482,10 @@ def _fault_of(reply: dict) -> dict:
 _PAUSE = 0.1  # seconds between two texts
 _ALIVE = 15.0  # seconds after which a line without meaning says that somebody is there
 
-Events = AsyncIterator[tuple[str, dict]]
+_Events = AsyncIterator[tuple[str, dict]]
 
 
-async def progress(service: Service, **question) -> Events:
+async def _progress(service: Service, **question) -> _Events:
     """What happens to a question (as `service.ask` takes it): 'step', 'writing', and last 'reply' or 'error', each with its
     data. Raises Denied before the first, or in place of the last."""
     loop, queue, last = asyncio.get_running_loop(), asyncio.Queue(), 0.0
@@ -522,7 +521,7 @@ async def progress(service: Service, **question) -> Events:
 _NO_RETRY = {"x-should-retry": "false"}  # to OpenAI's client: a second try is a second turn
 
 
-async def _whole(events: Events, show: Callable[[dict], dict] = dict) -> dict | JSONResponse:
+async def _whole(events: _Events, show: Callable[[dict], dict] = dict) -> dict | JSONResponse:
     "How a question ended, as one reply."
     async for event, data in events:
         pass
@@ -536,7 +535,7 @@ def _sse(event: str, data: dict) -> str:
     return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
-async def _streamed(events: Events, show: Callable[[str, dict], str] = _sse) -> StreamingResponse:
+async def _streamed(events: _Events, show: Callable[[str, dict], str] = _sse) -> StreamingResponse:
     "Events as a stream. The first is waited for, so that a question that is refused is an error and no stream."
     first = await anext(events)
 
@@ -578,10 +577,10 @@ def _turns_of(messages: Sequence[Message]) -> list[Turn]:
 def _client_of(request: Request, user: str) -> str:
     "Who asks, as far as a request says it."
     address = request.client.host if request.client else ""
-    return digest([token_of(request.headers), address, user])
+    return digest([_token_of(request.headers), address, user])
 
 
-def chain(service: Service, turns: Sequence[Turn], client: str) -> str:
+def _chain(service: Service, turns: Sequence[Turn], client: str) -> str:
     "The conversation that a chat goes on with, each end of one once, and only its own client; '' for a new one."
     with service._lock:
         i = service.talks.ends.get(end := end_of(turns), "")
@@ -694,9 +693,9 @@ def _add_documents(app: FastAPI, service: Service) -> None:
         return await asyncio.to_thread(delete_document, service, i)
 
 # %% ../../nbs/serve/06_api.ipynb #54d9f605
-def known(service: Service, conversation: str) -> str:
+def _known(service: Service, conversation: str) -> str:
     "A conversation that is there, and of whoever asks, or '' for a new one. Raises Denied for another."
-    if conversation and not (conversation in service.talks.known and owns(conversation)):
+    if conversation and not (conversation in service.talks.known and _owns(conversation)):
         remedy = "Leave conversation_id out to begin one"
         raise Denied(404, f"no conversation {conversation[:40]!r}. {remedy}")
     return conversation
@@ -716,8 +715,8 @@ def _add_questions(app: FastAPI, service: Service) -> None:
     async def query(q: Query, request: Request):
         "Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events."
         what = q.model_dump(include={"question", "system", "collection", "top_k"})
-        conversation = known(service, q.conversation_id) or _owned_id(new_id())
-        events = progress(service, conversation=conversation, **what)
+        conversation = _known(service, q.conversation_id) or _owned_id(new_id())
+        events = _progress(service, conversation=conversation, **what)
         if q.stream or "text/event-stream" in request.headers.get("accept", ""):
             return await _streamed(events)
         return await _whole(events)
@@ -742,20 +741,20 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
     @app.get("/api/conversations", tags=["conversations"])
     def conversations():
         "All of them, the last one first."
-        mine = ((i, about) for i, about in dict(service.talks.known).items() if owns(i))
+        mine = ((i, about) for i, about in dict(service.talks.known).items() if _owns(i))
         lines = [{"id": i, **about} for i, about in mine]
         return sorted(lines, key=lambda c: c["last"], reverse=True)
 
     @app.get("/api/conversations/{i}", tags=["conversations"])
     def conversation(i: str):
         "The turns of one, as they were replied."
-        return {"id": known(service, i), "turns": turns_of(service, i)}
+        return {"id": _known(service, i), "turns": turns_of(service, i)}
 
     @app.post("/api/conversations/{i}", tags=["conversations"], status_code=204)
     def rename(i: str, name: Name):
         "Give one another name."
         with service.gate.through():
-            service.talks.rename(known(service, i) or "none", name.title.strip())
+            service.talks.rename(_known(service, i) or "none", name.title.strip())
 
     @app.get("/api/conversations/{i}/export", tags=["conversations"])
     def export(i: str, form: str = "json"):
@@ -771,30 +770,30 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
     @app.delete("/api/conversations/{i}", tags=["conversations"])
     async def delete(i: str):
         "Delete one, from every file of the record. Waits until no question is being answered."
-        return await asyncio.to_thread(delete_conversation, service, i if owns(i) else "none")
+        return await asyncio.to_thread(delete_conversation, service, i if _owns(i) else "none")
 
     why_path = "/api/conversations/{i}/{turn}/why"
 
     @app.get(why_path, response_class=HTMLResponse, tags=["conversations"])
     def why(i: str, turn: int):
         "All of a turn, as notebooks show it."
-        html = why_html(service, known(service, i), turn)
+        html = why_html(service, _known(service, i), turn)
         return HTMLResponse(html, headers={"content-security-policy": _WHY})
 
     @app.get("/api/conversations/{i}/{turn}", tags=["conversations"])
     def turn_of(i: str, turn: int):
         "A turn in words: what was searched for, found and thrown away; what is marked, and which stage lost it."
-        return about_turn(service, known(service, i), turn)
+        return about_turn(service, _known(service, i), turn)
 
     @app.post("/api/conversations/{i}/{turn}/mark", tags=["marks"])
     def put_mark(i: str, turn: int, given: Mark):
         "Say what a turn should have been: a verdict, a passage that answers it, a better answer, a note."
-        return mark(service, known(service, i), turn, **given.model_dump(exclude_none=True))
+        return mark(service, _known(service, i), turn, **given.model_dump(exclude_none=True))
 
     @app.post("/api/conversations/{i}/{turn}/again", tags=["marks"])
     async def try_again(i: str, turn: int, change: Again):
         "The turn again with one thing changed, beside the old one."
-        what = {"conversation": known(service, i), "turn": turn, **change.model_dump()}
+        what = {"conversation": _known(service, i), "turn": turn, **change.model_dump()}
         return await asyncio.wrap_future(begin(service, again, **what))
 
 
@@ -821,7 +820,7 @@ def _add_marks(app: FastAPI, service: Service) -> None:
         "The marked turns as a file of tasks, contexts, targets and answerability; or the answers to them as predictions."
         answers = form == "answers"
         lines = predictions_of(service) if answers else marked(service.folder).lines.values()
-        return _as_file((line for line in lines if owns(line["conversation_id"])), form)
+        return _as_file((line for line in lines if _owns(line["conversation_id"])), form)
 
     @app.get("/api/report", response_class=HTMLResponse, tags=["marks"])
     async def report():
@@ -830,7 +829,7 @@ def _add_marks(app: FastAPI, service: Service) -> None:
         return HTMLResponse(html, headers={"content-security-policy": _REPORT})
 
     @app.get("/api/questions/drawn", tags=["test set"])
-    def drawn_questions(seed: Seed = 0):
+    def drawn_questions(seed: _Seed = 0):
         "Questions drawn from the library by rule, to be accepted or not: the same for the same seed and documents."
         return drawn(service, seed)
 
@@ -871,11 +870,11 @@ def _add_chat(app: FastAPI, service: Service) -> None:
             raise Denied(422, "there is one answer: n is 1")
         *history, last = _turns_of(c.messages)
         system = model(c.model)["id"]
-        named = known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id)
+        named = _known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id)
         client = _client_of(request, c.user)
-        conversation = named or chain(service, history, client) or _owned_id(new_id())
+        conversation = named or _chain(service, history, client) or _owned_id(new_id())
         what = {"system": system, "conversation": conversation, "history": history}
-        events = progress(service, question=last.text, **what)
+        events = _progress(service, question=last.text, **what)
         events = _remembered(events, service, client, end_of(history))
         if c.stream:
             with_usage = bool((c.stream_options or {}).get("include_usage"))
@@ -883,7 +882,7 @@ def _add_chat(app: FastAPI, service: Service) -> None:
         return await _whole(events, lambda reply: _completion(reply, c.model))
 
 
-async def _remembered(events: Events, service: Service, client: str, end: str) -> Events:
+async def _remembered(events: _Events, service: Service, client: str, end: str) -> _Events:
     "The events of a chat; whose it is is remembered. One that broke or was refused has not gone on from the end of the one before."
     event = "error"
     try:
@@ -911,14 +910,14 @@ def _add_descriptions(app: FastAPI, token: str) -> None:
         html = document("mtrag: the API", page(render("api.html", "api", app.openapi())))
         return HTMLResponse(html, headers={"content-security-policy": _DOCS})
 
-    @app.post(TOKEN_PATH, tags=["service"], status_code=204)
+    @app.post(_TOKEN_PATH, tags=["service"], status_code=204)
     def take_token(t: Token, request: Request):
         "Keep the token in a cookie that scripts do not see, for the page."
         if token and not _is_token(t.token, token):
             raise Denied(401, "that is not the token")
         reply, secure = Response(status_code=204), request.url.scheme == "https"
         if token:
-            reply.set_cookie(COOKIE, t.token, httponly=True, samesite="strict", secure=secure)
+            reply.set_cookie(_COOKIE, t.token, httponly=True, samesite="strict", secure=secure)
         return reply
 
 # %% ../../nbs/serve/06_api.ipynb #36455b9f
@@ -928,7 +927,7 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(MTRAGError)
     async def refused(request: Request, e: MTRAGError):
         d = denied(e)
-        return error(d.status, str(d), d.after)
+        return _error(d.status, str(d), d.after)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, e: RequestValidationError):
@@ -937,15 +936,15 @@ def _add_errors(app: FastAPI) -> None:
             message = x["msg"].removeprefix("Value error, ")
             return (f"{place}: {message}" if place else message)[:200]
 
-        return error(422, "; ".join(map(line, e.errors()[:3])) or "not as it should be")
+        return _error(422, "; ".join(map(line, e.errors()[:3])) or "not as it should be")
 
     @app.exception_handler(HTTPException)
     async def other(request: Request, e: HTTPException):
-        return error(e.status_code, str(e.detail)[:200])
+        return _error(e.status_code, str(e.detail)[:200])
 
     @app.exception_handler(Exception)
     async def fault(request: Request, e: Exception):
-        return error(500, numbered(e))
+        return _error(500, numbered(e))
 
     @app.exception_handler(OSError)
     async def disk(request: Request, e: OSError):
@@ -993,7 +992,7 @@ def rules_of(
 ) -> Rules:
     "The rules of a service: an upload may be as long as its limits say."
     long_body = {"/api/upload": service.limits.upload_bytes + 65536}
-    return Rules(hosts_of(host, names), token, long_body=long_body, **more)
+    return Rules(_hosts_of(host, names), token, long_body=long_body, **more)
 
 # %% ../../nbs/serve/06_api.ipynb #d190e45a
 class _Server(uvicorn.Server):

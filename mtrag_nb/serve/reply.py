@@ -506,7 +506,7 @@ def marked(folder: Path) -> Benchmark:
 
 def _question(o: dict) -> dict:
     shaped(shaped(o, task_id=str, drawn=dict)["drawn"], kind=str, documents=list)
-    return o
+    return {"task_id": o["task_id"], **o}
 
 
 def accepted_questions(folder: Path) -> list[dict]:
