@@ -80,7 +80,7 @@ demo       app.run      Build an index of the sample, let a self-correcting syst
 ingest     app.cli      Build an index of corpus files or documents, or finish one that was interrupted.
 library    serve.library Add documents to a library, replace them under their names, list or remove them.
 coverage   app.run      Say which gold passages an index lacks, by domain; exit code 0 only if it has them all.
-ask        serve.ask    Hold a conversation with a system in the terminal, kept as a run; a refusal shows why.
+ask        serve.serve  Hold a conversation with a system in the terminal, kept as a run; a refusal shows why.
 serve      serve.serve  Serve a library: a page to upload, ask and read, an API, an interface for chat clients.
 run        app.run      Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.
 import     app.bench:import_run Read the turns of another system into a run folder: from its spans (OpenTelemetry, OpenInference, Phoenix, LangSmith), or a file of predictions.
