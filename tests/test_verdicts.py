@@ -1,6 +1,7 @@
 """Right, wrong and refused for anybody's answers: short targets, other spellings and scripts, refusals of other languages and frameworks,
 gold in every form, judges' replies. The counts over `data/refusals/test.jsonl` and `data/licence/short.jsonl` are in 7_evaluate/03a_licence."""
 
+import json
 import unicodedata
 from pathlib import Path
 
@@ -450,6 +451,20 @@ def test_numbers_with_marks_are_no_lists_and_no_in_a_name_is_no_answer(target, a
 )
 def test_a_sentence_answers_yes_or_no_where_it_has_the_whole_question(answer, verdict):
     assert verdict_of(answer, ["Yes"], "Are dogs allowed in the garden?") == verdict
+
+
+def test_the_kept_agreement_with_written_answers_is_that_of_the_rules():
+    kept = json.loads((ROOT / "data" / "measured" / "verdicts.json").read_text(encoding="utf-8"))
+    lines = (ROOT / "data" / "licence" / "short.jsonl").read_text(encoding="utf-8").splitlines()
+    cases = [json.loads(line) for line in lines]
+    for kind, by in kept.items():
+        some = [c for c in cases if kind in (c["kind"], "all")]
+        said = [verdict_of(c["answer"], c["targets"], c["question"]) for c in some]
+        right = sum(v == ("right" if c["right"] else "wrong") for v, c in zip(said, some))
+        told = by["kind of target"]
+        assert told["agreement"]["n"] == len(some) > 20 and told["against"] == 0
+        assert told["agreement"]["value"] == round(right / len(some), 4)
+        assert right + said.count("undecided") == len(some)
 
 
 # --- refusals -------------------------------------------------------------------------------------
