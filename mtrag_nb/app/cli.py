@@ -138,16 +138,11 @@ def _evidence(reference: str | Path | None, *sources: str | Path) -> "list[Evide
     return [Evidence(read(p), known.gold) for p in paths]
 
 
-def _printed(report, as_json: bool):  # a report with plain `data`
-    print(json.dumps(plain(report.data), ensure_ascii=False, indent=1) if as_json else report)
-    return report
-
-
 def _not_worse(report: "GateReport", **_) -> bool:
     "Whether a new run is not worse. Raises DataError where that cannot be told: exit code 2."
-    if report.code == 2:
+    if report.loss.code == 2:
         raise DataError(report.loss.verdict, report.new.folder)
-    return report.code == 0
+    return report.loss.code == 0
 
 
 @done(_not_worse)
@@ -170,7 +165,8 @@ def gate(
     report = gate_runs(*runs, measure, price, least, shared)
     if comment:
         write_whole(comment, report.markdown)
-    return _printed(report, as_json)
+    print(json.dumps(report.data, ensure_ascii=False, indent=1) if as_json else report)
+    return report
 
 
 def card(
@@ -182,7 +178,9 @@ def card(
     "Print what each mechanism of a run did."
     from mtrag_nb.evaluate.gate import mechanism_card
 
-    return _printed(mechanism_card(*_evidence(reference, run)), as_json)
+    found = mechanism_card(*_evidence(reference, run))
+    print(json.dumps(plain(found.data), ensure_ascii=False, indent=1) if as_json else found)
+    return found
 
 # %% ../../nbs/app/06_cli.ipynb #parser01
 def command_line(

@@ -134,8 +134,7 @@ class GateReport(Report):
     loss: LossTest
     left_out: Mapping[str, int]  # why -> turns
 
-    code = property(lambda self: self.loss.code)
-    title = property(lambda self: f"{self.loss.verdict} (exit code {self.code})")
+    title = property(lambda self: f"{self.loss.verdict} (exit code {self.loss.code})")
     mended = property(lambda self: sum(x > 0 for x in self.changes.values()))
 
     @property
@@ -177,7 +176,7 @@ class GateReport(Report):
     @property
     def data(self) -> dict:
         "What is printed, as plain data, with all turns that were spoilt."
-        found = {"code": self.code, "verdict": self.loss.verdict, "measure": self.measure}
+        found = {"code": self.loss.code, "verdict": self.loss.verdict, "measure": self.measure}
         found |= {"base": self.base.name, "new": self.new.name, "means": self.means}
         found |= vars(self.loss) | {"needed": self.loss.needed, "left_out": self.left_out}
         return plain(found | {"mended": self.mended, "spoilt": self.spoilt})
@@ -209,7 +208,7 @@ def gate_runs(
         what = f"lacks {absent} turns of {base.name}, and has no score ({measure}) in {len(lost) - absent}"
         raise DataError(what, new.folder, remedy="Finish it, or compare what both have: --shared")
     if not changes:
-        remedy = "Name the tasks with their targets: --reference"
+        remedy = "Name the file of their targets: --reference"
         raise DataError(f"no turn has a score ({measure}) in both runs", new.folder, remedy=remedy)
     left_out = {f"broke in {base.name}": len(base.turns) - len(whole)}
     left_out |= {f"no score in {base.name}": len(whole) - len(known)}
@@ -224,6 +223,7 @@ def gate_runs(
 _MECHANISMS = {"rewrite": Rewritten, "clarify": Clarified, "grade": Graded, "gate": Gated}
 _MECHANISMS |= {"decline": Drafted, "check": Checked, "retry": Retried, "refusal": Refused}
 _REJECTING = ("clarify", "grade", "gate", "decline", "check")  # kinds that decide
+_DECIDED_BY = {"questions": "clarify", "passages": "grade", "evidence": "gate", "drafts": "check"}
 
 
 def _fires(t: Trajectory, step: Step) -> bool:
@@ -280,9 +280,10 @@ def _mechanism(run: Evidence, node: str, kind: str, visits: _Visits, gate: Gate 
     is_right = [float(verdicts[i] == "right") for i in judged]
     right = mean_interval(is_right, [run.talks[i] for i in judged])
     fired, at = sum(x[1] for x in visits), _thresholds(visits)
+    answered = sum(run.turns[i].answered for i in turns)
     found = {"mechanism": node, "kind": kind, "visits": len(visits), "fired": fired}
-    found |= {"turns": len(turns), "answered": sum(run.turns[i].answered for i in turns)}
-    found |= {"right of these": right, "good rejected": None, "bad let pass": None}
+    found |= {"turns": len(turns), "answered": answered, "right of these": right}
+    found |= {"good rejected": None, "bad let pass": None}
     if gate:
         kept, lost, passed, dropped = (gate.count(*x) for x in product((True, False), repeat=2))
         found |= {"good rejected": (lost, kept + lost), "bad let pass": (passed, passed + dropped)}
@@ -294,18 +295,16 @@ def _mechanism(run: Evidence, node: str, kind: str, visits: _Visits, gate: Gate 
 def _worth(p: Pair) -> dict[str, object]:
     "What an audited mechanism was worth: turns changed; with intervals the shares of decided turns fixed and spoilt, gain, cost a turn."
     talks, both = [p.after[i].talk for i in p.decided], list(p.decided.values())
-
-    def share(kind):
-        return mean_interval([float(x == kind) for x in both], talks)
-
-    found = {"changed": p.changed, "fixed": share((False, True)), "spoilt": share((True, False))}
-    return found | {"gain": p.gain, "calls": p.cost("calls"), "tokens": p.cost()}
+    kinds = {"fixed": (False, True), "spoilt": (True, False)}
+    share = {n: mean_interval([float(x == k) for x in both], talks) for n, k in kinds.items()}
+    cost = {"calls": p.cost("calls"), "tokens": p.cost()}
+    return {"changed": p.changed, **share, "gain": p.gain, **cost}
 
 
 def _in_cell(value: object) -> object:
     if isinstance(value, list):
-        some = [f"{x['at']:g}: {x['below']} below, {x['reached']} reach it" for x in value]
-        return "; ".join(some) or "–"
+        told = "{at:g}: {below} below, {reached} reach it".format
+        return "; ".join(told(**x) for x in value) or "–"
     if isinstance(value, tuple):
         return f"{value[0]} of {value[1]}" if value[1] else "–"
     return "–" if value is None else str(value)
@@ -360,6 +359,3 @@ def mechanism_card(run: Evidence) -> MechanismCard:
     tokens = sum(t.calls.tokens for t in run.turns.values())
     found = {"run": run.name, "turns": len(run.turns), "tokens": tokens, "mechanisms": rows}
     return MechanismCard(found | {"audited": worth, "findings": told})
-
-
-_DECIDED_BY = {"questions": "clarify", "passages": "grade", "evidence": "gate", "drafts": "check"}
