@@ -44,7 +44,7 @@ def gate(folder: Path, *options: str) -> int:
 @pytest.mark.parametrize(
     "wrong, talks, code, said",
     [
-        ((3, 3), (40, 40), 0, "no conversation differs"),
+        ((3, 3), (40, 40), 0, "every answer is the same"),
         ((0, 12), (40, 40), 1, "worse"),
         ((12, 0), (40, 40), 0, "not worse"),
         ((0, 2), (40, 40), 2, "cannot tell from 40 conversations, about"),
@@ -115,6 +115,14 @@ def test_a_system_is_not_worse_than_itself():
         talks = {i: i.partition("<::>")[0] for i in old}
         codes.append(measure_loss({i: new[i] - old[i] for i in old}, talks, 0.03).code)
     assert len(codes) == 20 and 1 not in codes
+
+
+def test_a_loss_that_few_conversations_would_not_show_is_not_let_pass():
+    "Twenty turns without a difference may hide a loss of .03; of five hundred one would have been seen."
+    for n, code in ((20, 2), (500, 0)):
+        talks = {f"c{k}<::>1": f"c{k}" for k in range(n)}
+        found = measure_loss(dict.fromkeys(talks, 0.0), talks, 0.03)
+        assert found.code == code and 90 < found.needed < 130
 
 
 @pytest.mark.parametrize("loss, wanted", [(0.0, range(0, 11)), (0.5, range(190, 201))])

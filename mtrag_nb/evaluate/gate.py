@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -33,34 +34,39 @@ class LossTest:
     "Whether a mean difference of turns, new less old, is a loss: what decides, and the exit code that follows."
 
     interval: Interval  # of the difference, 95 %, over conversations
+    floor: float  # its lower end, had one turn more been lost
     p: float | None  # sign-flip test over conversations, two-sided; None: one conversation
     changed: int  # conversations in which the two differ
     detectable: float | None  # the least loss that so many conversations show in 4 of 5 cases
     least: float  # the loss that matters
+    same: bool = False  # every answer is the same
 
     @property
     def code(self) -> int:
         "0: a loss of `least` is excluded; 1: it is not, and a loss is shown; 2: neither."
         i = self.interval  # without ends if all conversations differ alike, or they are too few
-        low, high = (i.value, i.value) if i.low is None else (i.low, i.high)
-        if i.clusters >= LEAST and low > -self.least:
+        if self.same or i.clusters >= LEAST and self.floor > -self.least:
             return 0
+        high = i.value if i.high is None else i.high
         return 1 if high < 0 and (self.p or 1) < 0.05 else 2
 
     @property
-    def needed(self) -> int | None:
-        "Conversations with which a version without any loss has exit code 0 in 4 of 5 cases; None: not known."
-        found = self.interval.clusters * ((self.detectable or math.nan) / self.least) ** 2
-        return None if math.isnan(found) else max(LEAST, math.ceil(found))
+    def needed(self) -> int:
+        "Conversations with which a version without any loss has exit code 0 in about 4 of 5 cases."
+        i, found = self.interval, self.detectable or 0.0
+        spread = i.clusters * (0.0 if math.isnan(found) else found) ** 2
+        one_turn = 2.8 * i.clusters / i.n  # 2.8 standard errors, as in `detectable`
+        root = math.sqrt(spread**2 + 4 * (one_turn * self.least) ** 2)
+        return max(LEAST, math.ceil((spread + root) / (2 * self.least**2)))
 
     @property
     def verdict(self) -> str:
         "In words."
         if self.code == 2:
-            wanted = f"about {self.needed}" if self.needed else f"at least {LEAST}"
-            return f"cannot tell from {self.interval.clusters} conversations, {wanted} are needed"
-        if not self.changed:
-            return "not worse: no conversation differs"
+            talks, wanted = self.interval.clusters, max(self.needed, self.interval.clusters + 1)
+            return f"cannot tell from {talks} conversations, about {wanted} are needed"
+        if self.same:
+            return "not worse: every answer is the same"
         smaller = "; a smaller loss is shown" if (self.interval.high or 0) < 0 else ""
         return "worse" if self.code else f"not worse: no loss of {self.least:g}{smaller}"
 
@@ -73,9 +79,14 @@ def measure_loss(
     "Test paired differences, clustered by conversation, for a loss."
     scores = {"new": changes, "old": dict.fromkeys(changes, 0.0)}
     row = compare(scores, talks).pairs[0]
-    found = difference_interval(list(changes.values()), [talks[i] for i in changes])
-    changed = len({talks[i] for i, x in changes.items() if x})
-    return LossTest(found, row.p, changed, row.detectable, least)
+    values, at = list(changes.values()), [talks[i] for i in changes]
+    changed = {talk for talk, x in zip(at, values) if x}
+    alike = next((talk for talk in at if talk not in changed), at[0])
+    worst = max(1.0, *map(abs, values))
+    more = difference_interval([*values, -worst], [*at, alike])
+    floor = more.value if more.low is None else more.low
+    found = difference_interval(values, at)
+    return LossTest(found, floor, row.p, len(changed), row.detectable, least)
 
 # %% ../../nbs/7_evaluate/08_gate.ipynb #8612c40b
 # what of `Evidence.how` a measure comes from -> how the measure begins
@@ -113,13 +124,9 @@ _SHOWN = 10  # turns in a comment; all of them are in the JSON
 
 def _in_markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     "A table of short texts, with nothing in them that Markdown, HTML or a forge would read."
-
-    def cell(text):
-        odd = r"[^\w\s.,;?'()%+-]|_"
-        return re.sub(odd, lambda m: f"&#{ord(m[0])};", clipped(text, 160))
-
-    lines = [head, ["---"] * len(head), *([cell(x) for x in r] for r in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    odd = re.compile(r"[^\w\s.,;?'()%+-]|_")
+    cells = [[odd.sub(lambda m: f"&#{ord(m[0])};", clipped(x, 160)) for x in r] for r in rows]
+    return "\n".join(f"| {' | '.join(r)} |" for r in [head, ["---"] * len(head), *cells])
 
 
 @dataclass(frozen=True, repr=False)
@@ -216,7 +223,8 @@ def gate_runs(
     inside = [r.name for r in (base, new) if measure in r.circular]
     named = named_measure(measure + (f" at price {price:g}" if price else ""), inside)
     means = tuple(float(np.mean([x[i] for i in changes])) for x in (before, after))
-    loss = measure_loss(changes, new.talks, least)
+    same = all(base.turns[i].answer == new.turns[i].answer for i in changes)
+    loss = replace(measure_loss(changes, new.talks, least), same=same)
     return GateReport(base, new, named, means, changes, loss, left_out)
 
 # %% ../../nbs/7_evaluate/08_gate.ipynb #61021410
@@ -346,13 +354,10 @@ def mechanism_card(run: Evidence) -> MechanismCard:
     rows = [_mechanism(run, *k, some, against.get(k)) for k, some in visits.items()]
     worth = {m: _worth(p) for m, p in forked(run).audit.pairs.items()}
     told = [f"{r['mechanism']} ({r['kind']}): {r['idle']}" for r in rows if r["idle"]]
-    values: dict[str, list] = {}
-    for key, x in (
-        kv for t in run.turns.values() for s in t.of(Recorded) for kv in s.fields.items()
-    ):
-        values.setdefault(key, []).append(str(x))
-    one = {k: xs[0] for k, xs in values.items() if len(xs) == len(run.turns) and len(set(xs)) == 1}
-    told += [f"{k} in the file is {x!r} in every turn" for k, x in one.items()]
+    steps = [s for t in run.turns.values() for s in t.of(Recorded)]
+    written = Counter((k, str(x)) for s in steps for k, x in s.fields.items())
+    whole = [kx for kx, n in written.items() if n == len(run.turns)]
+    told += [f"{k} in the file is {x!r} in every turn" for k, x in whole]
     gains = {m: x["gain"] for m, x in worth.items()}
     told += [f"{m} harms: gain {g}" for m, g in gains.items() if (g.high or 0) < 0]
     told += [f"{m} helps: gain {g}" for m, g in gains.items() if (g.low or 0) > 0]
