@@ -43,8 +43,25 @@ def test_the_names_are_there_and_each_is_the_one_of_its_room():
         assert home.startswith("mtrag_nb."), name
     with pytest.raises(AttributeError, match="no attribute 'figure'"):
         mtrag_nb.figure
+    with patch.dict(mtrag_nb._PLACES, wrong="core.record"):
+        with pytest.raises(AttributeError, match="no attribute 'wrong'"):
+            mtrag_nb.wrong
     systems = [mtrag_nb.SELF_CRAG, mtrag_nb.NCL, mtrag_nb.AGENTS, mtrag_nb.NEXUS]
     assert [s.name for s in systems] == ["self_crag", "ncl", "agents", "nexus"]
+
+
+LOADED = """
+from mtrag_nb import load_models
+from mtrag_nb.models.chat import chat
+
+models = load_models()
+models.embedder.encode(["a ferry"]), models.chat.generate([chat("", "a ferry")], 1)
+"""
+
+
+def test_models_are_loaded_without_a_word():
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_importing_the_package_alone_costs_nothing():
