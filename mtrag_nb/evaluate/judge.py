@@ -309,12 +309,7 @@ _SAME = 0.95  # cosine (seed paper, II.E.2.b)
 
 
 def judge_correctness(
-    model: ChatModel,
-    embedder: EmbedderLike,
-    questions: _Texts,
-    answers: _Texts,
-    targets: _Texts,
-    way="text",
+    model: ChatModel, embedder, questions: _Texts, answers: _Texts, targets: _Texts, way="text"
 ) -> list[Judgement]:
     "How well each answer agrees with its target, 1 to 10."
     near = []
@@ -402,12 +397,7 @@ def _split_statements(model: ChatModel, questions: _Texts, answers, how="rule") 
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0ea84eef
 def judge_statements(
-    model: ChatModel,
-    questions: _Texts,
-    answers: _Texts,
-    documents: _Texts,
-    way="text",
-    split="rule",
+    model, questions: _Texts, answers: _Texts, documents: _Texts, way="text", split="rule"
 ) -> list[Judgement]:
     "The share of each answer's statements that the documents support, in [0, 1]; None for an answer without statements."
     statements = _split_statements(model, questions, answers, split)
@@ -609,13 +599,7 @@ PROTOCOLS = ("refusal", "faithfulness", "correctness", "idk", "rl_f_local", "rb_
 
 
 def _judge_item(
-    item: Item,
-    gold,
-    model,
-    embedder,
-    way="text",
-    protocols: Sequence[str] = PROTOCOLS,
-    split="rule",
+    item: Item, gold, model, embedder, way="text", protocols=PROTOCOLS, split="rule"
 ) -> dict[str, Judgement]:
     """Everything that the judge says of an answer, by protocol; correctness and rating need the target of its gold. Raises
     SettingsError for an unknown protocol."""
@@ -769,7 +753,7 @@ def judge_report(run: Run | str | Path, folder=None, tasks: Sequence[Task] = (),
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f3cbccfc
 def _judge_items(
-    items: Sequence[Item],
+    items: Sequence,
     gold,
     ask: Callable,
     model,
@@ -838,9 +822,8 @@ def judge_run(
         identity |= {"prompts": digest(_judge_prompts()), "way": way}
         _keep_judge(folder, identity | {"protocols": ", ".join(protocols), "split": split})
         judged = _with_judgements(run, folder)
-        whole = [i for i in items[:limit] if not i.failed and not i.answerless]
+        whole = (i for i in items[:limit] if not i.failed and not i.answerless)
         todo = [i for i in whole if not _judged_on(judged, i, gold)]
-
         how = (models.embedder, way, protocols, split)
 
         def ask(i, model):

@@ -564,12 +564,7 @@ def _as_measures(way: str, found: Sequence, seconds: float) -> list[Measured]:
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #c5d56cc2
 def model_measures(
-    answers: Sequence[RatedAnswer],
-    model: ChatModel,
-    way: str,
-    record: str | Path,
-    batch=8,
-    progress=False,
+    answers: Sequence, model: ChatModel, way: str, record: str | Path, batch=8, progress=False
 ) -> list[Measured]:
     """What a chat model says of the answers in one of MODEL_WAYS, with a call record (JSON lines) of this way alone. Raises
     SettingsError for another way."""

@@ -672,13 +672,7 @@ class _Reply:
 
 
 def _generate_batch(
-    m: Loaded,
-    rows: Sequence,
-    max_new_tokens: int,
-    temperature,
-    seeds: Sequence[int],
-    stop,
-    on_text=None,
+    m: Loaded, rows: Sequence, max_new_tokens, temperature, seeds: Sequence[int], stop, on_text=None
 ) -> list[Completion]:
     "Complete all rows of token ids in one padded batch, with a seed each; otherwise as `ChatModel.generate`."
     import torch
@@ -744,11 +738,7 @@ def trim_memory() -> None:
 
 
 def run_batches(
-    batches: Sequence[list[int]],
-    run: Callable,
-    free: Callable,
-    too_large_row: Callable,
-    again: bool = True,
+    batches: Sequence, run: Callable, free: Callable, too_large_row: Callable, again: bool = True
 ) -> dict[int, object]:
     """Row number -> result; `run` gives one for each row of a batch. A batch that does not fit into memory is halved after
     `free` has made room; a row that does not fit alone, tried again or not, is the error `too_large_row(row, what the

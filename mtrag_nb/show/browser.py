@@ -147,7 +147,7 @@ def _ordered(rows: Sequence[_TurnRow], by: str, highest: bool) -> list[_TurnRow]
 
 
 def _filtered(
-    index: _TurnIndex,
+    index,
     wanted: Mapping,
     which="every turn",
     text="",

@@ -268,14 +268,7 @@ class _Shown:
 
 # %% ../../nbs/8_show/00_turn.ipynb #84e9cbd8
 def turn_html(
-    run: Evidence,
-    task_id: str,
-    mark="",
-    history=True,
-    timing=True,
-    chars=600,
-    opened=True,
-    anchor="",
+    run: Evidence, task_id, mark="", history=True, timing=True, chars=600, opened=True, anchor=""
 ) -> str:
     """A turn of a run, with everything that is known of it, folded under one line: a mark beside it, the turns before,
     seconds, so many characters of a text before the fold; the name of its place on the page."""
