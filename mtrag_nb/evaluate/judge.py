@@ -34,10 +34,10 @@ from ..models.embed import EmbedderLike
 from ..systems.stages import show_history
 
 # %% auto #0
-__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'WAYS', 'PROTOCOLS', 'read_judge_reply', 'judge_faithfulness',
-           'judge_correctness', 'judge_idk', 'judge_statements', 'Item', 'run_items', 'turn_item', 'file_verdicts',
-           'prediction_items', 'check_reference', 'asked_digest', 'circular', 'judge_of', 'JudgeReport', 'judge_report',
-           'judge_run']
+__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'WAYS', 'PROTOCOLS', 'ReadReply', 'read_judge_reply',
+           'judge_faithfulness', 'judge_correctness', 'judge_idk', 'judge_statements', 'Item', 'run_items', 'turn_item',
+           'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular', 'judge_of',
+           'JudgeReport', 'judge_report', 'judge_run']
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c2cff4cf
 _NO_DOCUMENTS = "(there are none)"
@@ -177,7 +177,7 @@ def _only(text: str, f: _Field) -> str | float | None:
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #20e77693
 @dataclass(frozen=True)
-class _ReadReply:
+class ReadReply:
     "What was read from a reply."
 
     values: dict[str, str | float | None]  # field name -> value; None: could not be read
@@ -188,7 +188,7 @@ class _ReadReply:
     mass: float | None = None
 
 
-def read_judge_reply(text: str, fields: Sequence[_Field], cut: bool = False) -> _ReadReply:
+def read_judge_reply(text: str, fields: Sequence[_Field], cut: bool = False) -> ReadReply:
     "Read a reply, field by field; cut: at max_new_tokens. What is not stated, or stated in two ways, is None."
     text, values = without_thinking(_before_stop(text)), {}
     for f in fields:
@@ -199,7 +199,7 @@ def read_judge_reply(text: str, fields: Sequence[_Field], cut: bool = False) -> 
     said = next((str(v) for o in _objects(text) for k, v in o if k == "reasoning"), "")
     first = min((m.start() for f in fields if (m := _label(f).search(text))), default=len(text))
     before = re.sub(r"^\W*reasoning\W*", "", text[:first], flags=re.I).strip(" \n*_#{\"',")
-    return _ReadReply(values, said or before, text)
+    return ReadReply(values, said or before, text)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e3b8feb8
 def _judge_prompt(kind: str, **values: str) -> Prompt:
@@ -211,14 +211,14 @@ WAYS = ("text", "choice")
 _REASONING_TOKENS, _REPLY_TOKENS = 64, 160
 
 
-def _asked_by_text(model: ChatModel, begun, fields, reason: bool) -> list[_ReadReply]:
+def _asked_by_text(model: ChatModel, begun, fields, reason: bool) -> list[ReadReply]:
     "What the judge writes, read by the parser."
     replies = model.generate(begun, _REPLY_TOKENS if reason else 8, stop=_STOP_TOKENS)
     both = zip(begun, replies)
     return [read_judge_reply(p.prefill + c.text, fields, c.stop == "length") for p, c in both]
 
 
-def _asked_by_choice(model: ChatModel, begun, fields, reason: bool) -> list[_ReadReply]:
+def _asked_by_choice(model: ChatModel, begun, fields, reason: bool) -> list[ReadReply]:
     "A line of reasoning, then each field by probability."
     heads = [""] * len(begun)
     if reason:
@@ -230,13 +230,13 @@ def _asked_by_choice(model: ChatModel, begun, fields, reason: bool) -> list[_Rea
     return [_chosen(head, fields, found) for head in heads]
 
 
-def _chosen(head: str, fields: Sequence[_Field], found: Iterator[tuple]) -> _ReadReply:
+def _chosen(head: str, fields: Sequence[_Field], found: Iterator[tuple]) -> ReadReply:
     "The reading of one reply: in each field the likeliest option; `found`: what `choose` gives."
     got = {f.name: next(found) for f in fields}
     best = {f.name: max(f.options, key=got[f.name][0].get) for f in fields}
     values = {f.name: float(best[f.name]) if f.scale else best[f.name] for f in fields}
     p, mass = {n: p for n, (p, _) in got.items()}, min(m for _, m in got.values())
-    return _ReadReply(values, head.removeprefix("Reasoning:").strip(), head, p, mass)
+    return ReadReply(values, head.removeprefix("Reasoning:").strip(), head, p, mass)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e4c8fc61
 def _check_way(way: str) -> None:
@@ -245,7 +245,7 @@ def _check_way(way: str) -> None:
         raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
 
 
-def _ask_judge(model: ChatModel, prompts, fields, way="text", reason=True) -> list[_ReadReply]:
+def _ask_judge(model: ChatModel, prompts, fields, way="text", reason=True) -> list[ReadReply]:
     """Put prompts to a judge, with a line of reasoning before the fields or without, and read a reply for each. Raises
     SettingsError for an unknown way."""
     _check_way(way)
@@ -254,7 +254,7 @@ def _ask_judge(model: ChatModel, prompts, fields, way="text", reason=True) -> li
     return ask(model, begun, fields, reason)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #5c7c9c9e
-def _settle(protocol: str, way: str, r: _ReadReply, f: _Field, worth=None) -> Judgement:
+def _settle(protocol: str, way: str, r: ReadReply, f: _Field, worth=None) -> Judgement:
     """The judgement of a reading by the field that makes the score: its value, the expected value of a choice, or the
     default. `worth`: option -> score; None: the number itself."""
     value, missing = r.values[f.name], tuple(n for n, v in r.values.items() if v is None)
@@ -269,7 +269,7 @@ def _settle(protocol: str, way: str, r: _ReadReply, f: _Field, worth=None) -> Ju
     return Judgement(protocol, way, score, *bounds, **read)
 
 
-def _flagged(j: Judgement, r: _ReadReply) -> Judgement:
+def _flagged(j: Judgement, r: ReadReply) -> Judgement:
     "A judgement with its hallucination flag; unread counts as yes."
     p, said = r.p.get(HALLUCINATION.name), r.values[HALLUCINATION.name] or HALLUCINATION.default
     return replace(j, flag=said == "yes", flag_p=round(p["yes"], 4) if p else None)
@@ -408,7 +408,7 @@ def judge_statements(
     return [_supported([(s, next(found)) for s in ss], way) for ss in statements]
 
 
-def _supported(read: Sequence[tuple[str, _ReadReply]], way: str) -> Judgement:
+def _supported(read: Sequence[tuple[str, ReadReply]], way: str) -> Judgement:
     "The judgement of an answer from its statements."
     words = [r.values[_SUPPORTED.name] for _, r in read]
     parts = tuple((s, None if v is None else float(v == "yes")) for (s, _), v in zip(read, words))

@@ -585,14 +585,14 @@ def pick_cases(run: Evidence, other=None, measure: str = "K-precision", each=2) 
 
 # %% ../../nbs/8_show/03_browser.ipynb #9ae6d872
 class CaseView(View):
-    "A case of a run, beside another run that has its turn; with seconds or without."
+    "A case of a run, beside another run that has its turn; with seconds or without, so many characters before a fold."
 
-    def __init__(self, case: Case, run: Evidence, other: Evidence | None = None, timing=True):
+    def __init__(self, case: Case, run: Evidence, other=None, timing=True, chars: int = 600):
         t = run.turns[case.task_id]
         has = other and case.task_id in other.turns
-        pair = beside_html([run, other], case.task_id, 600) if has else ""
+        pair = beside_html([run, other], case.task_id, chars) if has else ""
         strip = strip_html(run, t.conversation_id)
-        shown = turn_html(run, case.task_id, timing=timing)
+        shown = turn_html(run, case.task_id, timing=timing, chars=chars)
         where = (run.name, t.domain, t.task_id)
         body = render("turn.html", "case", case.kind, case.why, where, strip, shown, pair)
         title = f"{case.kind}: {' '.join(t.question.split())[:60]}"
