@@ -272,12 +272,13 @@ class Connection:
             time.sleep(wait)
             pause = self.pause if self._served > sent else min(2 * pause, 30.0)
 
-    def each(self, ask: Callable[[int], object], rows: int) -> list:
-        "`ask(row number)` of each row, as many at a time as the server takes. Raises the error of the only row, or PartlyFailed."
+    def each(self, ask: Callable[[int], object], rows: int, width: int = 0) -> list:
+        """`ask(row number)` of each row, `width` at a time (0: as many as the server takes). Raises the error of the only row,
+        or PartlyFailed."""
         if rows <= 1:
             out = [self._one(lambda: ask(i)) for i in range(rows)]
         else:
-            with ThreadPoolExecutor(min(self.most, rows)) as pool:
+            with ThreadPoolExecutor(min(width or self.most, rows)) as pool:
                 out = list(pool.map(lambda i: self._one(lambda: ask(i)), range(rows)))
         self.down = bool(out) and all(isinstance(r, (Busy, Unreachable)) for r in out)
         if not any(isinstance(r, Exception) for r in out):
