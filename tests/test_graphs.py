@@ -169,6 +169,11 @@ def test_oracles_and_audit_reach_the_program(runs, place):
     for i, t in gold.trajectories.items():
         texts = {p.text for p in GOLD[i].passages if p.text} if GOLD[i].targets else set()
         assert texts <= {gold.passages[c].text for c in t.retrievals[0].contexts}
+    for i, t in rungs["perfect grade"].trajectories.items():
+        found = [gold.passages.get(c) or run.passages[c] for c in t.found]
+        right = [c.id for c in found if any(is_gold(p, c, own_ids=True) for p in GOLD[i].passages)]
+        if GOLD[i].answerability in TO_ANSWER:
+            assert {*right} == {c for s in t.of(Graded) for c in s.kept}, "ids are the program's"
     changed = [i for i, t in gold.trajectories.items() if t.answer != run.trajectories[i].answer]
     assert changed, "other passages, other answers"
     told = rungs["reference answer"].trajectories

@@ -1016,6 +1016,7 @@ class Oracle:
     retrieving: frozenset[str] = frozenset()  # nodes that retrieve
     # nodes that draft -> what else they put, empty
     drafting: Mapping[str, Mapping] = field(default_factory=dict)
+    own_ids: bool = False  # the system calls passages by ids of its own
 
     def of(self, state: Mapping) -> Gold:
         "What is known of the task of a turn."
@@ -1031,7 +1032,7 @@ class Oracle:
     def among(self, state: Mapping, ids: Sequence[str], tools: Toolbox) -> list[str]:
         "Those of some contexts that are cut from a gold passage."
         contexts, gold = tools.contexts(list(ids)), self._gold(state)
-        return [c.id for c in contexts if any(is_gold(p, c) for p in gold)]
+        return [c.id for c in contexts if any(is_gold(p, c, self.own_ids) for p in gold)]
 
     def answers(self, state: Mapping) -> bool | None:
         "Whether the question has an answer; None where nobody said."
@@ -1203,7 +1204,8 @@ def oracle(
     added = {n: _added_by(by_node[n]) for n in _leaving(by_node, Drafted)}
     empty = {n: {k: type(v)() for k, v in some.items()} for n, some in added.items()}
     retrieving = frozenset(_leaving(by_node, Retrieved))
-    o = Oracle(known, right, system_of_run(run).derived, retrieving, empty)
+    system = system_of_run(run)
+    o = Oracle(known, right, system.derived, retrieving, empty, bool(system.toolbox_for))
     shows = any(r.after is gold_passages for r in rungs)
     name = f"oracle:{'+'.join(r.name for r in rungs)}:{_gold_digest(known)}"
     return Intervention(name, (_perfect(o, rungs),), shown=known if shows else {})

@@ -1312,10 +1312,11 @@ class _Ended:
         if text is None:
             problem = f"the graph ended without an answer at its key {self.p.keys['answer']!r}"
             raise DataError(problem, remedy='Name the key: graph.keys = {"answer": KEY}')
-        ends = {"outcome": _outcome(None, text), "answer": text, "cited": []}
+        read = state.get("kept", state.get("found", []))  # nothing kept: nothing was read
+        ends = {"outcome": _outcome(None, text), "answer": text, "cited": [], "found": read}
         if ends["outcome"] is not Outcome.I_DONT_KNOW:
-            found = self.tools.contexts(state.get("kept", state.get("found", [])))
-            return {**ends, **answered(text, found), "steps": [Step(node="finish")]}
+            ends |= answered(text, self.tools.contexts(read))
+            return {**ends, "steps": [Step(node="finish")]}
         why = _DECLINES if any(isinstance(s, Drafted) for s in state["steps"]) else _SHUT
         refusal = Refused(node="finish", reason=why.name, role=why.role)
         return {**ends, "reason": why, "steps": [refusal]}
