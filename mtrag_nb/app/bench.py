@@ -80,7 +80,7 @@ class Evaluation:
 def evaluate(
     system: Callable
     | Iterable[Callable]
-    | str,  # a function of the messages, named stages, an engine or retriever of LlamaIndex, or a place
+    | str,  # a function of the messages, named stages, a compiled graph of LangGraph, an engine or retriever of LlamaIndex, or a place
     questions: str | Path | Iterable[Mapping],  # a file of tasks, or lines in the simple form
     out: str | Path = "runs/mine",  # the run folder; the same call continues it
     name: str = "",  # of the system; "": that of the function

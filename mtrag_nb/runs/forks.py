@@ -11,6 +11,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -38,9 +39,10 @@ from ..search.retrieve import Retriever, best_hits
 from ..search.web import Web
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox
-from ..systems.system import ENDING, START, Around, Mechanism, Node, NodeError, System
-from ..systems.system import answered, edit_steps, exchanged, own_setting, skip_check
-from ..systems.system import skip_grade, skip_rewrite, surround, update_of, verdict_by_hand
+from ..systems.system import ENDING, START, Around, Mechanism, Node, NodeError, NoModel
+from ..systems.system import System, answered, edit_steps, exchanged, own_setting, run_turn
+from ..systems.system import skip_check, skip_grade, skip_rewrite, surround, update_of
+from ..systems.system import verdict_by_hand
 
 # %% auto #0
 __all__ = ['ASKED', 'Right', 'Changed', 'RUNGS', 'Visit', 'visits_of', 'NotVisited', 'NotRecorded', 'NotLoaded', 'system_of_run',
@@ -85,6 +87,23 @@ def visits_of(
         visits[-1].update.update(_ending(t, reasons))
     return visits
 
+
+def _marked_visits(
+    t: Trajectory, hints: Mapping[str, object] = {}, reasons: Sequence[Reason] = ()
+) -> list[Visit]:
+    "The visits of a graph from outside: each ends with a step that names what its node saw. Without such names, as `visits_of`, and nothing is known of what was seen."
+    visits, steps = [], []
+    for s in t.steps:
+        steps = [*(x for x in steps if x.node == s.node), s]
+        if saw := s.extra.get("saw"):
+            update = {k: v for x in steps for k, v in update_of(x, hints).items()}
+            visits.append(Visit(s.node, {"saw": saw}, {**update, "steps": steps}))
+            steps = []
+    if not visits:
+        whole = [v for v in visits_of(replace(t, error=None), hints, reasons) if v.update]
+        visits = [v._replace(before={"saw": ""}) for v in whole]
+    return [*visits, Visit(t.error.node, {"saw": ""}, None)] if t.error else visits
+
 # %% ../../nbs/6_runs/01_forks.ipynb #1a399e1b
 ASKED = ("question", "domain")  # what of a task can be changed
 
@@ -112,6 +131,9 @@ def _read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) ->
     if bad := [k for k in changes if k not in (*known, *ASKED)]:
         has = f"{', '.join(known)}; at the beginning: {', '.join(ASKED)}"
         raise SettingsError(f"the state has no {bad[0]!r}: it has {has}")
+    for k in changes:
+        if follows := getattr(hints.get(k), "follows", ""):
+            raise SettingsError(f"{k} follows {follows}: change that")
     return {k: _read_change(k, v, hints.get(k, str)) for k, v in changes.items()}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #43b8e741
@@ -277,8 +299,12 @@ class Replayer(AbstractContextManager):
             raise NotRecorded(f"{base.name} cannot be taken up: {base.one_piece}")
         self.system = replace(base, name=f"{base.name}+{name}") if name else base
         self.changed, self.changes = bool(system or settings), dict(settings or {})
-        was, how = settings_of_run(self.run, base), {**self.changes, **self.intervention.settings}
+        own_models = base.by_visit and "imported" in self.run.manifest
+        was = base.configured() if own_models else settings_of_run(self.run, base)
+        how = {**self.changes, **self.intervention.settings}
         self.settings = replace(base, base="", changes={}, defaults={}).configured(was, how)
+        if self._is_of_run(base):
+            self.changed = bool(settings)
         self.setting = self.run.manifest["identity"].get("setting", "rag")
         self._known = {**self.run.tasks, **{t.id: t for t in tasks}}
         self.models = models or Models(self.settings)
@@ -292,13 +318,21 @@ class Replayer(AbstractContextManager):
         if index is not None and self.setting == "rag":
             self.retriever.part  # one that is not there is said before the first turn
 
+    def _is_of_run(self, system: System) -> bool:
+        "Whether a system from outside, handed in, is the one that made the run: of the same source."
+        made, here = self.run.manifest["identity"], system.identity(self.settings)
+        return system.by_visit and all(made.get(k) == v for k, v in here.items())
+
     def _name_parts(self, was: Settings, index, any_models: bool) -> None:
         "Models and passages, each to be loaded when it is first needed."
 
         def wanted(part: str, *groups: str) -> str:
             "The fingerprint that a part must have: the run's, unless its settings are changed."
             same = all(getattr(was, g) == getattr(self.settings, g) for g in groups)
-            return self.run.manifest["identity"].get(part, "") if same and not any_models else ""
+            made = self.run.manifest["identity"]
+            if self.system.by_visit and part != "retriever":
+                return made.get(part, NoModel.fingerprint)  # also of a trace, which names none
+            return made.get(part, "") if same and not any_models else ""
 
         self.chat = Lazy(wanted("chat", "chat"), lambda: self.models.chat)
         self.embedder = Lazy(wanted("embedder", "embedder"), lambda: self.models.embedder)
@@ -347,8 +381,9 @@ class Replayer(AbstractContextManager):
 
     def visits(self, task_id: str, hints: Mapping[str, object]) -> list[Visit]:
         "The visits of a recorded turn (`visits_of`). Raises DataError for a state that cannot be read."
+        of = _marked_visits if self.system.by_visit else visits_of
         try:
-            return visits_of(self.turn(task_id), hints, self.system.reasons)
+            return of(self.turn(task_id), hints, self.system.reasons)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
             problem = f"what the steps of {task_id!r} put into the state cannot be read ({e})"
             path = self.run.folder / "trajectories.jsonl"
@@ -375,7 +410,8 @@ class Replayer(AbstractContextManager):
         asked = self.recalled if chat is None else chat  # an empty record is false
         adapters = self.models.adapters(self.settings) if self.settings.adapters else {}
         how = {"checker": self.checker, "adapters": adapters, "web": self.web}
-        how["around"] = self.intervention.around
+        recalling = (_recalling,) if self.system.by_visit else ()
+        how["around"] = (*recalling, *self.intervention.around)
         return Toolbox(self.settings, asked, self.embedder, self.retriever, **how)
 
     def graph(self, chat: ChatModel | None = None) -> tuple:
@@ -385,7 +421,9 @@ class Replayer(AbstractContextManager):
         with self._lock:
             if chat not in self._graphs:
                 tools, saver = self.tools(chat), InMemorySaver(serde=_AsTheyAre())
-                graph = self.system.graph(tools).builder.compile(checkpointer=saver)
+                graph = self.system.graph(tools)
+                if not self.system.by_visit:
+                    graph = graph.builder.compile(checkpointer=saver)
                 self._graphs[chat] = graph, self.system.toolbox(tools)
             return self._graphs[chat]
 
@@ -546,6 +584,78 @@ def _resume(thread: _Thread, node: str, state: Mapping) -> tuple[dict, BaseExcep
     finally:
         thread.graph.checkpointer.delete_thread(thread.name)
 
+# %% ../../nbs/6_runs/01_forks.ipynb #retrace1
+_RETRACED: ContextVar[_Retraced] = ContextVar("the turn that is resumed")
+
+
+@dataclass
+class _Retraced:
+    "A turn of a graph whose visits are recalled one by one, also side by side and in subgraphs."
+
+    visits: list[Visit | None]  # None: recalled already, or of no use
+    last: int  # the visit that is changed; all up to it are recalled whatever was changed
+    changes: Mapping[str, object]
+    anew: Callable[[str], bool]  # nodes that are computed all the same
+    may_compute: bool  # False: the conversation is not known
+    imported: bool = False  # of a trace: what nodes saw is not known
+    made: list[Step] = field(default_factory=list)  # steps that were computed
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def recall(self, name: str, saw: str) -> tuple[int, Visit] | None:
+        "The first visit of a node that saw this and is not recalled yet."
+        with self.lock:
+            for n, v in enumerate(self.visits):
+                here = v and v.node == name and v.before["saw"] in ("", saw)
+                if here and (n <= self.last or not self.anew(name)):
+                    self.visits[n] = None
+                    return n, v
+        return None
+
+    def visit(self, name: str, node: Node, state: Mapping) -> dict:
+        "What the record says that the node put there, else what it puts there now. Raises _BrokeBefore."
+        if found := self.recall(name, state["saw"]):
+            n, v = found
+            ending = not self.changes.keys() - set(ENDING)
+            changed = n == self.last and self.changes
+            return _with_changes(v.update, self.changes, ending) if changed else v.update
+        left = [v for v in self.visits if v]
+        if not self.made and [(v.node, v.update) for v in left] == [(name, None)]:
+            raise _BrokeBefore
+        if not self.may_compute:
+            why = "its conversation is not on the record: name the tasks"
+            raise NotRecorded(f"{name} has to be computed, and {why}")
+        if self.imported and any(self.visits[: self.last + 1]):
+            lacks = "a key of its state decides that, and no step of the trace holds it"
+            raise NotRecorded(f"the program goes to {name}, and the trace goes elsewhere: {lacks}")
+        update = node(state)
+        self.made += update["steps"]
+        return update
+
+
+def _recalling(name: str, node: Node, tools: Toolbox) -> Node:
+    "A node that gives the record's update of the turn that is resumed."
+
+    def run(state) -> dict:
+        turn = _RETRACED.get(None)
+        return node(state) if turn is None or "saw" not in state else turn.visit(name, node, state)
+
+    return run
+
+
+def _retrace(graph, task: Task, most: int, turn: _Retraced) -> tuple[dict, BaseException | None]:
+    "The final state of a turn run from its beginning by the record, and what broke."
+    token = _RETRACED.set(turn)
+    try:
+        return run_turn(graph, task, most), None
+    except (*_CANNOT, SettingsError):
+        raise
+    except Exception as e:
+        if isinstance(e, KeyError) and turn.imported:
+            raise NotRecorded(f"the program needs {e}, which the trace does not hold") from None
+        return {"steps": e.steps}, e
+    finally:
+        _RETRACED.reset(token)
+
 # %% ../../nbs/6_runs/01_forks.ipynb #forkcall
 def fork(
     replayer: Replayer,
@@ -564,15 +674,25 @@ def fork(
     graph, tools = replayer.graph(chat)
     hints = get_type_hints(graph.builder.state_schema)
     visits, changes = replayer.visits(task_id, hints), _read_changes(changes, hints)
-    n = _place(visits, list(graph.builder.nodes), at, visit, changes)
+    nodes = [*graph.builder.nodes, *dict.fromkeys(v.node for v in visits if ":" in v.node)]
+    n = _place(visits, nodes, at, visit, changes)
     if n < 0:
         node, state, task = START, {"steps": []}, replace(task, **changes)
     else:
-        node, state = visits[n].node, _state_after(visits[: n + 1], changes)
+        node = visits[n].node
+        state = {} if replayer.system.by_visit else _state_after(visits[: n + 1], changes)
     another = fresh or replayer.changed or n < 0 and changes  # the record holds nowhere then
     most, known = replayer.system.max_steps(replayer.settings), [] if another else visits
-    thread = _Thread(graph, tools, most, known, replayer.anew(task_id), replayer.knows(task_id))
-    state, error = _resume(thread, node, {**state, "task": task})
+    how = (replayer.anew(task_id), replayer.knows(task_id))
+    if replayer.system.by_visit:
+        held = [m <= n or known and v.before["saw"] for m, v in enumerate(visits)]
+        recalled = [v if h and v.node in nodes else None for h, v in zip(held, visits)]
+        imported = not all(v.before["saw"] for v in visits if v.update)
+        thread = _Retraced(recalled, n, changes if n >= 0 else {}, *how, imported)
+        state, error = _retrace(graph, task, most, thread)
+    else:
+        thread = _Thread(graph, tools, most, known, *how)
+        state, error = _resume(thread, node, {**state, "task": task})
     seconds = sum(s.seconds for s in state["steps"]) if thread.made or changes else t.seconds
     if isinstance(error, _BrokeBefore):
         after = replace(t, steps=tuple(state["steps"]))
@@ -791,7 +911,7 @@ def _leaving(by_node: Mapping[str, Sequence[Step]], kind: type[Step]) -> tuple[s
 
 def _added_by(steps: Iterable[Step]) -> dict[str, object]:
     "Key of the state -> the last value that steps put there beyond what their kinds say."
-    return {k: v for s in steps for k, v in s.extra.items() if v is not None}
+    return {k: v for s in steps for k, v in s.extra.items() if v is not None and k != "saw"}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #a0fb4c61
 _BY_KIND = {
@@ -896,6 +1016,7 @@ class Oracle:
     retrieving: frozenset[str] = frozenset()  # nodes that retrieve
     # nodes that draft -> what else they put, empty
     drafting: Mapping[str, Mapping] = field(default_factory=dict)
+    own_ids: bool = False  # the system calls passages by ids of its own
 
     def of(self, state: Mapping) -> Gold:
         "What is known of the task of a turn."
@@ -911,7 +1032,7 @@ class Oracle:
     def among(self, state: Mapping, ids: Sequence[str], tools: Toolbox) -> list[str]:
         "Those of some contexts that are cut from a gold passage."
         contexts, gold = tools.contexts(list(ids)), self._gold(state)
-        return [c.id for c in contexts if any(is_gold(p, c) for p in gold)]
+        return [c.id for c in contexts if any(is_gold(p, c, self.own_ids) for p in gold)]
 
     def answers(self, state: Mapping) -> bool | None:
         "Whether the question has an answer; None where nobody said."
@@ -1083,7 +1204,8 @@ def oracle(
     added = {n: _added_by(by_node[n]) for n in _leaving(by_node, Drafted)}
     empty = {n: {k: type(v)() for k, v in some.items()} for n, some in added.items()}
     retrieving = frozenset(_leaving(by_node, Retrieved))
-    o = Oracle(known, right, system_of_run(run).derived, retrieving, empty)
+    system = system_of_run(run)
+    o = Oracle(known, right, system.derived, retrieving, empty, bool(system.toolbox_for))
     shows = any(r.after is gold_passages for r in rungs)
     name = f"oracle:{'+'.join(r.name for r in rungs)}:{_gold_digest(known)}"
     return Intervention(name, (_perfect(o, rungs),), shown=known if shows else {})

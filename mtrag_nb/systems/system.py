@@ -354,6 +354,8 @@ class System:
     # key of its own state -> the shared key ("passed": a verdict) that decides it, and how
     derived: Mapping[str, tuple[str, Callable]] = field(default_factory=dict)
     one_piece: str = ""  # why its turns cannot be resumed in the middle; "": they can
+    # True: a turn is resumed from its beginning, each visit recalled by what its node saw
+    by_visit: bool = False
     group: str = ""  # the name of its own settings on a command line; "": the system's
     paper: str = ""  # the profile with its paper's models and settings, from which variants start
     base: str = ""  # of a variant: that profile, from which everything but MACHINE comes
