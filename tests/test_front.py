@@ -106,6 +106,7 @@ def test_a_conversation_over_an_index_is_a_run(tmp_path):
         mtrag_nb.load_models("tpu")
     models._made["embedder"] = HashEmbedder(64)
     from mtrag_nb.data.mtrag import read_corpus, sample_corpus
+    from mtrag_nb.search.edge import EdgeClient, EdgeLocked
     from mtrag_nb.systems.baselines import QUOTE
 
     passages = list(read_corpus(*sample_corpus(), domains=["govt"]))
@@ -114,6 +115,11 @@ def test_a_conversation_over_an_index_is_a_run(tmp_path):
     turns = [talk.ask(q) for q in ("How much is a fishing license?", "and for seniors?")]
     assert list(talk.run.trajectories.values()) == turns and talk.run.system == "quote"
     assert set(turns[0].found) <= set(talk.run.passages)
+    folder = talk.tools.retriever.index.store.client.path
+    with pytest.raises(EdgeLocked):
+        EdgeClient(folder, write=True)
+    talk.close()
+    EdgeClient(folder, write=True).close()
 
 
 def test_the_library_that_was_changed_last_is_asked(tmp_path, monkeypatch):
