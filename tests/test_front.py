@@ -189,3 +189,20 @@ def test_the_shards_of_an_index_are_put_together_by_the_command(tmp_path):
     from mtrag_nb.search.store import Manifest
 
     assert Manifest.load(tmp_path / "whole").total("passages") == len(passages)
+
+
+@pytest.mark.parametrize(
+    "typed, told",
+    [
+        ("demo --recorded --minutes 9", "--recorded goes alone"),
+        ("demo --recorded --profile t4", "--recorded goes alone"),
+        ("reproduce nexus --recorded --as published", "--recorded takes --out alone"),
+        (
+            "ingest --documents notes.md --index x --collection own --on ray --shard 2",
+            "--on go with",
+        ),
+        ("ingest --passages a.jsonl --index x --collection own", "--collection goes with"),
+    ],
+)
+def test_an_option_that_would_be_dropped_is_refused(typed, told, capsys):
+    assert main(typed.split()) == 2 and told in capsys.readouterr().err

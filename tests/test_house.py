@@ -339,6 +339,13 @@ def test_a_kept_output_names_files_from_the_clone_on():
     assert outputs.worth_keeping([told])[0]["text"] == "read data/sample\n"
 
 
+def test_a_difference_is_shown_where_it_is():
+    kept, fresh = ("a" * 3000 + end + "c" * 3000 for end in ("before", "after"))
+    told = outputs.difference([kept], [fresh])
+    assert "aabefore" in told and "aaafter" in told and len(told) < 900
+    assert outputs.difference(["x"], ["y"]) == "- x\n+ y"
+
+
 def test_ruff_decides_the_layout():
     for command in (["format", "--check"], ["check", "--select", "E731,E701,E702"]):
         done = subprocess.run(

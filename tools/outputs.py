@@ -7,6 +7,7 @@ nothing but the width of columns and the last printed digit of a decimal fractio
 
 import difflib
 import itertools
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,14 +18,11 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 NUMBER = re.compile(
     r"(?<![\w.])[-+−]?(?:\d[\d,]*(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)|\.\d+)(?!\d|\.\d)"
 )
-COLUMNS = re.compile(
-    r"[ \t]+|(?<=[-=─])[-=─]{2,}"
-)  # what grows and shrinks with the numbers in a table
+COLUMNS = re.compile(r"[ \t]+|(?<=[-=─])[-=─]{2,}")  # what grows with the numbers in a table
 ADDRESS = re.compile(r"( object)? at 0x[0-9a-fA-F]+")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-BLOCKS = set(
-    "p div tr table details summary h1 h2 h3 h4 li ul ol pre br section figure figcaption blockquote".split()
-)
+BLOCKS = "p div tr table details summary h1 h2 h3 h4 li ul ol pre br section figure"
+BLOCKS = {*BLOCKS.split(), "figcaption", "blockquote"}
 
 
 def directives(source: str) -> dict:
@@ -127,13 +125,17 @@ def same(kept: str, fresh: str) -> bool:
 
 
 def difference(kept: list, fresh: list, most: int = 12, width: int = 400) -> str:
-    'A short diff of what is kept and what came now, both lines of text; "" if they say the same.'
+    'A short diff of what is kept and what came now, both lines of text, long ones from shortly before they differ; "" if they say the same.'
     if len(kept) == len(fresh):
         fresh = [k if same(k, f) else f for k, f in zip(kept, fresh)]
-    lines = list(difflib.unified_diff(kept, fresh, lineterm="", n=0))[2:]  # without names of files
-    lines = [line for line in lines if not line.startswith("@@")]
+    begins = {}  # line -> where it is shown from
+    for pair in zip(kept, fresh):
+        begins |= dict.fromkeys(pair, max(0, len(os.path.commonprefix(pair)) - width // 2))
+    diff = [*difflib.unified_diff(kept, fresh, lineterm="", n=0)][2:]  # without names of files
+    lines = [line for line in diff if not line.startswith("@@")]
     rest = [f"  ... {len(lines) - most} more lines"] if len(lines) > most else []
-    return "\n".join([*(f"{line[0]} {line[1:width]}" for line in lines[:most]), *rest])
+    shown = [(x[0], x[1:][begins.get(x[1:], 0) :]) for x in lines[:most]]
+    return "\n".join([*(f"{sign} {text[:width]}" for sign, text in shown), *rest])
 
 
 def stale(cells: list, kept: list, ran, real: bool) -> list:

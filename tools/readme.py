@@ -1,8 +1,6 @@
 """Write README.md from nbs/index.ipynb (nbdev's own way needs Quarto, which pip cannot install).
 
 python tools/readme.py
-
-
 """
 
 import json

@@ -539,7 +539,11 @@ def demo(
         how = (settings, index, "rag", file.lines, models, left, progress)
         return run_tasks(system, some, out, *how)
 
-    if not (out / "manifest.json").exists() or len(Run(out).trajectories) < least:
+    if not (out / "manifest.json").exists() or tasks[0].id not in Run(out).trajectories:
+        go(tasks[:1], None)  # alone, so that an answer is seen early
+    begun = Run(out)
+    print(f"The first turn:\n{tell(begun.trajectories[tasks[0].id], begun.passages)}\n", flush=True)
+    if len(begun.trajectories) < least:
         go(tasks[:least], None)
     left = minutes - _minutes_spent(out)
     result = go(tasks, left) if left > 0 else Run(out)

@@ -129,6 +129,8 @@ def chat_row(spec: ModelSpec, batch_size: int) -> dict:
     alone = model.generate(asked[:1], 32)[0]
     ids = as_transformers(model, asked[0], 32)
     theirs = model.load().tokenizer.decode(ids, skip_special_tokens=True)
+    tokens = sum(c.tokens_out for c in wrote)
+    written = tokens / (both - reading) if both > reading else None  # too fast for this clock
     row = {
         "seconds to load": loading,
         "GiB of weights": weights / 2**30,
@@ -136,7 +138,7 @@ def chat_row(spec: ModelSpec, batch_size: int) -> dict:
         "rows in a batch": batch_size,
         "tokens in a prompt": sum(c.tokens_in for c in read) / len(read),
         "tokens read a second": sum(c.tokens_in for c in read) / reading,
-        "tokens written a second": sum(c.tokens_out for c in wrote) / max(both - reading, 1e-9),
+        "tokens written a second": written,
         "choices between two labels a second": len(asked) / choosing,
         "scores": len(scored),
         "characters alike with transformers' generate": common(alone.text.strip(), theirs.strip()),
