@@ -22,8 +22,7 @@ from mtrag_nb.models.device import TooLarge
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.models.local import TransformersChat
 from mtrag_nb.models.server import ServerChat
-from mtrag_nb.serve.api import make_app, rules_of, serving
-from mtrag_nb.serve.guard import check_address
+from mtrag_nb.serve.api import check_address, make_app, rules_of, serving
 from mtrag_nb.serve.service import Service
 from tests.support import servers
 from tests.support.tiny import tiny_llama
