@@ -828,8 +828,7 @@ def stance(
         return Stance.DECLINES
     for own in phrases:
         if contains_text(answer, own):
-            more = len(whole) - len(_squeezed(own))
-            return Stance.DECLINES if more <= _MORE else Stance.PARTIAL
+            return Stance.DECLINES if len(whole) - len(_squeezed(own)) <= _MORE else Stance.PARTIAL
     plain = re.sub(r"(?<=\w)`(?=\w)", "'", level(answer))  # level leaves ASCII as it is
     text, languages = sentences(_TITLE.sub('""', plain)), _languages_of(plain)
     claims = [c for s in text if (c := _content(s, plain, languages))]
