@@ -72,13 +72,15 @@ _STRICT, _PERMISSIVE = {"stages.prompts": "strict"}, {"stages.prompts": "permiss
 _FREE, _FLAT = {"retrieval.domain_filter": False}, {"chunks.flat": True}
 _SAMPLE, _ASIDE = "recorded/sample_", "paper/runs/"
 _SELF_CRAG_RUNS = (
-    Planned("self_crag", "Tables I to IV", judged=True, kept=f"{_SAMPLE}self_crag"),
-    Planned("graded", "V.A, V.C", variant="graded", kept=f"{_SAMPLE}self_crag_graded"),
+    Planned(
+        "self_crag", "Tables I to IV, V.A, V.C", judged=True, kept=f"{_SAMPLE}self_crag_graded"
+    ),
+    Planned("laptop", "Tables I to IV", variant="laptop", kept=f"{_SAMPLE}self_crag"),
     Planned("published", "V.B", variant="published", kept=f"{_ASIDE}published"),
-    Planned("no_filter", "V.A", _FREE, variant="graded", kept=f"{_ASIDE}graded_no_filter"),
+    Planned("no_filter", "V.A", _FREE, kept=f"{_ASIDE}graded_no_filter"),
     Planned("strict", "V.B", _STRICT, variant="published", kept=f"{_ASIDE}published_strict"),
     Planned("permissive", "V.B", _PERMISSIVE, variant="published"),
-    Planned("flat", "V.C", _FLAT, variant="graded", kept=f"{_ASIDE}graded_flat"),
+    Planned("flat", "V.C", _FLAT, kept=f"{_ASIDE}graded_flat"),
     Planned("smaller_model", "IV.A", {"chat.name": SMALL}),
 )
 _UNCLASSIFIED, _COMPETITION = {"ncl.classify": False}, "mtragun-human/reference"
