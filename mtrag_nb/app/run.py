@@ -518,7 +518,7 @@ def demo(
     progress: bool = True,
     least: int = _DEMO_TURNS,  # turns that are run, however long they take
 ) -> Run:
-    "Self-CRAG on the sample; on the laptop in the way that its model can go (`self_crag+laptop`)."
+    "The default system on the sample; on the laptop its variant `laptop`, which pays with so small a model."
     file = read_benchmark(sample_dir() / "reference.jsonl")
     if recorded:
         result = Run(data_dir("recorded") / f"sample_{DEFAULT}_graded")
