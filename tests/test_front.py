@@ -15,7 +15,7 @@ from mtrag_nb.core.types import DataError, ModelNotFound, SettingsError, printed
 from mtrag_nb.models.calls import BatchingChat, load_chat
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.serve import ask
+from mtrag_nb.serve import serve
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = data_dir("recorded") / "sample_naive"
@@ -43,8 +43,25 @@ def test_the_names_are_there_and_each_is_the_one_of_its_room():
         assert home.startswith("mtrag_nb."), name
     with pytest.raises(AttributeError, match="no attribute 'figure'"):
         mtrag_nb.figure
+    with patch.dict(mtrag_nb._PLACES, wrong="core.record"):
+        with pytest.raises(AttributeError, match="no attribute 'wrong'"):
+            mtrag_nb.wrong
     systems = [mtrag_nb.SELF_CRAG, mtrag_nb.NCL, mtrag_nb.AGENTS, mtrag_nb.NEXUS]
     assert [s.name for s in systems] == ["self_crag", "ncl", "agents", "nexus"]
+
+
+LOADED = """
+from mtrag_nb import load_models
+from mtrag_nb.models.chat import chat
+
+models = load_models()
+models.embedder.encode(["a ferry"]), models.chat.generate([chat("", "a ferry")], 1)
+"""
+
+
+def test_models_are_loaded_without_a_word():
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_importing_the_package_alone_costs_nothing():
@@ -108,11 +125,11 @@ def test_a_conversation_over_an_index_is_a_run(tmp_path):
 def test_the_library_that_was_changed_last_is_asked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="no index here"):
-        ask._last_index()
+        serve._last_index()
     for name in ("runs/demo-index", "indexes/notes/generation-2"):
         Path(name).mkdir(parents=True)
         (Path(name) / "documents.json").write_text("{}")
-    assert ask._last_index() == Path("indexes/notes")
+    assert serve._last_index() == Path("indexes/notes")
 
 
 @pytest.fixture

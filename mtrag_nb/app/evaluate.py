@@ -87,9 +87,7 @@ def score(
     idk: Literal["best", "recorded", "rule", "judge"] = "best",  # who says what is a refusal
     out: Dir = None,  # folder for the scores (default: the run's own; runs/scores/NAME for a file)
     live_web: bool = False,  # compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again
-    refusal: Iterable[
-        str
-    ] = (),  # phrases with which the system refuses, beside those that are known; kept in a run's folder
+    refusal: Iterable[str] = (),  # further phrases by which the system refuses; the run keeps them
 ) -> "list[ScoreReport | RetrievalReport]":
     "Score runs and prediction files, print what came of it, compare those that can be compared. Rankings alone (task A) need qrels."
     from mtrag_nb.evaluate.measures import encoder_named, score_retrieval
@@ -140,7 +138,7 @@ def _all_judged(result, runs=(), limit=None, **_) -> bool:
     "Whether all was judged, or as much as was asked for."
     if not runs:
         return bool(result)
-    return all(r.answered + r.refused >= min(limit or r.turns, r.turns) for r in result)
+    return all(r.turns - r.pending >= min(limit or r.turns, r.turns) for r in result)
 
 
 @done(_all_judged)
@@ -363,7 +361,8 @@ def ladder(
         how = {"tasks": _tasks_of(run, reference), "index": index, "models": models}
         how |= {"minutes": minutes, "limit": limit, "progress": progress}
         some = rungs_named(rungs) if rungs else RUNGS
-        made = climb(run, place, gold, right_by_target(gold), some, **how)
+        right = right_by_target(gold, {i: t.question for i, t in run.trajectories.items()})
+        made = climb(run, place, gold, right, some, **how)
         climbed = {n: Evidence(r, gold) for n, r in made.items()}
         ladders.append(ladder_pairs(Evidence(run, gold), climbed))
         print(f"{ladders[-1]!r}\n")

@@ -9,6 +9,8 @@ import hashlib
 import html
 import io
 import json
+import logging
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError', 'DiskFull',
            'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError', 'not_installed',
-           'require_packages', 'redacted', 'ServerError', 'PartlyFailed', 'Turn', 'Passage', 'Task', 'Gold', 'Context',
-           'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted', 'structured', 'first_problem']
+           'require_packages', 'quiet', 'redacted', 'ServerError', 'PartlyFailed', 'Turn', 'Passage', 'Task', 'Gold',
+           'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted', 'structured', 'first_problem']
 
 # %% ../../nbs/1_core/00_types.ipynb #c0d40005
 @contextmanager
@@ -124,6 +126,15 @@ def require_packages() -> None:
     "Raises SettingsError for packages of the systems and their models that are not installed."
     if missing := [name for name in _RUNNING.split() if find_spec(name) is None]:
         raise not_installed(missing)
+
+
+def quiet() -> None:
+    "Silence the loading bars and advice of the libraries below; their errors still come. To be called before they are imported."
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    # peft, where it is installed, is imported with transformers, and brings bitsandbytes' advice about kernels
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 # %% ../../nbs/1_core/00_types.ipynb #caf35fd0
 _IN_ADDRESS = re.compile(r"(?<=//)[^/\s\"'?#]*@")
@@ -328,13 +339,13 @@ def dotted(x: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 # %% ../../nbs/1_core/00_types.ipynb #5770f9d0
 def structured(
-    cls: type,  # a dataclass
+    cls: type,  # a dataclass, or a TypedDict
     data: Mapping[str, object],  # as `plain` makes it of one; what is one already stays
     extra: Literal["forbid", "ignore"] = "forbid",  # what happens with a field that is unknown
 ) -> Any:
     "An object of the class from plain data. Raises TypeError for a field that is missing, unknown or of another type, with its path."
     name = cls.__name__.lstrip("_")
-    if isinstance(data, cls):
+    if is_dataclass(cls) and isinstance(data, cls):
         return data
     if not isinstance(data, Mapping):
         raise TypeError(f"{name} is an object, not {type(data).__name__}")
@@ -364,7 +375,8 @@ def _strict(schema: Any) -> Any:
         return [_strict(s) for s in schema]
     if not isinstance(schema, dict):
         return schema
-    schema = {k: _strict(v) if k in _PARTS else v for k, v in schema.items()}
+    holds = {k: isinstance(v, dict) and "type" in v for k, v in schema.items()}  # of a TypedDict
+    schema = {k: _strict(v) if k in _PARTS or holds[k] else v for k, v in schema.items()}
     if schema.get("type") in ("str", "int", "float", "bool"):
         schema["strict"] = True
     if schema.get("init") is False:  # `settings.constant`: it is on file, and has one value

@@ -22,7 +22,7 @@ from ..core.record import Calls, Judged, Judgement, Run, Trajectory, answer_dige
 from ..core.record import predicted_passages, ranking_scores
 from ..core.settings import Settings, load_settings
 from ..core.text import declines, format_docs_for_gen, idk_by_rule, sentences
-from ..core.text import json_objects, without_thinking
+from ..core.text import content_words, json_objects, support, without_thinking
 from ..core.types import Context, DataError, Gold, Outcome, RunMismatch, SettingsError, Task
 from ..core.types import Turn, as_context, digest, plain
 from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
@@ -432,7 +432,7 @@ def _split_statements(
     answers: Sequence[str],
     how: str = "rule",  # "rule": sentences; "judge": the model writes them
 ) -> list[list[str]]:
-    "The statements of each answer. Where the judge writes nothing that can be used, the rule splits."
+    "The statements of each answer: lines with most of their words from it. Where the judge writes none, the rule splits."
     if how not in ("rule", "judge"):
         raise SettingsError(f"statements are split by rule or judge, not {how!r}")
     if how == "rule":
@@ -441,11 +441,12 @@ def _split_statements(
     asked = [_judge_prompt("split", question=q, answer=a) for q, a in both]
     replies = [_before_stop(c.text) for c in model.generate(asked, 256, stop=_STOP_TOKENS)]
 
-    def lines(reply):
+    def lines(reply, answer):
         bare = (re.sub(r"^\s*(?:[-*•]|\d+[.)])\s*", "", l).strip() for l in reply.splitlines())
-        return [l for l in dict.fromkeys(bare) if re.search(r"\w", l)]
+        own = filter(content_words, dict.fromkeys(bare))
+        return [l for l in own if support(l, [answer]) >= 0.5]
 
-    return [lines(r) or sentences(a) for r, a in zip(replies, answers)]
+    return [lines(r, a) or sentences(a) for r, a in zip(replies, answers)]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0ea84eef
 def judge_statements(
