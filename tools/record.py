@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CONVERSATIONS = ("a647d2ed", "a6e3eb1d", "ee5c26c9")
 KEPT = ("manifest.json", "trajectories.jsonl", "passages.jsonl")
 VARIANTS = {  # name of the run -> system, changed settings
-    "sample_self_crag": ("self_crag", {}),
+    "sample_self_crag": ("self_crag+laptop", {}),
     "sample_self_crag_graded": ("self_crag+graded", {}),
     "sample_naive": ("naive", {}),
     "sample_quote": ("quote", {}),
@@ -43,9 +43,9 @@ VARIANTS = {  # name of the run -> system, changed settings
     "sample_agents": ("agents", {}),
     "sample_ncl": ("ncl", {}),
     "sample_ncl_no_classification": ("ncl", {"ncl.classify": False}),
-    "sample_self_crag_no_filter": ("self_crag", {"retrieval.domain_filter": False}),
-    "sample_self_crag_flat": ("self_crag", {"chunks.flat": True}),
-    "sample_self_crag_strict": ("self_crag", {"stages.prompts": "strict"}),
+    "sample_self_crag_no_filter": ("self_crag+laptop", {"retrieval.domain_filter": False}),
+    "sample_self_crag_flat": ("self_crag+laptop", {"chunks.flat": True}),
+    "sample_self_crag_strict": ("self_crag+laptop", {"stages.prompts": "strict"}),
 }
 ABLATIONS = {  # of the papers' tables, in data/paper/runs: where the changed setting is felt
     "graded_no_filter": ("self_crag+graded", {"retrieval.domain_filter": False}),

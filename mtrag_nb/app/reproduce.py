@@ -68,13 +68,13 @@ _STRICT, _PERMISSIVE = {"stages.prompts": "strict"}, {"stages.prompts": "permiss
 _FREE, _FLAT = {"retrieval.domain_filter": False}, {"chunks.flat": True}
 _SAMPLE, _ASIDE = "recorded/sample_", "paper/runs/"
 _SELF_CRAG_RUNS = (
-    Planned("self_crag", "Tables I to IV", judged=True, kept=f"{_SAMPLE}self_crag"),
-    Planned("graded", "V.A, V.C", variant="graded", kept=f"{_SAMPLE}self_crag_graded"),
+    Planned("self_crag", "I to IV, V.A, V.C", judged=True, kept=f"{_SAMPLE}self_crag_graded"),
+    Planned("laptop", "Tables I to IV", variant="laptop", kept=f"{_SAMPLE}self_crag"),
     Planned("published", "V.B", variant="published", kept=f"{_ASIDE}published"),
-    Planned("no_filter", "V.A", _FREE, variant="graded", kept=f"{_ASIDE}graded_no_filter"),
+    Planned("no_filter", "V.A", _FREE, kept=f"{_ASIDE}graded_no_filter"),
     Planned("strict", "V.B", _STRICT, variant="published", kept=f"{_ASIDE}published_strict"),
     Planned("permissive", "V.B", _PERMISSIVE, variant="published"),
-    Planned("flat", "V.C", _FLAT, variant="graded", kept=f"{_ASIDE}graded_flat"),
+    Planned("flat", "V.C", _FLAT, kept=f"{_ASIDE}graded_flat"),
     Planned("smaller_model", "IV.A", {"chat.name": SMALL}),
 )
 _FREELY, _KEPT = {"ncl.classify": False}, f"{_SAMPLE}ncl_no_classification"
@@ -266,7 +266,7 @@ def _hindrance(r: Reproduction, planned: Planned) -> str:
     first, changed = r.settings(replace(planned, changes={})), planned.changes
     prompts, url = first.stages.prompts, first.qdrant_url
     if planned.variant and not changed and (r.variant or r.profile != "laptop"):
-        return "its changes are held against the run itself"
+        return "it stands beside the laptop's defaults only"
     if "chat.name" in changed and first.chat.name != LARGE:
         has = f"the profile {first.profile} has {first.chat.name}, and no smaller one of its kind"
         return f"{planned.place} compares {LARGE.split('/')[1]} with a 3B model; {has}"

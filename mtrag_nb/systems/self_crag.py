@@ -65,7 +65,6 @@ def after_generate(state: TurnState) -> str:
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #cc36b5e9
 _VARIANTS = read_departures("self_crag")
-_LAPTOP = {d.setting: d.published for d in _VARIANTS["laptop"]}
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #repair01
 def _supported(draft: str, texts: Sequence[str]) -> str:
@@ -122,7 +121,6 @@ SELF_CRAG = System(
     build_self_crag,
     "rewrite, retrieve, grade, generate, check with retries, fallback (Self-CRAG)",
     (IRRELEVANT, DECLINED, EXHAUSTED),
-    defaults={"laptop": _LAPTOP},
     paper="t4",
     variants=_VARIANTS,
     mechanisms=(
