@@ -89,6 +89,7 @@ score      app.evaluate Score runs and prediction files; two or more are compare
 judge      app.evaluate Judge the turns of runs, going on where it stopped; or, with --licence, hold the judge against people's ratings.
 report     app.evaluate Write one page for a run or several: the verdict, the runs beside each other, the stage to blame, corrections, what `mtrag audit` and `ladder` found, disagreements, all turns. It loads nothing; the turns of long runs lie in a folder beside it.
 cases      app.evaluate Write a page of all turns of runs, what failed first at its head: to filter, search and step through by the keys j and k.
+blame      app.evaluate:blame_runs Say which stage failed first in each turn; with --prove, run failed turns again with one stage repaired, and say whether it holds.
 replay     app.evaluate Take up a recorded turn, or all turns of a run, at a node, with something changed there: only what lies downstream is computed.
 audit      app.evaluate Say which stage failed first, what each gate kept and dropped, and what each mechanism was worth, by switching it off.
 ladder     app.evaluate Make one stage after the other perfect, with what the benchmark knows, and say what that repairs.
