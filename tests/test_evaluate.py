@@ -198,4 +198,4 @@ def test_planted_faults_are_proved_and_a_wrong_blame_is_refuted(tmp_path):
         {("generate", "verified", "generate")},
         {("retrieve", "refuted", "generate")},  # gold alone does not help: the draft is broken, too
     ]
-    assert all(len(some) >= 4 for some in found.values())
+    assert all(len(some) >= 3 for some in found.values())

@@ -157,6 +157,8 @@ def prove(
     for i, b in failed.items():
         able, why = _plan(b, gold.get(i, Gold(i)), kinds)
         plans[i] = ([], why or blocked) if blocked else (able, why)
+    if not (models or blocked):  # loaded once, for all forks
+        models = Models(settings_of_run(run, system or system_of_run(run)))
     how = {"tasks": tasks, "index": index, "models": models, "minutes": minutes}
     forks = _Forks(rec, system, {**how, "progress": progress})
     singles = {i: plan[:budget] for i, (plan, _) in plans.items()}
@@ -169,7 +171,8 @@ def prove(
         i: {"tried": tried.get(i, {}), "why": why or ("" if i in tried else forks.failed)}
         for i, (_, why) in plans.items()
     }
-    kept = {"run": run.state, "budget": budget, "seconds": round(forks.seconds, 2), "turns": turns}
+    seconds = round(rec.proof.get("seconds", 0.0) + forks.seconds, 2)  # those of earlier calls, too
+    kept = {"run": run.state, "budget": budget, "seconds": seconds, "turns": turns}
     write_json(run.folder / "proof.json", kept)
     return proof_report(Evidence(run, gold, histories=rec.histories), blamed)
 
