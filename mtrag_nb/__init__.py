@@ -2,7 +2,7 @@
 
 __version__ = "1.0.0"
 
-_PLACES = {  # name -> where it is
+_PLACES = {  # name -> where it is; with a colon behind it: the room itself
     "SELF_CRAG": "systems.self_crag",
     "NCL": "systems.ncl",
     "AGENTS": "systems.agents",
@@ -19,7 +19,7 @@ _PLACES = {  # name -> where it is
     "replay": "app.evaluate",
     "report": "app.evaluate",
     "CaseBrowser": "show.browser",
-    "figures": "show.figures",
+    "figures": "show.figures:",
 }
 __all__ = list(_PLACES)
 
@@ -32,12 +32,13 @@ def __getattr__(name):
     from mtrag_nb.core.types import not_installed
 
     try:
-        module = importlib.import_module(f"{__name__}.{_PLACES[name]}")
+        room, itself, _ = _PLACES[name].partition(":")
+        module = importlib.import_module(f"{__name__}.{room}")
     except ModuleNotFoundError as e:
         if e.name.startswith(__name__):
             raise
         raise not_installed([e.name]) from None
-    return getattr(module, name, module)
+    return module if itself else getattr(module, name)
 
 
 def __dir__():

@@ -151,6 +151,14 @@ ELEMENTS |= {
     for k, (mark, note) in SUPPRESSED.items()
 }
 OWN = run("not ", "<w:rStyle w:val='Own'/>")
+OWN_PARAGRAPH = "<w:pPr><w:pStyle w:val='Own'/></w:pPr>"
+USUAL = {  # a paragraph that names no style is hidden
+    "word/styles.xml": word_xml(
+        "styles",
+        "<w:style w:type='paragraph' w:default='1' w:styleId='Usual'><w:rPr><w:vanish/></w:rPr></w:style>",
+        "<w:style w:type='paragraph' w:styleId='Own'><w:name w:val='Own'/></w:style>",
+    )
+}
 ELEMENTS |= {
     "DOCX, hidden by style": Element(
         "x.docx",
@@ -165,6 +173,13 @@ ELEMENTS |= {
         "Dogs are allowed.",
         "struck",
         "not",
+    ),
+    "DOCX, hidden by the usual style": Element(
+        "x.docx",
+        word(f"<w:p>{run('Dogs are free.')}</w:p><w:p>{OWN_PARAGRAPH}{run(FEE)}</w:p>", USUAL),
+        "",
+        "hidden",
+        "Dogs",
     ),
     "DOCX, deleted": Element(
         "x.docx",
@@ -281,6 +296,7 @@ def page(inside: str) -> bytes:
     return f"<html><body><p>{BEFORE}</p>{inside}<p>{AFTER}</p></body></html>".encode()
 
 
+PADDING = "/*" + 2000 * "x" + "*/"
 MARKUP = {
     "raised note": ("<p>It is 12<sup>1</sup> crowns.</p>", "12^1 crowns"),
     "raised link": ("<p>It is 12<sup><a href='#1'>1</a></sup> crowns.</p>", "12^1 crowns"),
@@ -316,6 +332,19 @@ MARKUP = {
         "<p>Dogs are <span style='text-decoration: line-through'>not</span> allowed.</p>",
         "Dogs are allowed.",
     ),
+    "struck end of a line": (
+        "<p>Fee<br style='text-decoration: line-through'>12</p><p title='text-decoration:line-through'>crowns</p>",
+        "Fee\n12\n\ncrowns",
+    ),
+    "padded style": (
+        f"<p>Dogs are <span style='{PADDING}display:none'>not</span> allowed.</p>",
+        "Dogs are allowed.",
+    ),
+    "padded struck style": (
+        f"<p>Dogs are <span style='{PADDING}text-decoration:{PADDING}underline line-through'>not</span> allowed.</p>",
+        "Dogs are allowed.",
+    ),
+    "important style": ("<p style='font-size:0 !important'>12 crowns</p>", ""),
     "ruby": ("<p><ruby>東京<rp>(</rp><rt>とうきょう</rt><rp>)</rp></ruby>12</p>", "東京"),
 }
 LEFT_OUT = {  # pattern of the note
@@ -339,10 +368,14 @@ LEFT_OUT = {  # pattern of the note
             "hidden",
             "for the eye alone",
             "of no size",
+            "padded style",
+            "important style",
         ),
         "1 hidden",
     ),
-    **dict.fromkeys(("struck out", "deleted", "struck by style"), "1 struck out"),
+    **dict.fromkeys(
+        ("struck out", "deleted", "struck by style", "padded struck style"), "1 struck out"
+    ),
 }
 ELEMENTS |= {
     f"HTML, {k}": Element("x.html", page(x), shown, LEFT_OUT.get(k, ""))
@@ -449,6 +482,7 @@ def hand(edge: str, top: bool = True) -> bytes:
 
 
 NO_LETTERS = "/Type/Font/Subtype/Type1/BaseFont/Own/Encoding<</Type/Encoding/Differences[65 /g84 /g104 /g101]>>"
+DRAWN = "/Type/Font/Subtype/Type3/FontBBox[0 0 9 9]/FontMatrix[.1 0 0 .1 0 0]/CharProcs<<>>/FirstChar 65/LastChar 67/Widths[9 9 9]/Encoding<</Differences[65 {}]>>"
 PAPER = {
     "text": (paper(lines(FEE)), FEE, ""),
     "typed field": (
@@ -559,6 +593,15 @@ PAPER = {
     ),
     "page without text": (paper(lines(FEE), "0 0 9 9 re f"), FEE, "1 of 2 pages hold no text"),
     "names of glyphs": (paper(lines("ABC"), font=form(NO_LETTERS)), "", "do not say which letters"),
+    "one font of two without letters": (
+        paper(
+            lines("AB") + "BT /F2 10 Tf 50 600 Td (ABC) Tj ET",
+            page="/Resources<</Font<</F1 50 0 R/F2 51 0 R>>>>",
+            more={50: form(DRAWN.format("/A /B /C")), 51: form(DRAWN.format("/g84 /g104 /g101"))},
+        ),
+        "AB",
+        "characters are in fonts that do not say which letters",
+    ),
     "raised price": (
         paper("BT /F1 10 Tf 50 700 Td (Only $12) Tj /F1 6 Tf 4 Ts (99) Tj 0 Ts ET"),
         "$12^99",

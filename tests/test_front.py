@@ -43,8 +43,25 @@ def test_the_names_are_there_and_each_is_the_one_of_its_room():
         assert home.startswith("mtrag_nb."), name
     with pytest.raises(AttributeError, match="no attribute 'figure'"):
         mtrag_nb.figure
+    with patch.dict(mtrag_nb._PLACES, wrong="core.record"):
+        with pytest.raises(AttributeError, match="no attribute 'wrong'"):
+            mtrag_nb.wrong
     systems = [mtrag_nb.SELF_CRAG, mtrag_nb.NCL, mtrag_nb.AGENTS, mtrag_nb.NEXUS]
     assert [s.name for s in systems] == ["self_crag", "ncl", "agents", "nexus"]
+
+
+LOADED = """
+from mtrag_nb import load_models
+from mtrag_nb.models.chat import chat
+
+models = load_models()
+models.embedder.encode(["a ferry"]), models.chat.generate([chat("", "a ferry")], 1)
+"""
+
+
+def test_models_are_loaded_without_a_word():
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_importing_the_package_alone_costs_nothing():
@@ -89,6 +106,7 @@ def test_a_conversation_over_an_index_is_a_run(tmp_path):
         mtrag_nb.load_models("tpu")
     models._made["embedder"] = HashEmbedder(64)
     from mtrag_nb.data.mtrag import read_corpus, sample_corpus
+    from mtrag_nb.search.edge import EdgeClient, EdgeLocked
     from mtrag_nb.systems.baselines import QUOTE
 
     passages = list(read_corpus(*sample_corpus(), domains=["govt"]))
@@ -97,6 +115,11 @@ def test_a_conversation_over_an_index_is_a_run(tmp_path):
     turns = [talk.ask(q) for q in ("How much is a fishing license?", "and for seniors?")]
     assert list(talk.run.trajectories.values()) == turns and talk.run.system == "quote"
     assert set(turns[0].found) <= set(talk.run.passages)
+    folder = talk.tools.retriever.index.store.client.path
+    with pytest.raises(EdgeLocked):
+        EdgeClient(folder, write=True)
+    talk.close()
+    EdgeClient(folder, write=True).close()
 
 
 def test_the_library_that_was_changed_last_is_asked(tmp_path, monkeypatch):

@@ -21,10 +21,13 @@ from mtrag_nb.app.cli import COMMANDS, main
 from mtrag_nb.app.command import Parser
 from mtrag_nb.core import settings as core_settings
 from mtrag_nb.core.settings import load_settings
+from mtrag_nb.core.types import SettingsError
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.systems import stages
+from mtrag_nb.systems.registry import becomes, configured
 
 # All paths are relative to the folder that `workplace` makes; what a wrong command writes goes to `odd`.
 SAMPLE, INDEX, LIBRARY, DONE = "reference.jsonl", "index", "library", "run"
@@ -318,3 +321,19 @@ def test_a_damaged_run_is_refused(command, name):
 def test_a_damaged_index_is_refused(name):
     commands = ([*RUN[:8], index, "--out", "odd"] for index in damaged_copies(INDEX, name))
     assert_refused(commands)
+
+
+def test_a_prompt_that_is_edited_changes_no_run_that_has_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "data_dir", lambda part: tmp_path)
+    file = tmp_path / "edited_grade.system.md"
+    file.write_text("Source: here\nGrade it.\n")
+    begun = stages.read_prompts("edited")
+    file.write_text("Source: here\nGrade it another way.\n")
+    assert stages.read_prompts("edited") == begun == {"grade.system": "Grade it."}
+
+
+@pytest.mark.parametrize("name", ["self_crag", "ncl", "nexus"])
+def test_a_file_for_the_agents_is_refused_by_another_system_in_words(name):
+    asked = {"retrieval.relevance_threshold": 7.0}
+    with pytest.raises(SettingsError, match="unknown setting 'agents.grade_threshold'"):
+        configured(name, changes=becomes(asked, configured(name)))

@@ -1,13 +1,20 @@
 """What the papers' tables name here is there: the routes of the service, the runs that are kept, the files of `make figures`."""
 
+import os
 import re
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from mtrag_nb.app.reproduce import PAPERS, Reproduction, recordings
+from mtrag_nb.app.command import Command
+from mtrag_nb.app.evaluate import judge
+from mtrag_nb.app.reproduce import PAPERS, Reproduction, facts, plan_of, recordings
+from mtrag_nb.app.reproduce import reproduce, runs_table, write
 from mtrag_nb.core.record import Run
+from mtrag_nb.core.types import SettingsError
 from mtrag_nb.show.browser import published
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,3 +60,89 @@ def test_the_kept_figures_are_those_of_make_figures():
 def test_the_runs_of_ablations_are_whole():
     for folder in (ROOT / "data" / "paper" / "runs").iterdir():
         assert not any(t.outcome == "not_recorded" for t in Run(folder).trajectories.values())
+
+
+CSV = """
+from mtrag_nb.app.reproduce import Reproduction, recordings, tables_of
+r = Reproduction("self_crag", "none", where="sample", recorded=True)
+print(*(t.csv() for t in tables_of(r, recordings(r)).values()))
+"""
+
+
+def test_tables_do_not_hang_on_the_order_of_sets():
+    def csv(seed: str) -> str:
+        how = {"env": {**os.environ, "PYTHONHASHSEED": seed}, "capture_output": True, "text": True}
+        return subprocess.run([sys.executable, "-c", CSV], check=True, cwd=ROOT, **how).stdout
+
+    assert csv("1") == csv("3") != ""
+
+
+def test_the_page_of_kept_runs_says_what_they_hold(tmp_path):
+    told = []
+    for paper in PAPERS:
+        r = Reproduction(paper, tmp_path / paper, where="sample", recorded=True)
+        runs, known = recordings(r), dict(facts(r, recordings(r)))
+        turns = {i for x in runs for i in x.turns}
+        talks = {c for x in runs for c in x.talks.values()}
+        assert known["tasks"] == f"{len(turns)} turns of {len(talks)} conversations"
+        assert ("judge" in known) == any(x.judged for x in runs)
+        assert "children indexed" not in known
+        changed = {row[0]: row[2] for row in runs_table(r, runs)[1]}
+        for x in runs:
+            variant = x.system.partition("+")[2]
+            assert (
+                changed[x.name].startswith(f"as {variant}" if variant else "") and changed[x.name]
+            )
+        write(r, told.append)
+        drawn = {p.stem.removesuffix("_dark") for p in (tmp_path / paper).glob("*.svg")}
+        assert told[-1].endswith(f" tables and {len(drawn)} figures")
+    assert "nexus.verify=support" in dict(r[::2] for r in runs_table(r, runs)[1])["nexus"]
+
+
+def test_a_plan_counts_each_set_of_tasks_and_names_what_it_cannot_count(tmp_path):
+    def plan(*how, **more) -> dict[str, float]:
+        return plan_of(Reproduction(*how[:1], tmp_path, *how[1:], where=tmp_path, **more))
+
+    assert "answer 2191 tasks in 3 runs" in plan("ncl", "ncl")  # 842 twice, and 507
+    assert "answer 1707 tasks in 3 runs" in plan("ncl", "ncl", limit=600)
+    assert "answer 440 tasks in 4 runs" in plan("self_crag", "ncl", limit=200)
+    for paper in PAPERS:
+        for profile in ("t4", "judge", "granite", "nexus"):
+            assert all(plan(paper, profile).values()), (paper, profile)
+
+    def of(what: str, found: dict[str, float]) -> float:
+        return next(minutes for name, minutes in found.items() if name.startswith(what))
+
+    minilm, bge = (of("index", plan("nexus", profile)) for profile in ("nexus", "t4"))
+    assert minilm < bge / 10
+    mirror = plan("self_crag", "t4", changes={"chat.name": "unsloth/Llama-3.1-8B-Instruct"})
+    assert of("answer", mirror) > 100
+    strange = plan("agents", "t4", changes={"chat.name": "someone/model"})
+    assert "not counted, of unknown size: someone/model" in strange
+    assert plan("self_crag", "laptop") == {}
+    served = plan("self_crag", "server")
+    assert of("index", served) > 100 and not any(k.startswith("answer") for k in served)
+
+
+def test_reproduce_offers_what_it_takes_and_refuses_what_a_kept_run_cannot_have(tmp_path):
+    command = Command(reproduce)
+    with pytest.raises(SystemExit):
+        command.read("ncl", "--chat", "x/y")
+    typed = command.read("ncl", "--profile", "t4", "--set", "seed=3", "--limit", "2")
+    assert (typed.profile, typed.set, typed.limit) == ("t4", ["seed=3"], 2)
+    for more in (["--limit", "2"], ["--profile", "t4"], ["--data", "x"], ["--encoder", "none"]):
+        with pytest.raises(SettingsError, match="--recorded takes --out alone"):
+            command.do(command.read("ncl", "--recorded", *more))
+    with pytest.raises(SettingsError, match="released takes --out and --data alone"):
+        command.do(command.read("released", "--limit", "2"))
+    out = str(tmp_path / "nexus")
+    assert command.do(command.read("nexus", "--recorded", "--out", out))
+
+
+def test_turns_that_asked_back_are_judged_turns():
+    class Report:
+        answered, refused, asked_back, pending, turns = 3, 1, 2, 0, 6
+
+    assert judge.done([Report], ["run"])
+    Report.pending, Report.turns = 1, 7
+    assert not judge.done([Report], ["run"]) and judge.done([Report], ["run"], 6)

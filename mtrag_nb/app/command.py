@@ -143,10 +143,8 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         for action in self._actions:
-            if isinstance(
-                action.choices, Option
-            ):  # made once: it looks into all installed packages
-                action.choices = list(action.choices)
+            if isinstance(action.choices, Option):
+                action.choices = list(action.choices)  # once: it looks into all packages
             if about := getattr(action, "about", ""):
                 action.help = (about() if callable(about) else about).replace("%", "%%")
         return super().format_help()
@@ -197,8 +195,12 @@ class Command:
         for name, source, options in _options(function):
             values = {p.name: getattr(typed, p.name) for p in options}
             given[name] = values[name] if source is function else source(**values)
-        result = call(function, given)
-        whole = getattr(function, "done", None)
+        return self.carry_out(given)
+
+    def carry_out(self, given: Mapping[str, object]) -> bool:
+        "Call the function with arguments by name; whether all was done that was asked."
+        function = self.load()
+        result, whole = call(function, given), getattr(function, "done", None)
         return bool(result) if whole is None else whole(result, **given)
 
 # %% ../../nbs/app/00_command.ipynb #8a2d85e4
@@ -286,12 +288,6 @@ class Setup:
         full = PROFILES["server" if url else "t4"]
         own = {k: getattr(base, k) for k in ("embedder", "reranker", "chunks", "retrieval")}
         return replace(full, chat=spec, qdrant_url=base.qdrant_url, **own)
-
-    def plain(self, command: str) -> tuple[str, dict[str, str]]:
-        "Profile and changes, for a command that takes nothing else. Raises SettingsError for the rest."
-        if replace(self, profile="laptop", set=()) != Setup(set=()):
-            raise SettingsError(f"{command} takes --profile and --set; the rest goes with run")
-        return self.profile, changes_of(self.set)
 
     def settings(self, system: str = DEFAULT) -> Settings:
         "The settings of a system. What is typed with --set goes before what a file says."

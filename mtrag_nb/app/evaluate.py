@@ -88,9 +88,7 @@ def score(
     idk: Literal["best", "recorded", "rule", "judge"] = "best",  # who says what is a refusal
     out: Dir = None,  # folder for the scores (default: the run's own; runs/scores/NAME for a file)
     live_web: bool = False,  # compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again
-    refusal: Iterable[
-        str
-    ] = (),  # phrases with which the system refuses, beside those that are known; kept in a run's folder
+    refusal: Iterable[str] = (),  # further phrases by which the system refuses; the run keeps them
 ) -> "list[ScoreReport | RetrievalReport]":
     "Score runs and prediction files, print what came of it, compare those that can be compared. Rankings alone (task A) need qrels."
     from mtrag_nb.evaluate.measures import encoder_named, score_retrieval
@@ -141,7 +139,7 @@ def _all_judged(result, runs=(), limit=None, **_) -> bool:
     "Whether all was judged, or as much as was asked for."
     if not runs:
         return bool(result)
-    return all(r.answered + r.refused >= min(limit or r.turns, r.turns) for r in result)
+    return all(r.turns - r.pending >= min(limit or r.turns, r.turns) for r in result)
 
 
 @done(_all_judged)

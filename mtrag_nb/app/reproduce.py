@@ -7,32 +7,28 @@ __all__ = ['LARGE', 'SMALL', 'PAPERS', 'POOL', 'RELEASED', 'Planned', 'Data', 'R
            'go', 'recordings', 'tables_of', 'runs_table', 'facts', 'write', 'reproduce']
 
 # %% ../../nbs/app/07_reproduce.ipynb #imports0
+import inspect
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from .command import Dir, Limit, Option, Setup, Variant, with_variant
+from .command import Changes, Command, Dir, Limit, Option, ProfileName, Setup, Variant
+from .command import changes_of, with_variant
 from .evaluate import judge, score
 from .run import fetch, ingest, run
 from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import esc, words_table
 from ..core.record import Run
-from ..core.settings import SPEED, Settings
-from ..core.types import DataError, SettingsError
-from mtrag_nb.data.mtrag import (
-    FETCHED,
-    fetch_data,
-    fetch_file,
-    official_dir,
-    official_file,
-    official_kinds,
-)
-from ..data.mtrag import official_files, read_benchmark, sample_corpus, sample_dir
+from ..core.settings import SPEED, ModelSpec, Settings
+from ..core.types import DataError, SettingsError, dotted, plain
+from ..data.mtrag import FETCHED, fetch_data, fetch_file, official_dir, official_file
+from ..data.mtrag import official_files, official_kinds, read_benchmark, sample_corpus
+from ..data.mtrag import sample_dir
 from ..systems.registry import system_named
 
 if TYPE_CHECKING:
@@ -81,24 +77,17 @@ _SELF_CRAG_RUNS = (
     Planned("flat", "V.C", _FLAT, variant="graded", kept=f"{_ASIDE}graded_flat"),
     Planned("smaller_model", "IV.A", {"chat.name": SMALL}),
 )
-_UNCLASSIFIED, _COMPETITION = {"ncl.classify": False}, "mtragun-human/reference"
+_FREELY, _KEPT = {"ncl.classify": False}, f"{_SAMPLE}ncl_no_classification"
+_COMPETITION = "mtragun-human/reference"
 _NCL_RUNS = (
     Planned("ncl", "Table 2: reference", judged=True, kept=f"{_SAMPLE}ncl"),
-    Planned(
-        "no_classification",
-        "Table 2: No Classification",
-        _UNCLASSIFIED,
-        judged=True,
-        kept=f"{_SAMPLE}ncl_no_classification",
-    ),
+    Planned("no_classification", "Table 2: No Classification", _FREELY, judged=True, kept=_KEPT),
     Planned("ncl_competition", "Table 2: competition", {}, _COMPETITION, True),
 )
 _AGENTS_RUNS = (Planned("agents", "2, 6, 8.3, 9.1", kept=f"{_SAMPLE}agents"),)
 _NEXUS_RUNS = (Planned("nexus", "Table 2", kept=f"{_SAMPLE}nexus"),)
-_CRAG_JUDGE, _NCL_JUDGE = (
-    ("refusal", "faithfulness", "correctness"),
-    ("idk", "rl_f_local", "rb_llm_local"),
-)
+_CRAG_JUDGE = ("refusal", "faithfulness", "correctness")
+_NCL_JUDGE = ("idk", "rl_f_local", "rb_llm_local")
 PAPERS = {
     "self_crag": _Paper(
         "self_crag", "Self-CRAG", "rag", "last-questions", _CRAG_JUDGE, _SELF_CRAG_RUNS, cap=25_000
@@ -151,9 +140,8 @@ class Data:
             except DataError:
                 return kind == "corpora" and self.pooled
 
-        return list(
-            dict.fromkeys(official_kinds()[k].part for k in kinds if self.root and not there(k))
-        )
+        parts = (official_kinds()[k].part for k in kinds if self.root and not there(k))
+        return list(dict.fromkeys(parts))
 
 
 def _data_at(where: str | Path = "", profile: str = "laptop") -> Data:
@@ -171,27 +159,25 @@ class _Command:
     "A command of `mtrag` with its arguments."
 
     do: Callable  # of `app.run` or `app.evaluate`
-    places: tuple = ()  # its arguments by place
-    options: Mapping[str, object] = field(default_factory=dict)
+    options: Mapping[str, object]  # its arguments by name, those by place first
 
     def __str__(self) -> str:
         "As it would be typed."
         options, setup = dict(self.options), self.options.get("settings") or Setup(set=())
         options["settings"], words = None, ["mtrag", self.do.__name__]
-        for name, value in [("", p) for p in self.places] + [*options.items()]:
+        known = inspect.signature(self.do).parameters
+        for name, value in options.items():
             values = value if isinstance(value, (list, tuple)) else [value]
             if value not in (None, "", [], ()):
-                words += [f"--{_FLAGS.get(name, name)}"] if name else []
+                by_place = known[name].kind is inspect.Parameter.POSITIONAL_ONLY
+                words += [] if by_place else [f"--{_FLAGS.get(name, name)}"]
                 words += map(str, values)
         words += ["--profile", setup.profile] if self.options.get("settings") else []
         return " ".join([*words, *(f"--set {pair}" for pair in setup.set)])
 
     def carry_out(self, **more) -> bool:  # more: what cannot be typed, as models
         "Whether all was done that was asked."
-        result = self.do(*self.places, **self.options, **more)
-        if isinstance(result, Run):
-            return not any(t.failed for t in result.trajectories.values())
-        return not any(r.pending for r in result) if self.do is judge else bool(result)
+        return Command(self.do).carry_out({**self.options, **more})
 
 # %% ../../nbs/app/07_reproduce.ipynb #423c69d9
 class _OneSet:
@@ -255,10 +241,8 @@ class Reproduction:
 
     def setup(self, planned: Planned) -> Setup:
         "The settings of a run as they are typed. A variant as published has prompts of its own."
-        changes, prompts = (
-            {**self.changes, **planned.changes},
-            planned.changes.get("stages.prompts"),
-        )
+        changes = {**self.changes, **planned.changes}
+        prompts = planned.changes.get("stages.prompts")
         of_paper = self.variant_of(planned) == "published" and prompts
         own = {"stages.prompts": f"published-{prompts}"} if of_paper else {}
         return _setup(self.profile, changes | own)
@@ -304,12 +288,12 @@ def fetching(r: Reproduction) -> list[_Command]:
     kinds += ["corpora", "mtrag-human/qrels"] if r.retrieves else []
     if r.data.lacking(kinds):
         corpora = {} if r.retrieves else {"settings": Setup("judge", set=())}
-        found.append(_Command(fetch, ("data",), {"to": r.data.root, **corpora}))
+        found.append(_Command(fetch, {"what": "data", "to": r.data.root, **corpora}))
     each = [{**r.changes, **p.changes} for p in r.made]
     names = [{k: v for k, v in some.items() if k in _MODELS} for some in each]
     judges = [r.judge_setup] if any(p.judged for p in r.made) else []
     setups = dict.fromkeys([*(_setup(r.profile, some) for some in names), *judges])
-    models = [_Command(fetch, ("models",), {"settings": x}) for x in setups]
+    models = [_Command(fetch, {"what": "models", "settings": x}) for x in setups]
     return found if r.models else found + models
 
 
@@ -321,57 +305,69 @@ def commands(r: Reproduction) -> list[_Command]:
         where = {"index": r.index(p)} if r.retrieves else {}
         if r.retrieves and r.index(p) not in indexes:
             how = {"passages": r.data.passages(), **where, "cap": r.most, "settings": setup}
-            runs.append(indexes.setdefault(r.index(p), _Command(ingest, (), how)))
+            runs.append(indexes.setdefault(r.index(p), _Command(ingest, how)))
         what = {"system": r.of.system, "variant": r.variant_of(p), "setting": r.of.setting, **where}
         some = {"select": r.select or r.of.select, "limit": r.limit, "settings": setup}
-        runs.append(_Command(run, (), {"tasks": tasks, "out": out, **what, **some}))
+        runs.append(_Command(run, {"tasks": tasks, "out": out, **what, **some}))
         if p.judged:
-            how = {"reference": tasks, "protocols": r.of.protocols, "settings": r.judge_setup}
-            judged.append(_Command(judge, ([out],), how))
+            how = {"runs": [out], "reference": tasks, "protocols": r.of.protocols}
+            judged.append(_Command(judge, {**how, "settings": r.judge_setup}))
         scored.setdefault(tasks, []).append(out)
     how = {"encoder": r.encoder, "idk": "recorded"}
     how |= {"qrels": r.data.qrels()} if r.retrieves else {}
-    scores = [_Command(score, (f,), {"reference": tasks, **how}) for tasks, f in scored.items()]
+    known = [{"sources": outs, "reference": tasks, **how} for tasks, outs in scored.items()]
+    scores = [_Command(score, some) for some in known]
     return [*runs, *judged, *scores]
 
 # %% ../../nbs/app/07_reproduce.ipynb #plan0002
-_GB = {  # of the files of a model; two bytes a weight, of embedder and reranker four
-    "meta-llama/Llama-3.1-8B-Instruct": 16.1,
-    "meta-llama/Llama-3.2-3B-Instruct": 6.4,
-    "Qwen/Qwen2.5-14B-Instruct": 29.5,
-    "Qwen/Qwen2.5-1.5B-Instruct": 3.1,
-    "BAAI/bge-m3": 2.3,
-    "BAAI/bge-reranker-v2-m3": 2.3,
-}
+# GB of a model's files, by the last part of its name; two bytes a weight, of embedder and reranker four
+_GB = {"bge-m3": 2.3, "bge-reranker-v2-m3": 2.3, "all-MiniLM-L6-v2": 0.1}
+_GB |= {"Llama-3.1-8B-Instruct": 16.1, "Llama-3.2-3B-Instruct": 6.4}
+_GB |= {"Qwen2.5-14B-Instruct": 29.5, "Qwen2.5-1.5B-Instruct": 3.1}
 _READ, _WRITTEN = 9_000, 300  # tokens of a turn, over all its calls
 _JUDGED = 2_500, 150  # of a judgement
-_TASKS, _CHILDREN = {"last-questions": 110, "all": 842}, 1_560_000  # of the whole benchmark
+_TASKS = {"last-questions": 110, "all": 842}  # of the whole benchmark; of MTRAG-UN, one each:
+_UN_TASKS, _CHILDREN = 507, 1_560_000
 
 
-def _seconds(model: str, read: int, written: int) -> float:
-    return _GB.get(model, 0.0) * (read / 1e4 + written / 320)
+def _gigabytes(model: ModelSpec) -> float | None:
+    "Of a model's files; 0 on a server; by the billions in its name where it is not listed; None without them."
+    name = model.name.rstrip("/").rpartition("/")[2]
+    billions = re.search(r"(\d+(?:\.\d+)?)b\b", name, re.I)
+    known = 0.0 if model.url else _GB.get(name)
+    return 2 * float(billions[1]) if known is None and billions else known
+
+
+def _seconds(model: ModelSpec, read: int, written: int) -> float:
+    return (_gigabytes(model) or 0.0) * (read / 1e4 + written / 320)
 
 
 def plan_of(r: Reproduction) -> dict[str, float]:
-    "What is to be done -> minutes on a T4, estimated, never measured; nothing for the sample, served models, or models that are given."
-    settings = [r.settings(p) for p in r.made]
-    if not r.data.root or r.models or settings[0].chat.url:
+    "What is to be done -> minutes on a T4, estimated, never measured; nothing for the sample, a chat model on the CPU, or models that are given. A served model takes none of them."
+    first, judge = _TASKS[r.select or r.of.select], r.judge_setup.settings().chat
+    most = {p.name: _UN_TASKS if p.tasks == _COMPETITION else first for p in r.made}
+    runs = [(p, r.settings(p), min(r.limit or most[p.name], most[p.name])) for p in r.made]
+    if not r.data.root or r.models or runs[0][1].chat.device == "cpu":
         return {}
-    judge, judged = r.judge_setup.settings().chat.name, sum(p.judged for p in r.made)
-    chats = {s.chat.name for s in settings} | ({judge} if judged else set())
-    names = {m.name for s in settings for m in (s.embedder, s.reranker) if m} | chats
-    gb, tasks = sum(_GB.get(n, 0.0) for n in names), r.limit or _TASKS[r.select or r.of.select]
-    indexes = {r.index(p) for p in r.made} if r.retrieves else ()
-    children = len(indexes) * (4 * r.most if r.most else _CHILDREN)
-    answering = sum(_seconds(s.chat.name, _READ, _WRITTEN) for s in settings)
-    judging = judged * len(r.of.protocols) * _seconds(judge, *_JUDGED)
-    return {
+    judged, tasks = sum(n for p, _, n in runs if p.judged), sum(n for _, _, n in runs)
+    chats = [s.chat for _, s, _ in runs] + ([judge] if judged else [])
+    models = {m.name: m for _, s, _ in runs for m in (s.embedder, s.reranker, *chats) if m}
+    unknown = [name for name, m in models.items() if _gigabytes(m) is None]
+    gb = sum(_gigabytes(m) or 0.0 for m in models.values())
+    loaded = {m.name for m in chats if not m.url}
+    embedders = {r.index(p): s.embedder for p, s, _ in runs} if r.retrieves else {}
+    children = 4 * r.most if r.most else _CHILDREN
+    embedding = children * sum(_seconds(m, 50, 0) for m in embedders.values())
+    answering = sum(n * _seconds(s.chat, _READ, _WRITTEN) for _, s, n in runs)
+    steps = {
         f"fetch models, {gb:.0f} GB": gb * 10 / 60,
-        f"load {len(chats)} chat models": 1.0 * len(chats),
-        f"index {children:,} children": children * _seconds("BAAI/bge-m3", 50, 0) / 60,
-        f"{len(r.made)} runs of {tasks} tasks": tasks * answering / 60,
-        f"judge {judged * tasks} answers": tasks * judging / 60,
+        f"load {len(loaded)} chat models": 1.0 * len(loaded),
+        f"index {len(embedders) * children:,} children": embedding / 60,
+        f"answer {tasks} tasks in {len(runs)} runs": answering / 60,
+        f"judge {judged} answers": judged * len(r.of.protocols) * _seconds(judge, *_JUDGED) / 60,
     }
+    left = {f"not counted, of unknown size: {', '.join(unknown)}": 0.0} if unknown else {}
+    return {what: minutes for what, minutes in steps.items() if minutes} | left
 
 # %% ../../nbs/app/07_reproduce.ipynb #go000002
 def go(r: Reproduction, tell: Callable[[str], object] = print) -> bool:
@@ -425,17 +421,12 @@ def recordings(r: Reproduction) -> "list[Evidence]":
         if not (folder / "trajectories.jsonl").exists():
             continue
         file = read_benchmark(r.data.tasks(p.tasks), contexts=not r.retrieves)
-        apart = folder / "judged"
+        apart = folder / "judged"  # judgements and scores of a judge without a licence
         recorded = Run(folder, p.name, apart if apart.is_dir() else None)
-        if apart.is_dir():  # there lie judgements and scores of a judge without a licence
-            scored = copy(recorded)
-            scored.folder = apart
-            vars(recorded).update(scores=scored.scores, how=scored.how)
         place = {t.id: n for n, t in enumerate(file.tasks)}
-        for name in ("trajectories", "judgements"):
-            turns = getattr(recorded, name).items()
-            by_place = sorted(turns, key=lambda kv: place.get(kv[0], len(place)))
-            vars(recorded)[name] = dict(by_place)
+        turns = recorded.trajectories
+        by_place = sorted(turns, key=lambda i: place.get(i, len(place)))
+        recorded.trajectories = {i: turns[i] for i in by_place}
         found.append(Evidence(recorded, file.gold))
     return found
 
@@ -457,12 +448,13 @@ def runs_table(r: Reproduction, runs: "list[Evidence]") -> tuple[tuple[str, ...]
     recorded, rows = {x.name: x for x in runs}, []
     for p, why in r.runs:
         end = f"left out: {why}" if why else "not run yet"
-        if x := recorded.get(p.name):
+        x = recorded.get(p.name)
+        if x:
             turns = x.turns.values()
             end = f"{sum(t.answered for t in turns)} of {len(turns)} answered"
             end += f", {n} broke" if (n := sum(t.failed for t in turns)) else ""
             end += "; judged" if x.judged else ""
-        rows.append((p.name, p.place, _pairs(p.changes) or "nothing", end))
+        rows.append((p.name, p.place, _changed(r, p, x) or "nothing", end))
     return ("run", "in the paper", "changed", "what came of it"), rows
 
 
@@ -470,9 +462,20 @@ def _pairs(changes: Mapping) -> str:
     return ", ".join(f"{k}={v}" for k, v in changes.items())
 
 
-def facts(r: Reproduction) -> list[tuple[str, str]]:
-    "What was wanted, in a few rows."
-    s, judged = r.settings(r.of.runs[0]), r.judge_setup
+def _changed(r: Reproduction, p: Planned, run: "Evidence | None") -> str:
+    "The variant of a run, the settings that it changes, and those of a recorded one that have another default now."
+    typed, variant = changes_of(r.setup(p).set), r.variant_of(p)
+    here = dotted(plain(r.settings(p))) if run else {}
+    there = dotted(run.manifest["settings"]) if run else {}
+    then = {k: v for k, v in there.items() if k in here and v not in (None, here[k])}
+    own = {re.sub(r"^own\.", f"{r.of.system}.", k): v for k, v in then.items() if k not in SPEED}
+    pairs = _pairs({k: typed[k] for k in p.changes} | own)
+    return ", ".join(filter(None, (f"as {variant}" if variant else "", pairs)))
+
+
+def facts(r: Reproduction, runs: "Iterable[Evidence]" = ()) -> list[tuple[str, str]]:
+    "What was wanted, in a few rows; of the runs that are kept, what they hold."
+    s, judged, asked = r.settings(r.of.runs[0]), r.judge_setup, any(p.judged for p in r.made)
     models = [m for m in (s.chat, s.embedder, s.reranker) if m]
     names = [f"{m.name} ({m.quantization})" if m.quantization else m.name for m in models]
     select = {"all": "all tasks", "last-questions": "the last question of each conversation"}
@@ -481,12 +484,17 @@ def facts(r: Reproduction) -> list[tuple[str, str]]:
     rows = {
         "system": r.system.name,
         "profile": f"{r.profile}: {', '.join(names)}",
-        "judge": f"{judged.profile}: {judged.settings().chat.name}",
+        "judge": f"{judged.profile}: {judged.settings().chat.name}" if asked else "",
         "data": r.data.name,
         "tasks": select[r.select or r.of.select] + first,
         "changed everywhere": _pairs(r.changes),
         "children indexed": indexed if r.retrieves else "",
     }
+    if r.recorded:
+        talks = {i: talk for x in runs for i, talk in x.talks.items()}
+        held = f"{len(talks)} turns of {len({*talks.values()})} conversations"
+        judges = ", ".join({x.how["judge"]: None for x in runs if x.judged})
+        rows |= {"tasks": held, "judge": judges, "children indexed": ""}
     return [(what, value) for what, value in rows.items() if value]
 
 # %% ../../nbs/app/07_reproduce.ipynb #eae694ba
@@ -495,7 +503,7 @@ def _head_html(r: Reproduction, runs: "list[Evidence]") -> str:
     from mtrag_nb.systems.system import departures, unlike_paper
 
     own = departures(system_named(r.of.system), "published", r.profile)
-    way = "The system ran with the defaults, which depart from the paper in these settings."
+    way = f"The run {r.of.runs[0].name} has the defaults, which depart from the paper in these settings; the table above says what the others change."
     if r.system.base:
         other = unlike_paper(r.system, r.settings(r.of.runs[0]))
         changed = "; ".join(f"{k} {here} for {there}" for k, (there, here) in other.items())
@@ -504,7 +512,7 @@ def _head_html(r: Reproduction, runs: "list[Evidence]") -> str:
             f"{changed or 'nothing'}. The departures below are what the defaults do; none of them applies here."
         )
     return (
-        f"{words_table(('what', 'value'), facts(r))}<h2>What was run</h2>{words_table(*runs_table(r, runs))}"
+        f"{words_table(('what', 'value'), facts(r, runs))}<h2>What was run</h2>{words_table(*runs_table(r, runs))}"
         f"<h2>As published, and here</h2><p>{esc(way)}</p>{own._repr_html_()}<h2>Tables and figures</h2>"
     )
 
@@ -516,19 +524,17 @@ def write(r: Reproduction, tell: Callable[[str], object] = print) -> Path:  # th
 
     runs = recordings(r)
     tables, own = tables_of(r, runs), own_figures(r.paper, runs)
-    figures = {**own, **paper_figures(runs)}
+    figures = {k: f for k, f in {**own, **paper_figures(runs)}.items() if f[0].axes}
     for name, table in tables.items():
         write_whole(r.folder / "tables" / f"{name}.csv", table.csv())
     place = r.folder if r.recorded else r.folder / "figures"
     for name, (figure, _) in figures.items():
-        if figure.axes:
-            save_figure(figure, name, place, ("png", "svg", "pdf"), dark=name in own)
+        save_figure(figure, name, place, ("png", "svg", "pdf"), dark=name in own)
     title = f"{r.of.title}, published and {'recorded' if r.recorded else 'reproduced'}"
     html = paper_html(tables, figures, title, _head_html(r, runs))
     page = write_whole(r.folder / "reproduction.html", html)
-    tell(
-        f"{page}: {len(html) // 1000} kB, opens in any browser, loads nothing; beside it {len(tables)} tables and {len(figures)} figures"
-    )
+    beside = f"beside it {len(tables)} tables and {len(figures)} figures"
+    tell(f"{page}: {len(html) // 1000} kB, opens in any browser, loads nothing; {beside}")
     return page
 
 # %% ../../nbs/app/07_reproduce.ipynb #relsd002
@@ -595,7 +601,8 @@ def reproduce(
     /,
     out: Dir = "",  # the folder (default runs/PAPER); one that was begun is continued
     data: Dir = "",  # where tasks and passages lie (default: the sample for the laptop; $MTRAG_DATA; else fetched into data/official)
-    settings: Annotated[Setup | None, Setup] = None,
+    profile: ProfileName = "laptop",  # of the runs: their models, and how the stages decide (default laptop)
+    set: Changes = (),  # change a setting of every run (may be repeated)
     variant: Variant = "",
     limit: Limit = None,
     select: Literal["", "all", "last-questions"] = "",  # other tasks than the paper's
@@ -608,11 +615,16 @@ def reproduce(
     progress: bool = True,
 ) -> bool:
     "Reproduce a paper, or go on with it, and print each command; whether all of it is whole, but for what cannot be made here."
+    some = {"variant": variant, "changes": changes_of(set), "select": select, "limit": limit}
+    some |= {"cap": cap, "judge": judge}
+    how = {"encoder": encoder, "where": data, "models": models}
+    others = any(some.values()) or profile != "laptop" or encoder != "minilm"
+    if recorded and (others or data):
+        raise SettingsError("--recorded takes --out alone: its runs were made before")
+    if paper == RELEASED and (others or recorded):
+        raise SettingsError(f"{RELEASED} takes --out and --data alone: its runs are others'")
     if paper == RELEASED:
         return _reproduce_released(out, data)
-    profile, changes = (settings or Setup()).plain("reproduce")
-    some = {"variant": variant, "changes": changes, "select": select, "limit": limit, "cap": cap}
-    how = {"judge": judge, "encoder": encoder, "where": data, "models": models}
     if recorded:
         r = Reproduction(paper, out or Path("figures") / paper, where="sample", recorded=True)
         return bool(write(r))

@@ -420,9 +420,7 @@ def run(
     variant: Variant = "",
     shard: ShardOf = "",
     on: Cluster = "",
-    refusal: Iterable[
-        str
-    ] = (),  # phrases with which a system of one's own refuses, beside those that are known
+    refusal: Iterable[str] = (),  # phrases by which a system of one's own refuses, beside the known
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -521,6 +519,8 @@ def demo(
     "The default system on the sample."
     file = read_benchmark(sample_dir() / "reference.jsonl")
     if recorded:
+        if (str(out), minutes, chosen(settings)) != ("runs/demo", 3.0, chosen(None)):
+            raise SettingsError("--recorded goes alone: the run was made before")
         result = Run(data_dir("recorded") / f"sample_{DEFAULT}_graded")
         _print_demo(result, file)
         print(f"Next: `mtrag report {result.folder} --out report.html` for a page.")

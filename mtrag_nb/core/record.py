@@ -840,14 +840,15 @@ class Run:
 
     @cached_property
     def scores(self) -> dict[str, dict[str, float | None]]:
-        "Task id -> measure -> score, as `mtrag score` wrote them."
-        return _read_scores(self.folder / "scores.jsonl")
+        "Task id -> measure -> score, as `mtrag score` wrote them; those beside the judgements, if there are any."
+        beside = self.judged_in / "scores.jsonl"
+        return _read_scores(beside if beside.exists() else self.folder / "scores.jsonl")
 
     @cached_property
     def how(self) -> dict:
         "How the scores were obtained: encoder, refusals, judge."
-        path = self.folder / "scores.json"
-        return read_json(path) if path.exists() else {}
+        found = (folder / "scores.json" for folder in (self.judged_in, self.folder))
+        return next((read_json(path) for path in found if path.exists()), {})
 
     @cached_property
     def judge_lines(self) -> dict[str, Judged]:

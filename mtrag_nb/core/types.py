@@ -9,6 +9,8 @@ import hashlib
 import html
 import io
 import json
+import logging
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError', 'DiskFull',
            'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError', 'not_installed',
-           'require_packages', 'redacted', 'ServerError', 'PartlyFailed', 'Turn', 'Passage', 'Task', 'Gold', 'Context',
-           'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted', 'structured', 'first_problem']
+           'require_packages', 'quiet', 'redacted', 'ServerError', 'PartlyFailed', 'Turn', 'Passage', 'Task', 'Gold',
+           'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted', 'structured', 'first_problem']
 
 # %% ../../nbs/1_core/00_types.ipynb #c0d40005
 @contextmanager
@@ -124,6 +126,15 @@ def require_packages() -> None:
     "Raises SettingsError for packages of the systems and their models that are not installed."
     if missing := [name for name in _RUNNING.split() if find_spec(name) is None]:
         raise not_installed(missing)
+
+
+def quiet() -> None:
+    "Silence the loading bars and advice of the libraries below; their errors still come. To be called before they are imported."
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    # peft, where it is installed, is imported with transformers, and brings bitsandbytes' advice about kernels
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 # %% ../../nbs/1_core/00_types.ipynb #caf35fd0
 _IN_ADDRESS = re.compile(r"(?<=//)[^/\s\"'?#]*@")

@@ -259,7 +259,7 @@ def _check_answer(
     "The check of an answer, in one of the ways of `stages`; `support` and `claims` ask no model."
     texts = [p.text for p in r.task.contexts]
     if way.startswith("nli:"):
-        return check_by_classifier(checker, r.task.question, r.answer, texts)[0]
+        return check_by_classifier(checker, r.answer, texts)[0]
     if way in ("support", "claims"):
         return (check_by_claims if way == "claims" else check_by_support)(r.answer, texts)
     by = check_by_likelihood if way == "likelihood" else check_by_yesno

@@ -21,7 +21,7 @@ import numpy as np
 from ..core.files import read_json
 from ..core.settings import ModelSpec
 from ..core.text import sentences, spans_of, unmarked
-from ..core.types import ModelNotFound, SettingsError, digest
+from ..core.types import ModelNotFound, SettingsError, digest, quiet
 from .chat import chat
 from .device import RESIDENTS, Resident, TooLarge, device_for_helper, enter, finite
 from .device import out_of_memory, too_large, weight_bytes
@@ -169,6 +169,7 @@ class Helper(Resident):
 
     def _made(self, folder: Path, device: str, dtype: str):
         "The model of a folder."
+        quiet()
         import sentence_transformers
 
         how = {"local_files_only": True, "model_kwargs": {"dtype": torch_dtype(dtype)}}

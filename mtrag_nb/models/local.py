@@ -25,7 +25,7 @@ from pathlib import Path
 from ..core.files import checksum, make_folder, need_room, read_json, sized, write_json
 from ..core.settings import ModelSpec, Settings
 from ..core.text import unmarked, without_thinking
-from ..core.types import DataError, ModelNotFound, MTRAGError, SettingsError, digest
+from ..core.types import DataError, ModelNotFound, MTRAGError, SettingsError, digest, quiet
 from .chat import Completion, Contract, OnText, Prompt, Sampling, Score
 from .chat import all_answered, as_sampling, by_template, chat, seeds_for
 from .chat import unmarked_prompt
@@ -302,6 +302,7 @@ def _nf4(dtype):
 
 def load_transformer(spec: ModelSpec) -> Loaded:
     "Load a spec's weights. Raises ModelNotFound, or DataError for a GGUF file in four bits where nothing can be kept."
+    quiet()
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     (device, name), path = _device_and_dtype(spec), find_model(spec)

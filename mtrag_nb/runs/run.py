@@ -659,6 +659,11 @@ class Dialogue:
         "Begin a new conversation."
         self.history, self.turns = (), []
 
+    def close(self) -> None:
+        "Let go of the index, so that another can open it."
+        if index := getattr(self.tools.retriever, "index", None):
+            index.close()
+
 # %% ../../nbs/6_runs/00_run.ipynb #2dd41dfd
 def live_run(*args, **how) -> Run:
     """The benchmark's conversations with the system's own answers as history.

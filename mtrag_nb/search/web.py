@@ -70,7 +70,7 @@ _LEFT_OUT = frozenset(
 _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 _INLINE = frozenset("a abbr b cite code em font i mark q s small span strong sub sup u wbr".split())
 _HIDING = re.compile(
-    r"display:none|visibility:hidden|font-size:0(px|pt|em|rem|%)?(;|$)|opacity:0(\.0*)?(;|$)"
+    r"display:none|visibility:hidden|font-size:0(px|pt|em|rem|%)?([;!]|$)|opacity:0(\.0*)?([;!]|$)"
 )
 
 
@@ -88,8 +88,8 @@ def closed(markup: str) -> str:
 
 def _hides(attrs: Mapping) -> bool:
     "Whether an element with these attributes is not shown."
-    style = re.sub(r"/\*[^*]*\*/|\s", "", (attrs.get("style") or "")[:2000]).lower()
-    return "hidden" in attrs or attrs.get("aria-hidden") == "true" or bool(_HIDING.search(style))
+    hiding = _HIDING.search(ShownText.style(attrs))
+    return "hidden" in attrs or attrs.get("aria-hidden") == "true" or bool(hiding)
 
 # %% ../../nbs/4_search/06_web.ipynb #d9d737f0
 class ShownText(HTMLParser):
@@ -105,7 +105,7 @@ class ShownText(HTMLParser):
             self.hidden = ""  # a paragraph ends where the next begins
         if self.hidden:
             self._depth += tag == self.hidden
-        elif (tag in _LEFT_OUT or _hides(dict(attrs))) and tag not in _VOID:
+        elif tag not in _VOID and self.left_out(tag, dict(attrs)):
             self.hidden, self._depth = tag, 1
         else:
             self.begin(tag, dict(attrs))
@@ -121,6 +121,15 @@ class ShownText(HTMLParser):
     def handle_data(self, data):
         if not self.hidden:
             self.text(data)
+
+    @staticmethod
+    def style(attrs: Mapping) -> str:
+        "The style of an element, lower case, without white space and comments."
+        return re.sub(r"/\*.*?(?:\*/|\Z)|\s", "", attrs.get("style") or "", flags=re.S).lower()
+
+    def left_out(self, tag: str, attrs: dict) -> str:
+        "Why an element is not shown; '' for one that is."
+        return "hidden" if _hides(attrs) else f"<{tag}>" if tag in _LEFT_OUT else ""
 
     def begin(self, tag: str, attrs: dict) -> None:
         self.parts += [] if tag in _INLINE else [" "]

@@ -33,7 +33,7 @@ from xml.etree import ElementTree
 from xml.parsers import expat
 
 from ..core.types import DataError, plain, structured
-from ..search.web import INVISIBLE, ShownText, _hides, clean, closed
+from ..search.web import INVISIBLE, ShownText, clean, closed
 
 # %% auto #0
 __all__ = ['KINDS', 'MAX_BYTES', 'Section', 'Heading', 'document_of', 'trimmed', 'sections_of', 'Document', 'name_of', 'kind_of',
@@ -310,7 +310,6 @@ _EMBEDDED = (
     "audio",
     "canvas",
 )  # what they show is no text of the page
-_STRUCK_STYLE = re.compile(r"text-decoration[^;]{0,40}line-through", re.I)
 
 
 def _left_note(left: Mapping[str, int]) -> list[str]:
@@ -333,16 +332,14 @@ class _Page(ShownText):
         self.left, self._why = Counter(), ""  # elements that are left out; why the open one is
         self._mark = ""  # what parts a digit that is raised, or lowered, from one beside it
 
-    def handle_starttag(self, tag, attrs):
-        shown = not self.hidden
-        if shown and (tag in ("del", "s", "strike") or _STRUCK_STYLE.search(str(attrs)[:2000])):
-            self.hidden, self._depth, self._why = tag, 1, "struck out"
-            return
-        super().handle_starttag(tag, attrs)
-        if shown and self.hidden:
-            self._why = "hidden" if _hides(dict(attrs)) else f"<{tag}>"
-            if tag in _EMBEDDED:
-                self._count()
+    def left_out(self, tag, attrs):
+        rules = self.style(attrs).split(";")
+        lines = any(r.startswith("text-decoration") and "line-through" in r for r in rules)
+        struck = lines or tag in ("del", "s", "strike")
+        self._why = why = "struck out" if struck else super().left_out(tag, attrs)
+        if why and tag in _EMBEDDED:
+            self._count()
+        return why
 
     def _count(self):
         "Count the element that is left out, once."
@@ -581,10 +578,12 @@ def _marks_of(element) -> dict[str, bool]:
 
 
 def _suppressing_styles(xml: bytes) -> dict[str, dict[str, bool]]:
-    "The marks of each style that has some, also from those that it is based on."
-    styles, out = {}, {}
+    "The marks of each style that has some, also from those that it is based on; those of a paragraph that names no style are under ''."
+    styles, out, usual = {}, {}, None
     for s in ElementTree.fromstring(_usual(xml)).iter(f"{_W}style"):
         base = s.find(f"{_W}basedOn")
+        if s.get(f"{_W}type") == "paragraph" and s.get(f"{_W}default") in ("1", "true", "on"):
+            usual = s.get(f"{_W}styleId")
         styles[s.get(f"{_W}styleId")] = (
             None if base is None else base.get(f"{_W}val"),
             _marks_of(s),
@@ -594,7 +593,7 @@ def _suppressing_styles(xml: bytes) -> dict[str, dict[str, bool]]:
         while (base := styles[line[-1]][0]) in styles and base not in line:
             marks, line = styles[base][1] | marks, [*line, base]
         out |= {name: marks} if marks else {}
-    return out
+    return out | ({"": out[usual]} if usual in out else {})
 
 
 def _without_hidden(run, lost: Counter, marks: Mapping[str, bool]) -> None:
@@ -634,7 +633,7 @@ def _readable(element, lost: Counter, styles: Mapping[str, Mapping], marks: Mapp
     if tag == f"{_W}p":
         marks = styles.get(_style_of(element, "p"), {})
     if tag == f"{_W}r":
-        own = styles.get(_style_of(element, "r"), {})
+        own = styles.get(name, {}) if (name := _style_of(element, "r")) else {}
         _without_hidden(element, lost, {**marks, **own})
     children = [n for child in element for n in _readable(child, lost, styles, marks)]
     if tag in _UNWRAPPED:
@@ -760,8 +759,9 @@ def _page_lines(page, number: int) -> tuple[list[_Line], int]:
         face = str(font.get("/BaseFont", ""))
         if "/ToUnicode" not in font:  # names of ligatures that pypdf does not read
             text = re.sub(r"/(f(?:_[fijlt])+)", lambda m: m[1].replace("_", ""), text)
-            known[face] = known[face] if face in known else _hides_letters(font)
-            hidden += len(text) if known[face] else 0
+            own = getattr(font, "indirect_reference", None)  # None: it stands in the page
+            known[own] = known[own] if own in known and own else _hides_letters(font)
+            hidden += len(text) if known[own] else 0
         y = float(tm[4] * cm[1] + tm[5] * cm[3] + cm[5])
         across, up = (tm[0] * cm[i] + tm[1] * cm[i + 2] for i in (0, 1))
         stretched = float(size) * math.hypot(*(tm[2] * cm[i] + tm[3] * cm[i + 2] for i in (0, 1)))

@@ -171,10 +171,8 @@ def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
         return o.value, count, share_text(run, lambda x: x.outcome is o)
 
     def own(run: Evidence) -> Block:
-        rare, ends = (
-            (Outcome.ASKED_BACK, Outcome.NOT_RECORDED),
-            {t.outcome for t in run.turns.values()},
-        )
+        rare = (Outcome.ASKED_BACK, Outcome.NOT_RECORDED)
+        ends = {t.outcome for t in run.turns.values()}
         outcomes = [o for o in Outcome if o not in rare or o in ends]
         rows = [*(row(run, o) for o in outcomes), ("total", len(run.turns), "")]
         return _own_block(run, ("outcome", *_COUNTED), rows)
@@ -365,9 +363,8 @@ def _log_block(run: Evidence) -> Block:
         rows.append((_turn_name(t), *texts, show(j.score, 1), verdict))
     unread = sum(bool(j.unparsed) for js in run.judged.values() for j in js.values())
     judge = run.how.get("judge") or "the judge of judge.json"
-    note = (
-        f"{len(run.judged)} turns judged by {judge}; {unread} judgements with an unreadable field"
-    )
+    note = f"{len(run.judged)} turns judged by {judge}; "
+    note += f"{unread} judgements with an unreadable field"
     return _own_block(run, _LOG_HEAD, rows, note)
 
 
@@ -460,7 +457,7 @@ def _characters(run: Evidence, tasks: Sequence[str]) -> float | None:
 def _measure_row(a: Evidence, b: Evidence, measure: str) -> tuple | None:
     "Measure, mean of a, of b, difference from a to b with its interval, over the turns for which both have it; None where there is none."
     known = {"a": a.of(measure), "b": b.of(measure)}
-    both = known["a"].keys() & known["b"].keys()
+    both = [i for i in known["a"] if i in known["b"]]
     if not both:
         return None
     there = a.turns.keys() & b.turns.keys()
@@ -733,15 +730,9 @@ def _specification_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
 # %% ../../nbs/8_show/04_papers.ipynb #nexus002
 def _grades_block(run: Evidence) -> Block:
     "Table 2 of NexusRAG: the grades that the passages of each search were given."
-    own, graded = (
-        run.manifest["settings"]["own"],
-        [
-            (t.conversation_id, g.verdict.label)
-            for t in run.turns.values()
-            for s in t.of(Graded)
-            for g in s.grades
-        ],
-    )
+    own, turns = run.manifest["settings"]["own"], run.turns.values()
+    grades = [(t.conversation_id, s.grades) for t in turns for s in t.of(Graded)]
+    graded = [(talk, g.verdict.label) for talk, some in grades for g in some]
     bounds = (f"cosine from {own['correct']:g}", f"from {own['ambiguous']:g}", "below")
     labels, talks = (Label.YES, Label.AMBIGUOUS, Label.NO), [talk for talk, _ in graded]
 
@@ -899,15 +890,7 @@ def _grades_figure(runs: Sequence[Evidence]) -> _Figures:
     return {**_graph_of("nexus", "NexusRAG"), "grades": (figure, about)}
 
 
-_LATENCY_STAGES = (
-    "gate",
-    "rewrite",
-    "retrieve",
-    "grade",
-    "rerank",
-    "generate",
-    "",
-)  # as _COMPONENTS
+_LATENCY_STAGES = (*"gate rewrite retrieve grade rerank generate".split(), "")  # as _COMPONENTS
 _LATENCY_COLOURS = {
     k: STAGE_COLOURS[s] for k, s in zip((*_COMPONENTS, "overhead and state"), _LATENCY_STAGES)
 }

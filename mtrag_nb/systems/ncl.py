@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Ge
@@ -18,6 +17,7 @@ from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
 from ..core.settings import BGE_M3, ModelSpec, Settings, StageSettings, constant, later
 from ..core.settings import with_settings
 from ..core.text import Label, Verdict, clipped, content_words, format_docs_for_gen
+from ..core.text import without_thinking
 from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
 from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts, read_stated
@@ -154,7 +154,7 @@ _UNSURE = re.compile(
 def read_class(text: str) -> int | None:
     "The class that a reply states; None if it states none, more than one, or is unsure."
     said = read_stated(text, "([1-4])", r"\d+")
-    return int(said) if said and not _UNSURE.search(text.split(":")[0]) else None
+    return int(said) if said and not _UNSURE.search(without_thinking(text).split(":")[0]) else None
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c62ec3d6
 def relate_by_words(
@@ -306,8 +306,9 @@ _BAD_ANSWERS = {  # what is wrong, as the stricter retry is told -> rule
 
 def bad_answer(question: str, answer: str, least_words: int = 3) -> str:
     'The first rule of `_BAD_ANSWERS` that an answer breaks; "" for an answer that passes.'
-    rules = {**_BAD_ANSWERS, "it was too short": partial(_too_short, least=least_words)}
-    return next((problem for problem, breaks in rules.items() if breaks(question, answer)), "")
+    said, least = (question, answer), {_too_short: (least_words,)}
+    broken = (words for words, rule in _BAD_ANSWERS.items() if rule(*said, *least.get(rule, ())))
+    return next(broken, "")
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #cbcc6508
 class NclState(TurnState, total=False):

@@ -63,7 +63,7 @@ def _fields(value: object) -> dict[str, object]:
     return {f: next((v for v in some if v not in (None, "")), None) for f, some in found.items()}
 
 
-_FLOAT = re.compile(r"-?\d+(\.\d+)?")
+_FLOAT = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.I)
 
 
 def _is_number(value: object) -> bool:

@@ -109,7 +109,7 @@ def configured(
     return value.configured(_profile(profile), changes)
 
 # %% ../../nbs/5_systems/08_registry.ipynb #5a684f77
-# Key -> its type, and the settings that it becomes.
+# Key -> its type, the settings that it becomes, and for one that becomes none, why.
 _KEYS = read_json(data_dir("paper") / "system_keys.json")
 WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
 _NOMIC_PREFIXES = "search_query: |search_document: "  # before questions and passages (2.1)
@@ -125,7 +125,9 @@ def _system_yaml() -> TypeAdapter:
     from typing_extensions import TypedDict
 
     kinds = {"str": str, "int": int, "float": float}
-    shape = TypedDict("SystemYaml", {k: kinds[kind] for k, (kind, _) in _KEYS.items()}, total=False)
+    shape = TypedDict(
+        "SystemYaml", {k: kinds[kind] for k, (kind, *_) in _KEYS.items()}, total=False
+    )
     shape.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     return TypeAdapter(shape)
 
@@ -184,7 +186,8 @@ def becomes(values: Mapping[str, object], settings: Settings) -> dict[str, objec
             out[name] = NAMES.get(out[name], out[name])
     if "nomic" in out.get("embedder.name", ""):
         out["embedder.prefixes"] = _NOMIC_PREFIXES
-    if "agents.grade_threshold" in out and not settings.own.grade.startswith("scale"):
+    by = getattr(settings.own, "grade", "scale")  # a system without it refuses the threshold itself
+    if "agents.grade_threshold" in out and not by.startswith("scale"):
         out["agents.grade"] = "scale"  # the threshold is of grades from 0 to 10
     if weights := [values[k] for k in WEIGHTS if k in values]:
         if len(weights) < 2 or min(weights) < 0 or not any(weights):
@@ -212,7 +215,8 @@ class Config(Table):
         "Key, value, and the settings that it became."
 
         def told(key: str) -> str:
-            return ", ".join(f"{s} = {self.changes[s]}" for s in _KEYS[key][1])
+            _, settings, *why = _KEYS[key]
+            return ", ".join([f"{s} = {self.changes[s]}" for s in settings] + why)
 
         named = {s for key in self.values for s in _KEYS[key][1]}
         follows = [("", "", f"{s} = {v}") for s, v in self.changes.items() if s not in named]

@@ -19,7 +19,6 @@ from mtrag_nb.systems.system import (
     END,
     GRADE_OFF,
     START,
-    Departure,
     Mechanism,
     System,
     TurnState,
@@ -28,6 +27,7 @@ from mtrag_nb.systems.system import (
     check_node,
     generate_node,
     grade_node,
+    read_departures,
     refuse,
     retrieve_node,
     retry_node,
@@ -36,7 +36,7 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['IRRELEVANT', 'EXHAUSTED', 'PUBLISHED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_generate', 'build_self_crag']
+__all__ = ['IRRELEVANT', 'EXHAUSTED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_generate', 'build_self_crag']
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #1416e1c3
 IRRELEVANT = Reason("irrelevant_docs", "dropped", "no retrieved document passed the grade")
@@ -64,122 +64,10 @@ def after_generate(state: TurnState) -> str:
     return "fallback" if state["declined"] else "hallucination_check"
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #cc36b5e9
-PUBLISHED = (
-    Departure(
-        "stages.retry",
-        "plain",
-        "II.C.1: a retry is another opportunity at the same stage",
-        "A retry that changes nothing seldom "
-        "helps: in the authors' public record 12 of the 13 turns that entered the loop left it exhausted.",
-    ),
-    Departure(
-        "stages.retry_temperature",
-        0.01,
-        "not printed; 0.01 in the authors' code, here with a seed for each attempt",
-        "So near to 0 most retries write the same draft again.",
-    ),
-    Departure(
-        "stages.declined_by",
-        "token",
-        "II.D.3: llm_refusal, the generator explicitly declines",
-        "A model also declines in its own "
-        "words; a decline that goes on to answer is not taken for one.",
-    ),
-    Departure(
-        "stages.refusal_text",
-        "I_DONT_KNOW",
-        "II.C.1: the fallback returns the token",
-        "The official judge of refusals and RB_agg read sentences; a user does, too.",
-    ),
-    Departure(
-        "stages.prompts",
-        "published",
-        "V.B: context as PRIMARY source; the grader's text is not printed, that of the authors' code "
-        "lets pass what shares keywords or meaning, with four examples and without the history",
-        "A grader that asks for a part of the answer leaves the generator less that leads it astray; each prompt has one job.",
-    ),
-    Departure(
-        "stages.history_turns",
-        1000,
-        "II.C.2: the full conversation history",
-        "Long prompts cost memory and time on a T4; what "
-        "most questions lean on stands in the last turns.",
-    ),
-    Departure(
-        "stages.turn_chars",
-        100_000,
-        "II.C.2: the full conversation history",
-        "The same, for long answers.",
-    ),
-    Departure(
-        "stages.tidy",
-        False,
-        "no such step",
-        "Small models repeat sentences and are cut off in the middle of one; the check would "
-        "reject the rest of the draft for it.",
-    ),
-    Departure(
-        "embedder.device",
-        "cpu",
-        "II.B.2: embedder and reranker on the CPU",
-        "The GPU has room for them beside the generator.",
-    ),
-    Departure("reranker.device", "cpu", "II.B.2: the same", "The same."),
-    Departure(
-        "stages.rewrite",
-        "always",
-        "II.D.1: each query is rewritten",
-        "The laptop's model makes most queries worse.",
-    ),
-    Departure(
-        "stages.grade",
-        "verdict",
-        "II.D.2: the model grades each document",
-        "The laptop's model cannot grade; the embedder can.",
-    ),
-    Departure(
-        "stages.check",
-        "verdict",
-        "II.D.2: the model checks the answer",
-        "The laptop's model cannot check; word overlap can.",
-    ),
-)
+_VARIANTS = read_departures("self_crag")
+_LAPTOP = {d.setting: d.published for d in _VARIANTS["laptop"]}
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #repair01
-_GRADED = (
-    Departure(
-        "stages.rewrite",
-        "guarded",
-        "II.D.1: each query is rewritten",
-        "Search and gate read the conversation themselves; the laptop's model makes most queries worse.",
-    ),
-    Departure(
-        "stages.grade",
-        "cosine",
-        "II.D.2: each document is graded",
-        "A threshold on each document drops documents that answer follow-ups.",
-    ),
-    Departure(
-        "stages.grade_threshold",
-        0.19,
-        "not printed",
-        "The gate's is calibrated on retrieved passages (.531 in data/measured/calibration.json); for another embedder: mtrag calibrate.",
-    ),
-    Departure(
-        "stages.retry",
-        "told",
-        "II.C.1: a retry is another opportunity at the same stage",
-        "The laptop's model seldom writes a better draft; copied sentences are grounded.",
-    ),
-)
-_LAPTOP = {
-    "stages.rewrite": "never",
-    "stages.grade": "sentences",
-    "stages.grade_threshold": 0.53,
-    "stages.retry": "copied",
-}
-
-
 def _supported(draft: str, texts: Sequence[str]) -> str:
     "The sentences of a draft that claim something which the texts support."
     found = check_claims(draft, texts)
@@ -236,11 +124,7 @@ SELF_CRAG = System(
     (IRRELEVANT, DECLINED, EXHAUSTED),
     defaults={"laptop": _LAPTOP},
     paper="t4",
-    variants={
-        "published": PUBLISHED,
-        "graded": _GRADED,
-        "laptop": tuple(Departure(k, v, "", "9_studies/05_correction") for k, v in _LAPTOP.items()),
-    },
+    variants=_VARIANTS,
     mechanisms=(
         Mechanism(
             "rewrite", "the question as it was put", {"stages.rewrite": "never"}, ("rewrite",)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from string import Formatter
 from typing import TYPE_CHECKING
 
@@ -37,9 +38,11 @@ __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADES', 'ENDS', 'LABEL
            'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
+@cache  # a file that changes does not change a run that has begun
 def read_prompts(name: str) -> dict[str, str]:  # key -> text
-    "The prompts of `data/prompts/NAME_KEY.md`, without the first line of each, which says where it is from."
-    files = sorted(data_dir("prompts").glob(f"{name}_*.md"))
+    "The prompts of `data/prompts/NAME_KEY.md`, without the first line of each, which says where it is from. Raises SettingsError where there are none."
+    if not (files := sorted(data_dir("prompts").glob(f"{name}_*.md"))):
+        raise SettingsError(f"no prompts in data/prompts/{name}_*.md: {name!r} is no set of them")
     texts = {f.stem.partition("_")[2]: f.read_text(encoding="utf-8") for f in files}
     return {key: text.partition("\n")[2].removesuffix("\n") for key, text in texts.items()}
 
@@ -116,24 +119,28 @@ _HEADING = (
 _SAYING = r"it(?:['’]s| is)\W+|i(?:\s+would|['’]d)?\s+(?:give|say|rate|choose|pick)\s+(?:it\s+)?(?:an?\s+)?"
 _BEGINS = rf"(?:[^\w<>≤≥]|_)*(?:{_HEADING}|{_SAYING})?(?<![\d.,-])"
 _ENDS = r"\s*(?:$|[.,;:!\n)}\]\"'*_`(](?!\d)|[-–—]\s|\b(?:because|since|as)\b)"
+_HEDGE = re.compile(r"\b(?:at (?:least|most)|or (?:more|less|so)|maybe|perhaps)\b", re.I)
 
 
 def read_stated(text: str, option: str, other: str) -> str | None:
     """What a reply states; None if it states nothing, or more than one thing.
 
-    It stands at the beginning, alone or behind a heading, and before an end or a reason. `option`: a regular expression
+    It stands at the beginning, alone or behind a heading, and before an end or a reason; no hedge follows. `option`: a regular expression
     with one group; `other`: one that finds something else that is stated.
     """
     said = without_thinking(text)
     if not (m := re.match(f"{_BEGINS}{option}{_ENDS}", said, re.I)):
         return None
     others = {x.lower() for x in re.findall(other, said[m.end() :], re.I)}
-    return None if others - {m[1].lower()} else m[1]
+    hedged = _HEDGE.search(re.split(r"[.:!\n]|\b(?:because|since|as)\b", said[m.end(1) :])[0])
+    return None if hedged or others - {m[1].lower()} else m[1]
 
 
 def _read_grade(text: str) -> float | None:
     "The grade that a reply states, in [0, 10]; None if it states none, or more than one."
-    said = read_stated(text, r"(\d{1,2}(?:\.\d)?)(?:\s*(?:/|out of)\s*10)?(?:\s*points?)?", r"\d+")
+    said = read_stated(
+        text, r"(\d{1,2}(?:\.\d)?)(?:\s*\(?(?:/|out of)\s*10\)?)?(?:\s*points?)?", r"\d+"
+    )
     return float(said) if said and float(said) <= 10 else None
 
 # %% ../../nbs/5_systems/00_stages.ipynb #6e284b02
@@ -493,7 +500,6 @@ def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.
 
 def check_by_classifier(
     classifier: Classifier,
-    question: str,  # not read: it is called as the other checks are
     answer: str,
     documents: Sequence[str],
     threshold: float = 0.5,
@@ -815,7 +821,7 @@ class Toolbox:
             return _check_by_adapter(self.chat, asked, talk, documents, s.check_default)
         if self.checker is None:
             raise SettingsError(f"stages.check={s.check} takes a classifier, and none was given")
-        return check_by_classifier(self.checker, question, answer, documents, s.check_threshold)
+        return check_by_classifier(self.checker, answer, documents, s.check_threshold)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #531623e4
 def source_head(n: int, c: Context) -> str:

@@ -308,7 +308,7 @@ _BY_COSINE["sentences"] = "one cosine, that of the question and the nearest sent
 _COPIES = "copies sentences of the passages"
 _NO_MODEL = {  # what the model does in the paper: last part of the setting -> value -> what decides instead
     "rewrite": {"never": "searches with the question as it was put"},
-    "relation": _BY_COSINE,
+    "relation": {"cosine": "cosine with the question and the answer before"},
     "summary": {"extract": "keeps first sentences"},
     "grade": _BY_COSINE,
     "gate": _BY_COSINE,
@@ -316,7 +316,11 @@ _NO_MODEL = {  # what the model does in the paper: last part of the setting -> v
     "reformulate": {"talk": "adds the questions before"},
     "generator": {"quote": _COPIES, "best": _COPIES},
     "cite": {"support": "the source that shares most words"},
-    "check": {"support": "share of words in the passages", "claims": "numbers, names, negations"},
+    "check": {
+        "support": "share of words in the passages",
+        "claims": "numbers, names, negations",
+        "nli": "a classifier of claims",
+    },
     "retry": {"copied": _COPIES, "trimmed": "keeps supported sentences, or copies"},
 }
 
@@ -435,7 +439,8 @@ class System:
         for d in self.variants.get("published", ()):
             place = d.setting.rpartition(".")[2]
             if (words := _NO_MODEL.get(place)) and d.published not in words:
-                found[place] = words.get(own_setting(settings, self.prefix[:-1], d.setting), "")
+                way = str(own_setting(settings, self.prefix[:-1], d.setting)).partition(":")[0]
+                found[place] = words.get(way, "")
         if found and "generator" not in found:
             found["generate"] = ""
         return {place: found[place] for place in _NO_MODEL if place in found}
