@@ -598,10 +598,8 @@ class ProofReport(Report):
     def share(self, *statuses: str, among: Sequence[str] = STATUSES) -> Interval:
         "The share of the failed turns, or of those with one of some statuses, that has one of these."
         some = {i: p.status for i, p in self.proofs.items() if p.status in among}
-        return mean_interval([float(s in statuses) for s in some.values()], self._talks(some))
-
-    def _talks(self, ids: Iterable[str]) -> list[str]:
-        return [self.talks[i] for i in ids]
+        hits = [float(s in statuses) for s in some.values()]
+        return mean_interval(hits, [self.talks[i] for i in some])
 
     @property
     def agreement(self) -> Interval:
