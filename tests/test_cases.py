@@ -14,7 +14,7 @@ from mtrag_nb.core.types import DataError, SettingsError
 from mtrag_nb.data.mtrag import read_qrels
 from mtrag_nb.data.predictions import import_predictions, lines_of
 from mtrag_nb.data.spans import from_written
-from mtrag_nb.data.traces import import_traces
+from mtrag_nb.data.traces import _lists_of, import_traces
 from mtrag_nb.evaluate.judge import SCORE, read_judge_reply
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, chat, first_sentence
@@ -22,8 +22,7 @@ from mtrag_nb.models.device import TooLarge
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.models.local import TransformersChat
 from mtrag_nb.models.server import ServerChat
-from mtrag_nb.serve.api import make_app, rules_of, serving
-from mtrag_nb.serve.guard import check_address
+from mtrag_nb.serve.api import check_address, make_app, rules_of, serving
 from mtrag_nb.serve.service import Service
 from tests.support import servers
 from tests.support.tiny import tiny_llama
@@ -245,6 +244,43 @@ def test_documents_are_read_in_the_form_of_each_framework(name, tmp_path):
     assert imported(turn(found=FOUND[name]), tmp_path) == [FIRST]
 
 
+STORED = {  # what a store returned -> ids, sources and scores of its documents
+    "Chroma": (
+        {
+            "ids": [["a", "b"], ["c"]],
+            "documents": [["one", "two"], ["three"]],
+            "metadatas": [[{"source": "x.pdf"}, None], [{"source": "y.pdf"}]],
+            "distances": [[0.1, 0.2], [0.3]],
+        },
+        [("a", "x.pdf", -0.1), ("b", "", -0.2), ("c", "y.pdf", -0.3)],
+    ),
+    "Chroma, by id": (
+        {"ids": ["a"], "documents": ["one"], "metadatas": [{"source": "x.pdf"}]},
+        [("a", "x.pdf", None)],
+    ),
+    "Elasticsearch": (
+        {"hits": {"hits": [{"_id": "a", "_score": 3.5, "_source": {"text": "one"}}]}},
+        [("a", "", 3.5)],
+    ),
+    "Weaviate": (
+        {"objects": [{"uuid": "a", "properties": {"text": "one"}, "metadata": {"distance": 0.25}}]},
+        [("a", "", -0.25)],
+    ),
+    "Qdrant": (
+        {"points": [{"id": "a", "score": 0.5, "payload": {"text": "one", "source": "x.pdf"}}]},
+        [("a", "x.pdf", 0.5)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_ids_scores_and_origins_of_stores_are_read(name):
+    written, wanted = STORED[name]
+    [found] = _lists_of(written).values()
+    assert [(*d.ids[:1], d.source, d.score) for d in found] == wanted
+    assert all(d.text in ("one", "two", "three") for d in found)
+
+
 AS_THEY_ARE = ["it's 'so'", "'a' or 'b'", '"cat" "dog"', "a='b' c", "(see 'x')", "What is f(x)?"]
 
 
@@ -301,6 +337,8 @@ def test_of_a_task_that_was_predicted_twice_the_named_one_counts(which, tmp_path
     (tmp_path / "x.jsonl").write_text(TWICE, encoding="utf-8")
     with pytest.raises(DataError, match=r"x.jsonl:3: task 'a<::>1' .* --duplicates first or last"):
         import_predictions(tmp_path / "x.jsonl", None, tmp_path / "none")
+    with pytest.raises(SettingsError, match="not 'newest'"):
+        import_predictions(tmp_path / "x.jsonl", None, tmp_path / "none", duplicates="newest")
     run = import_predictions(tmp_path / "x.jsonl", None, tmp_path / "out", duplicates=which)
     assert {i: t.answer for i, t in run.trajectories.items()} == AGAIN[which]
     assert run.manifest["imported"]["odd"] == {f"tasks predicted again: the {which} counts": 1}

@@ -15,7 +15,7 @@ from mtrag_nb.core.types import DataError, ModelNotFound, SettingsError, printed
 from mtrag_nb.models.calls import BatchingChat, load_chat
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.serve import ask
+from mtrag_nb.serve import serve
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = data_dir("recorded") / "sample_naive"
@@ -125,11 +125,11 @@ def test_a_conversation_over_an_index_is_a_run(tmp_path):
 def test_the_library_that_was_changed_last_is_asked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="no index here"):
-        ask._last_index()
+        serve._last_index()
     for name in ("runs/demo-index", "indexes/notes/generation-2"):
         Path(name).mkdir(parents=True)
         (Path(name) / "documents.json").write_text("{}")
-    assert ask._last_index() == Path("indexes/notes")
+    assert serve._last_index() == Path("indexes/notes")
 
 
 @pytest.fixture

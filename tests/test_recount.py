@@ -20,7 +20,6 @@ import json
 import os
 import random
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from functools import lru_cache, partial, wraps
 from itertools import combinations, product
@@ -42,6 +41,7 @@ from mtrag_nb.evaluate.licence import contextual_support
 from mtrag_nb.models.local import find_model
 from mtrag_nb.systems.baselines import _quotable, features, underspecified
 from tests.support.claims import Planted, of_sample, planted
+from tests.support.words import GROUPS, words
 
 MEASURED = Path(__file__).parents[1] / "data" / "measured"
 ROOT = Path(os.environ.get("MTRAG_DATA") or "nowhere")
@@ -107,15 +107,15 @@ def by_task(path):
 # --- what is kept against what is counted -----------------------------------------------------------------------------------------
 
 
-def same(kept, own, spelling=False):
-    "Fails with the paths where two nested values differ; spelling: by more than how words are spelled decides (`spelled`)."
-    off = [d for d in differences(kept, own) if not (spelling and spelled(d))]
+def same(kept, own, near=False):
+    "Fails with the paths where two nested values differ; near: by more than rounding and drawing decide (`nearly`)."
+    off = [d for d in differences(kept, own) if not (near and nearly(d))]
     assert not off, "\n".join(off[:20])
 
 
-def spelled(difference):
-    """Whether a difference is below .01, or a curve that is just shown or just not. The package levels quotes, dashes and
-    numbers before it cuts words, and this file does not; and its checks were counted with the weights of claims before."""
+def nearly(difference):
+    """Whether a difference is below .01, or a curve that is just shown or just not. The check of claims was counted with its
+    weights before they were rounded; and where 2.6 % of the draws are at 0 or below, 4,000 draws may show what is not shown."""
     if m := re.search(r": (-?[\d.e-]+) is kept, (-?[\d.e-]+) counted", difference):
         return abs(float(m[1]) - float(m[2])) < 0.01
     return "curve: not shown is kept" in difference
@@ -312,34 +312,6 @@ def correlation(found, at, x, y, ids, last=2e-5, least=50):
 
 
 # --- words, and answers -----------------------------------------------------------------------------------------------------------
-
-
-SIGNS = [  # how the package's one spelling is described: what counts as what
-    (r"[\u2019\u2018\u201a\u201b\u02bc\u02bb\u02b9\u2032\u00b4`\uff07]", "'"),
-    (r"(?<=\d)\u2013(?=\d)|[\u2010-\u2012\u2212]", "-"),
-    (r"[\u2013-\u2015\u2122\u2026\uff0c\uff1a]", " "),
-    (r"[\u00ad\u200b-\u200f\u2060\ufe0e\ufe0f\ufeff]", ""),
-    (r"(?<![\u00b2\u00b3\u00b9\u2070-\u2079])(?=[\u00b2\u00b3\u00b9\u2070-\u2079])", "^"),
-    (r"(?<=\d)(?=[\u00bc-\u00be])", " "),
-]
-LETTERS = r"[^\W_](?:[\w'.,:-]*[^\W_])?"
-GROUPS = re.compile(r"(?<![\w.,])-?[1-9]\d{0,2}(?: \d{3})+(?!\w|[.,]\d)")
-
-
-def one_number(word):
-    "A number without groups of thousands, with a decimal point; other words as they are."
-    if re.fullmatch(r"-?[1-9]\d{0,2}([ ,']\d{3})+(\.\d+)?|-?[1-9]\d{0,2}(\.\d{3}){2,}", word):
-        return re.sub(r"\.(?=\d{3}\.|\d{3}$)" if word.count(".") > 1 else "[ ,']", "", word)
-    return re.sub(r"(?<=\d),(?=\d+$)", ".", word) if word.count(",") == 1 else word
-
-
-@lru_cache(None)
-def words(text):
-    for sign, other in SIGNS:
-        text = re.sub(sign, other, text)
-    text = unicodedata.normalize("NFKC", text).lower()
-    found = re.findall(rf"{GROUPS.pattern}|(?:(?<![\w)\]])-(?=\d))?{LETTERS}", text)
-    return [one_number(w) for w in found]
 
 
 @lru_cache(None)
@@ -1365,7 +1337,7 @@ def test_what_checks_tell_apart():
                 order = wrong.iloc[np.argsort(-rest[c].to_numpy(), kind="stable")]
                 sizes = {s: max(1, round(float(s) * len(order))) for s in row}
                 risks[name][c] = {s: mean(order[:n]) for s, n in sizes.items()}
-    same(told, {"auroc": areas, "risk": risks} | MORE, spelling=True)
+    same(told, {"auroc": areas, "risk": risks} | MORE)
 
 
 def cut(x, gain):
@@ -1438,7 +1410,7 @@ def test_replacing_by_a_check():
     holm(by_check, told["by check"])
     holm(best, told["by system"])
     more = {} if ALL else MORE
-    same(told, {"by check": by_check | more, "by system": best | more} | MORE, spelling=True)
+    same(told, {"by check": by_check | more, "by system": best | more} | MORE, near=True)
 
 
 def test_choosing_among_drafts():
@@ -1460,7 +1432,7 @@ def test_choosing_among_drafts():
             own[pool][key] = row | {"gain": mean(best.worth - one.worth)}
     for pool in own:
         holm(own[pool], told[pool])
-    same(told, own, spelling=True)
+    same(told, own)
 
 
 # --- the check of claims ------------------------------------------------------------------------------------------------------------
@@ -1532,7 +1504,7 @@ def test_check_of_claims_on_whole_drafts():
         t = every[system][every[system].texts.astype(bool)]
         y = truth(t, kind.removeprefix("the "))
         own[f"{kind}, {system}"] = of_drafts(t[y.notna()], y.dropna())
-    same(told, own, spelling=True)
+    same(told, own, near=True)
 
 
 @lru_cache

@@ -17,7 +17,7 @@ from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.serve.ask import ask
+from mtrag_nb.serve.serve import ask
 from mtrag_nb.serve.library import Library, documents_index
 from tests.test_house import NBS, SOURCES
 

@@ -1,21 +1,25 @@
 """Right, wrong and refused for anybody's answers: short targets, other spellings and scripts, refusals of other languages and frameworks,
 gold in every form, judges' replies. The counts over `data/refusals/test.jsonl` and `data/licence/short.jsonl` are in 7_evaluate/03a_licence."""
 
+import json
 import unicodedata
 from pathlib import Path
 
 import pytest
 
-from mtrag_nb.core.claims import check_claims
+from mtrag_nb.core.claims import check_claims, claim_tokens
 from mtrag_nb.core.settings import RetrievalSettings
-from mtrag_nb.core.text import Stance, parse_verdict, script_of, sentences, stance, support
-from mtrag_nb.core.text import unknown_language
-from mtrag_nb.core.types import Passage
+from mtrag_nb.core.text import Stance, content_words, parse_verdict, script_of, sentences, stance
+from mtrag_nb.core.text import support, unknown_language
+from mtrag_nb.core.types import Gold, Passage, SettingsError, expect
 from mtrag_nb.data.mtrag import BY_TEXT, is_gold
 from mtrag_nb.evaluate.blame import strayed
-from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, SCORE, read_judge_reply
-from mtrag_nb.evaluate.measures import best_by_target, verdict_of, why_not_judged
+from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, SCORE, _split_statements
+from mtrag_nb.evaluate.judge import read_judge_reply
+from mtrag_nb.evaluate.measures import best_by_target, says_target, verdict_of, why_not_judged
+from mtrag_nb.evaluate.pairs import right_by_target
 from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.search.retrieve import Retriever
 from mtrag_nb.systems.outside import as_passage, read_reply
 
@@ -361,7 +365,7 @@ def three_languages(tmp_path_factory):
 def test_twelve_turns_in_three_languages_are_answered_and_blamed(three_languages):
     done, tmp = three_languages
     came = {b.task_id: (b.verdict, b.cause, b.why) for b in done.blame.turns.values()}
-    assert sum(v == "right" for v, *_ in came.values()) >= 11, came
+    assert len(came) == sum(v == "right" for v, *_ in came.values()) == 12, came
     assert not any(v == "not judged" for v, *_ in came.values())
     how = done.evidence.how
     assert "RougeL" in how["not judged"] and "does not know" not in how["refusals"]
@@ -393,3 +397,201 @@ def test_the_command_takes_phrases_of_a_system(tmp_path, capsys):
     assert [b.verdict for b in blame(Evidence(Run(tmp_path / "run"), gold)).turns.values()] == [
         "right"
     ]
+
+
+# --- what a target says ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer, target, says",
+    [
+        ("The documents do not say who Anna Holm is.", "Anna Holm", False),
+        ("Who is Anna Holm? I do not know.", "Anna Holm", False),
+        ("It costs 112 crowns.", "12 crowns", False),
+        ("I cannot find 12 crownsmen.", "12 crowns", False),
+        ("It costs 12 crowns.", "12 crowns", True),
+        ("The keeper is Anna Holm. I do not know more.", "Anna Holm", True),
+        ("It does not contain nuts.", "It does not contain nuts.", True),
+        ("I do not know.", "I do not know.", True),
+        ("As far as I see, the text does not say it, sorry.", "The text does not say it.", True),
+        ("这座博物馆成立于一九二一年", "成立于一九二一年", True),
+    ],
+)
+def test_a_refusal_about_a_target_does_not_say_it(answer, target, says):
+    assert says_target(answer, [target]) is says
+
+
+@pytest.mark.parametrize(
+    "target, answer, verdict",
+    [
+        ("1,200 crowns", "It costs 1200 crowns.", "right"),
+        ("7,50", "7.50 for each.", "right"),
+        ("7,50", "8.50 for each.", "wrong"),
+        ("10:30", "It leaves at 10.30.", "right"),
+        ("10.30", "It leaves at 10:30 from the harbour.", "right"),
+        ("10:30", "It leaves at 10.45.", "wrong"),
+        ("both, all", "Bananas grow.", "undecided"),
+        ("No smoking", "Smoking is allowed.", "wrong"),
+        ("No smoking", "There is no smoking in the hall.", "right"),
+        ("No smoking", "No.", "wrong"),
+    ],
+)
+def test_numbers_with_marks_are_no_lists_and_no_in_a_name_is_no_answer(target, answer, verdict):
+    assert verdict_of(answer, [target], "When is it?") == verdict
+
+
+@pytest.mark.parametrize(
+    "answer, verdict",
+    [
+        ("Dogs are allowed in the yard.", "undecided"),  # not what was asked
+        ("The garden is open.", "undecided"),
+        ("Dogs are allowed in the garden at night.", "right"),
+        ("Dogs are not allowed in the gardens.", "wrong"),
+    ],
+)
+def test_a_sentence_answers_yes_or_no_where_it_has_the_whole_question(answer, verdict):
+    assert verdict_of(answer, ["Yes"], "Are dogs allowed in the garden?") == verdict
+
+
+def test_the_kept_agreement_with_written_answers_is_that_of_the_rules():
+    kept = json.loads((ROOT / "data" / "measured" / "verdicts.json").read_text(encoding="utf-8"))
+    lines = (ROOT / "data" / "licence" / "short.jsonl").read_text(encoding="utf-8").splitlines()
+    cases = [json.loads(line) for line in lines]
+    for kind, by in kept.items():
+        some = [c for c in cases if kind in (c["kind"], "all")]
+        said = [verdict_of(c["answer"], c["targets"], c["question"]) for c in some]
+        right = sum(v == ("right" if c["right"] else "wrong") for v, c in zip(said, some))
+        told = by["kind of target"]
+        assert told["agreement"]["n"] == len(some) > 20 and told["against"] == 0
+        assert told["agreement"]["value"] == round(right / len(some), 4)
+        assert right + said.count("undecided") == len(some)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def test_phrases_of_refusal_stand_as_words():
+    assert stance("The keeper is Anna Holm.", ("N/A",)) is Stance.ANSWERS
+    assert stance("It is N/A.", ("N/A",)) is Stance.DECLINES
+    with expect(SettingsError, "give ['N/A']"):
+        stance("The keeper is Anna Holm.", "N/A")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "These materials do not contain asbestos.",
+        "The material does not contain lead.",
+        "Materials like this do not include plastics.",
+        "These materials don't offer much protection from rain.",
+        "The building materials did not include wood.",
+        "Some materials do not have a smell.",
+    ],
+)
+def test_materials_of_a_thing_are_no_sources(text):
+    assert stance(text) is Stance.ANSWERS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The provided materials do not contain the opening hours.",
+        "The materials do not mention any fee.",
+        "The materials provided do not contain an answer.",
+        "The materials do not provide any information about fees.",
+        "I don`t know.",
+        "I can`t find it in the text.",
+    ],
+)
+def test_refusals_by_materials_and_with_a_backtick_are_seen(text):
+    assert stance(text) is Stance.DECLINES
+
+
+def test_a_but_is_read_in_its_own_language():
+    rest = "ma questa è una frase lunga che dice molte cose belle"
+    assert stance(f"Non lo so, {rest}.") is Stance.PARTIAL
+    english = "I do not know the answer, ma the old one said that it is there by the sea"
+    assert stance(english) is Stance.DECLINES
+
+
+# --- numbers in claims ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, keys",
+    [
+        ("It takes 3 5/0 hours.", ["#3", "#5/0"]),
+        ("It opened on 24/12/2025 there.", ["#24/12/2025"]),
+        ("It is -1½ degrees.", ["#-1.5"]),
+        ("It is 1½ degrees.", ["#1.5"]),
+        (f"It costs {'9' * 330} crowns.", [f"#{'9' * 330}"]),
+        ("It costs 1.200.000 crowns.", ["#1200000"]),
+        ("It costs 1 200.50 crowns.", ["#1200.5"]),
+        ("It takes 0,200 hours.", ["#0.2"]),
+        ("It leaves at 10.30 from there.", ["#10:30"]),
+        ("It costs 10.30 crowns.", ["#10.3"]),
+    ],
+)
+def test_odd_numbers_have_a_value_or_stay_as_they_are(text, keys):
+    assert [t.key for t in claim_tokens(text) if t.key.startswith("#")] == keys
+
+
+def test_numbers_beyond_floats_stay_finite():
+    keys = [t.key for t in claim_tokens(f"It has 5 {'million ' * 60}stars.")]
+    assert keys and not any("inf" in k or "nan" in k for k in keys)
+
+
+@pytest.mark.parametrize("number", ["1.200.000", "1,200,000", "1 200 000", "1'200'000", "1200000"])
+def test_words_and_claims_read_a_number_alike(number):
+    assert content_words(f"{number} crowns") == ["1200000", "crowns"]
+    assert claim_tokens(f"{number} crowns")[0].key == "#1200000"
+
+
+# --- verdicts in objects --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "reply, label",
+    [
+        ('{"score":"yes"} No. {"a":1}', "unparsed"),
+        ('{"score":"yes"} Yes. {"a":1}', "yes"),
+        ('{"results": [{"score": "no"}]}', "no"),
+        ('{"results": [[{"score": "no"}], {"score": "yes"}]}', "unparsed"),
+        ('{"score": ["no"]}', "no"),
+        ('{"a":' * 3000 + '{"score": "yes"}' + "}" * 3000, "yes"),
+        ('{"score":' + "[" * 3000 + "]" * 3000 + "}", "unparsed"),
+    ],
+    ids=range(7),
+)
+def test_objects_are_walked_and_what_stands_between_them_counts(reply, label):
+    assert parse_verdict(reply).value == label
+
+
+def test_statements_are_those_of_the_answer():
+    written = "Here are the statements:\n- It costs 12 crowns.\n- The moon is made of cheese."
+    found = _split_statements(ScriptedChat([written]), ["q"], ["It costs 12 crowns."], "judge")
+    assert found == [["It costs 12 crowns."]]
+    none = _split_statements(ScriptedChat(["Sure!"]), ["q"], ["One. Two."], "judge")
+    assert none == [["One.", "Two."]]
+
+
+# --- gold and traces ------------------------------------------------------------------------------
+
+
+def test_gold_texts_are_whole_words_and_not_empty():
+    def gold(text, found):
+        return is_gold(Passage(f"{BY_TEXT}1", text), Passage("p", found))
+
+    assert not gold("2 crowns a day", "It costs 12 crowns a day.")
+    assert gold("2 crowns a day", "It costs 2 crowns a day.")
+    assert not gold("***", "It costs 2 crowns a day.") and not gold("crown", "It costs 2 crowns.")
+    assert gold("12 crowns", "112 crowns, then 12 crowns") and gold(
+        "成立于", "这座博物馆成立于1921年"
+    )
+
+
+def test_pairs_and_ladders_ask_the_question_of_yes_and_no():
+    gold = {"t": Gold("t", "ANSWERABLE", ("Yes",))}
+    right = right_by_target(gold, {"t": DOGS})
+    assert right("t", "Dogs are allowed.") is True and right("t", "Dogs are not allowed.") is False
+    assert right_by_target(gold)("t", "Dogs are allowed.") is None

@@ -27,7 +27,7 @@ from mtrag_nb.evaluate.scores import score_run
 from mtrag_nb.models.calls import Models, RecordedChat
 from mtrag_nb.runs.run import Dialogue, load_toolbox, run_tasks
 from mtrag_nb.search.ingest import build_index
-from mtrag_nb.serve.ask import Talk
+from mtrag_nb.serve.serve import Talk
 from mtrag_nb.systems.registry import configured, system_named
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -362,7 +362,8 @@ def ladder(
         how = {"tasks": _tasks_of(run, reference), "index": index, "models": models}
         how |= {"minutes": minutes, "limit": limit, "progress": progress}
         some = rungs_named(rungs) if rungs else RUNGS
-        made = climb(run, place, gold, right_by_target(gold), some, **how)
+        right = right_by_target(gold, {i: t.question for i, t in run.trajectories.items()})
+        made = climb(run, place, gold, right, some, **how)
         climbed = {n: Evidence(r, gold) for n, r in made.items()}
         ladders.append(ladder_pairs(Evidence(run, gold), climbed))
         print(f"{ladders[-1]!r}\n")

@@ -57,7 +57,7 @@ class _Paper:
     system: str
     title: str
     setting: str  # "rag": retrieve; "reference": the passages that come with each task
-    select: str  # of runs.run.SELECTIONS
+    select: str  # as `runs.run.selected` takes it
     protocols: tuple[str, ...]  # of the judge
     runs: tuple[Planned, ...]  # the paper's own first
     cap: int | None = None  # children of each domain that were indexed; None: all
@@ -214,7 +214,7 @@ class Reproduction:
     profile: str = "laptop"
     variant: str = ""  # of the paper's system, e.g. "published"; "": its defaults
     changes: dict = field(default_factory=dict)  # dotted key -> value, for every run
-    select: str = ""  # of SELECTIONS; "": the paper's
+    select: str = ""  # as `runs.run.selected` takes it; "": the paper's
     limit: int | None = None  # only the first so many of the selected tasks
     cap: int | None = None  # children of each domain that are indexed; None: all, or the paper's
     judge: str = ""  # the judge's profile; "": laptop for the laptop, else judge

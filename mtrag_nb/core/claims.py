@@ -106,7 +106,7 @@ class _Token:
 
 
 _TOKEN = regex.compile(
-    r"[$€£%]|(?<!\^)(?:(?<![\w)])-)?(?:\d{1,3}(?:[ ,']\d{3})+(?:\.\d+)?(?![\d,])|\d+/\d+(?!/)|\d+(?:[.,:]\d+)*|\.\d+)"
+    r"[$€£%]|(?<!\^)(?:(?<![\w)])-)?(?:[1-9]\d{0,2}(?:[ ,']\d{3})+(?:\.\d+)?(?![\d,])|\d++(?:/\d++)+|\d+(?:[.,:]\d+)*|\.\d+)"
     r"(?:\^\d+|(?:k|K|M|mn|bn)\b)?|[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)*|[,;:()]"
 )
 _SUFFIXES = {"k": 10**3, "K": 10**3, "M": 10**6, "mn": 10**6, "bn": 10**9}
@@ -121,16 +121,18 @@ _WRITTEN_OUT = (
     (r"n't\b", " not"),
     (r"\b(?:has|have|had) to\b", "must"),
 )
+_OVER = r"/0*[1-9]\d*"  # of a fraction
+_TIME = re.compile(r"(?:[01]?\d|2[0-3])[.:][0-5]\d")
+_OF_TIME = frozenset("am pm a p uhr h hrs o'clock".split())
 
 
 def _value(word: str, textual: bool = False) -> str:
-    "A number in digits by its value: '-1.5' of '-1,5', '1200' of \"1'200\"; times, versions and powers as they are."
+    "A number in digits by its value: '-1.5' of '-1,5', '1200' of \"1'200\"; times, dates, versions, powers and what no float holds as they are."
     number, suffix = re.fullmatch(r"(.*?)([a-zA-Z]*)", word).groups()
-    if re.fullmatch(r"-?\d{1,3}([ ,']\d{3})+(\.\d+)?", number):
-        number = re.sub("[ ,']", "", number)
-    elif re.fullmatch(r"-?\d+,\d+", number):
-        number = number.replace(",", ".")
-    if textual or not re.fullmatch(r"-?\d*\.?\d+(/0*[1-9]\d*)?", number):
+    if re.fullmatch(r"-?\d[\d ,'.]*", number):
+        spelled = all_words(number)
+        number = spelled[0] if len(spelled) == 1 else re.sub("[ ,']", "", number)
+    if textual or len(number) > 99 or not re.fullmatch(rf"-?\d*\.?\d+({_OVER})?", number):
         return number.replace(",", "")
     top, _, bottom = number.partition("/")
     return f"{float(top) / float(bottom or 1) * _SUFFIXES.get(suffix, 1):.12g}"
@@ -144,14 +146,18 @@ def _number_at(words: Sequence[str], i: int) -> tuple[_Token, int] | None:
         return _Token(f"#{_ORDINALS.index(first)}", "number", words[i]), j
     if not digits and first not in _WRITTEN:
         return None
+    following = words[j].lower() if j < len(words) else ""
     key = _value(words[i], before in _VERSIONS) if digits else str(_WRITTEN[first])
-    if re.fullmatch(r"-?\d+(\.\d+)?", key) and before not in _VERSIONS:
-        value, following = float(key), words[j].lower() if j < len(words) else ""
+    timed = following in _OF_TIME or before == "at" and following not in _UNITS
+    if timed and _TIME.fullmatch(first):
+        key = first.replace(".", ":")
+    if re.fullmatch(r"-?\d{1,99}(\.\d+)?", key) and before not in _VERSIONS:
+        value = float(key)
         if first in _TENS and following in _ONES[1:10]:
             value, j = value + _WRITTEN[following], j + 1
-        elif digits and re.fullmatch(r"\d+/\d+", following):
-            value, j = value + float(_value(following)), j + 1
-        while j < len(words) and words[j].lower() in _TIMES:
+        elif digits and re.fullmatch(rf"\d+{_OVER}", following):
+            value, j = value + math.copysign(float(_value(following)), value), j + 1
+        while j < len(words) and words[j].lower() in _TIMES and abs(value) < 1e99:
             value, j = value * _TIMES[words[j].lower()], j + 1
         key = f"{-value if before == 'minus' else value:.12g}"
     around = [before] if before in _CURRENCIES else [w.lower() for w in words[j : j + 1]]
@@ -285,10 +291,8 @@ def claim_features(claim: str, passages: Sequence[str]) -> _Found:
     found["negation"] = (min(1.0, sum(v for v, _ in own["negation"])), found["negation"][1])
     words, hits = [v for v, _ in own["words"]], [k for k, _, _ in sources.windows]
     found["words"] = (sum(words) / len(words) if words else 0.0, "")
-    n, texts = (
-        len(sources.keys),
-        [(lack > 0.5, ts[i].text) for i, (lack, _) in zip(sources.at, lacks)],
-    )
+    n = len(sources.keys)
+    texts = [(lack > 0.5, ts[i].text) for i, (lack, _) in zip(sources.at, lacks)]
     runs = [[t for _, t in run] for far, run in groupby(texts, lambda x: x[0]) if far]
     longest = max(runs, key=len, default=[])
     found["run"] = (min(1.0, len(longest) / max(4, min(6, len(sources.at)))), " ".join(longest))

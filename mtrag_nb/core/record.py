@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
+from typing_extensions import NotRequired, TypedDict
+
 from .files import JsonlLog, read_json, read_jsonl
 from .html import Table, esc, text_table, word_diff
 from .text import Label, Verdict, clipped
@@ -660,52 +662,32 @@ VERSION = 2  # of the run folder: 1 had steps without kinds
 LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gold passages
 
 
-@dataclass(frozen=True)
-class _Identity:
-    system: str
-    setting: str
-
-
-@dataclass(frozen=True)
-class _ModelWords:
-    name: str = ""
-    quantization: str = ""
-    dtype: str = "auto"
-    url: str = ""
-
-
-@dataclass(frozen=True)
-class _Settings:
-    profile: str
-    chat: _ModelWords
-    embedder: _ModelWords | None = None
-    reranker: _ModelWords | None = None
-
-
-@dataclass(frozen=True)
-class _Machine:
-    gpu: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class _Imported:
-    notes: list[str] = field(default_factory=list)
-    odd: Mapping[str, int] = field(default_factory=dict)
-    joined: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Manifest:
-    "What readers of a run ask its manifest for; it holds more."
-
-    identity: _Identity
-    settings: _Settings
-    sessions: list[Mapping[str, object]] = field(default_factory=list)
-    packages: Mapping[str, object] = field(default_factory=dict)
-    machine: _Machine = field(default_factory=_Machine)
-    imported: _Imported = field(default_factory=_Imported)
-    about: str = ""
-    commit: str = ""
+_Named = TypedDict(
+    "_Named", dict.fromkeys(("name", "quantization", "dtype", "url"), str), total=False
+)
+_Setup = TypedDict(
+    "_Setup",
+    {
+        "profile": str,
+        "chat": _Named,
+        "embedder": NotRequired[_Named | None],
+        "reranker": NotRequired[_Named | None],
+    },
+)
+_Notes = {"notes": list[str], "odd": Mapping[str, int], "joined": Mapping[str, int]}
+_Manifest = TypedDict(  # what readers of a run ask its manifest for; it holds more
+    "_Manifest",
+    {
+        "identity": TypedDict("_Identity", {"system": str, "setting": str}),
+        "settings": _Setup,
+        "sessions": NotRequired[list[Mapping[str, object]]],
+        "packages": NotRequired[Mapping[str, object]],
+        "machine": NotRequired[TypedDict("_Machine", {"gpu": list[str]}, total=False)],
+        "imported": NotRequired[TypedDict("_Imported", _Notes, total=False)],
+        "about": NotRequired[str],
+        "commit": NotRequired[str],
+    },
+)
 
 
 def read_manifest(folder: str | Path) -> dict:
@@ -764,19 +746,14 @@ def read_judgements(path: str | Path) -> dict[str, Judged]:
     return {j.task_id: j for j in read_lines(path, _read_judged, "a judgement")}
 
 
-@dataclass(frozen=True)
-class _Scored:
-    "A line of scores.jsonl."
-
-    task_id: str
-    scores: Mapping[str, float | None]
+_Scored = TypedDict("_Scored", {"task_id": str, "scores": Mapping[str, float | None]})
 
 
 def _read_scores(path: str | Path) -> dict[str, dict[str, float | None]]:
     "Task id -> measure -> score, the last line of each."
     wanted = 'a line of scores: wanted is {"task_id": ..., "scores": {name: number or null}}'
     lines = read_lines(path, lambda line: structured(_Scored, line, extra="ignore"), wanted)
-    return {s.task_id: s.scores for s in lines}
+    return {s["task_id"]: s["scores"] for s in lines}
 
 # %% ../../nbs/1_core/05_record.ipynb #e7c2b6c4
 class Run:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 # %% auto #0
-__all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'FUSIONS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later',
-           'gone', 'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings',
+__all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later', 'gone',
+           'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings',
            'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Plugin',
            'plugins', 'names_code', 'load_place']
 
@@ -167,7 +167,7 @@ class SparseSettings:
 # %% ../../nbs/1_core/01_settings.ipynb #a3f53cf2
 # The views of a conversation that ends with a question.
 VIEWS = ("query", "last", "follows", "questions", "answered", "mix")
-FUSIONS = ("rrf", "pool")
+_FUSIONS = ("rrf", "pool")
 RERANKERS = ("overlap", "passage", "talk", "cosine", "likelihood", "model", "none")
 
 
@@ -214,7 +214,7 @@ class RetrievalSettings:
     postprocessors: str = later("")
     views: str = later("query")  # what is searched with: see `legs`
     # "rrf" (weighted, textbook), "pool": rerank all
-    fusion: Literal[FUSIONS] = later("rrf")
+    fusion: Literal[_FUSIONS] = later("rrf")
     # Of recorded runs, whose sparse encoders this version does not read.
     learned: str = gone("")
     # "": the profile's model, or overlap without one

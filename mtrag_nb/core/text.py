@@ -15,14 +15,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache
+from itertools import accumulate
 
 import regex
 
 from .files import data_dir, read_json
-from .types import Context
+from .types import Context, SettingsError
 
 # %% auto #0
-__all__ = ['STOPWORDS', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'squeezed', 'content_spans', 'all_words',
+__all__ = ['STOPWORDS', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'contains_text', 'content_spans', 'all_words',
            'content_words', 'spaced', 'known_words', 'share_known', 'support', 'sentences', 'spans_of',
            'weakest_sentence', 'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked', 'Label', 'Verdict',
            'scored', 'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance',
@@ -65,15 +66,33 @@ def level(text: str) -> str:
     return unicodedata.normalize("NFKC", text).replace("\u2044", "/")
 
 
+_BETWEEN = re.compile(r"(?!(?<=\d)[.,:](?=\d)|(?<!\w)-(?=\d))[\W_]")  # not the marks inside numbers
+
+
+def _runs(text: str) -> list[str]:
+    "The runs of letters and digits of a text, with the marks inside numbers: blanks, case, hyphens, quotes and markup left out."
+    return _BETWEEN.split(level(html.unescape(text)).casefold())
+
+
 @lru_cache(8192)
-def squeezed(text: str) -> str:
-    "The letters and digits of a text, with the marks inside numbers: blanks, case, hyphens, quotes and markup left out."
-    plain = level(html.unescape(text)).casefold()
-    return re.sub(r"(?!(?<=\d)[.,:](?=\d)|(?<!\w)-(?=\d))[\W_]", "", plain)
+def _squeezed(text: str) -> str:
+    return "".join(_runs(text))
+
+
+def contains_text(text: str, part: str) -> bool:
+    "Whether a text has a part in one piece, with no word or number cut; blanks, case, hyphens, quotes and markup do not count."
+    whole, short = _squeezed(text), _squeezed(part)
+    if not short or short not in whole:
+        return False
+    ends = {0, *accumulate(map(len, _runs(text)))}
+    ends.update(i for m in _MARK_OR_UNSPACED.finditer(whole) for i in m.span())
+    starts = (m.start() for m in re.finditer(f"(?={re.escape(short)})", whole))
+    return any(i in ends and i + len(short) in ends for i in starts)
 
 
 _BLANKLESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー々"
 _UNSPACED = regex.compile(f"[{_BLANKLESS}]", regex.V1)
+_MARK_OR_UNSPACED = regex.compile(rf"[.,:\-{_BLANKLESS}]", regex.V1)
 _BY_RULES = regex.compile(rf"[{_BLANKLESS}\p{{M}}]", regex.V1)  # what `re` does not cut right
 
 
@@ -300,8 +319,7 @@ def scored(
     score: float,  # higher means yes
     threshold: float,
     how: str,  # name of the score
-    ambiguous_from: float
-    | None = None,  # from here to the threshold: AMBIGUOUS; None: no such label
+    ambiguous_from: float | None = None,  # from here to the threshold AMBIGUOUS; None: never
     scale: tuple[float, float] | None = None,  # the score must lie in it
 ) -> Verdict:
     "The verdict of a score: yes at or above the threshold. It is rounded first: what is recorded is what was decided by."
@@ -369,16 +387,18 @@ def _yes_or_no(text: str) -> Label | None:
 _KEYS = frozenset(
     "verdict answer score binary_score relevant grounded supported label grade answerable passes".split()
 )
+_Pairs = tuple[tuple[str, object], ...]
 _OTHER_SCALE = re.compile(
     r"\bscale\b|\bout of\b|\bof \d|max|/\s*\d|\bstars?\b|\bpoints?\b|%|\d\s*(?:-|–|to)\s*(?:[2-9]|\d\d)",
     re.I,
 )
 
 
-def json_objects(text: str) -> list[tuple[tuple[str, object], ...] | None]:
-    "The outermost JSON objects of a text as pairs, since a key may stand twice, objects in them, too; None for one that cannot be read."
+def _cut_objects(text: str) -> tuple[list[_Pairs | None], list[str]]:
+    "The outermost JSON objects of a text, and the texts around them."
     decode, found, at = json.JSONDecoder(object_pairs_hook=tuple).raw_decode, [], text.find("{")
     python = text.replace("'", '"').replace("True", "true").replace("False", "false")
+    around, last = [], 0
     while at >= 0:
         pairs, end = None, at + 1
         for form in (text, python):
@@ -388,24 +408,31 @@ def json_objects(text: str) -> list[tuple[tuple[str, object], ...] | None]:
             except (ValueError, RecursionError):
                 continue
         found.append(pairs)
-        at = text.find("{", end)
-    return found
+        around.append(text[last:at])
+        at, last = text.find("{", end), end
+    return found, [*around, text[last:]]
 
 
-def _said_in(pairs: Sequence[tuple[str, object]]) -> set[Label | None]:
-    "The verdicts of an object under a key of ours, or else of the objects in it."
-    if any(_OTHER_SCALE.search(k) for k, _ in pairs):
-        return set()
-    names = [(re.sub(r"[\W_]*\d+$|^is_", "", k.lower()), v) for k, v in pairs if len(k) < 40]
-    inner = [v for _, v in names if isinstance(v, tuple)]
-    own = {_yes_or_no(str(v)) for k, v in names if k in _KEYS and not isinstance(v, tuple)} - {None}
-    return own or set().union(*map(_said_in, inner))
+def json_objects(text: str) -> list[_Pairs | None]:
+    "The outermost JSON objects of a text as pairs, since a key may stand twice, objects in them, too; None for one that cannot be read."
+    return _cut_objects(text)[0]
 
 
-def _from_json(text: str) -> set[Label] | None:
-    "The verdicts in the objects of a text; None if there are no objects."
-    found = [o for o in json_objects(text) if o is not None]
-    return set().union(*map(_said_in, found)) if found else None
+def _said_in(objects: Iterable[_Pairs]) -> set[Label]:
+    "The verdicts of objects under a key of ours, or else of the objects and lists in them."
+    said, left = set(), list(objects)
+    while left:
+        pairs = left.pop()
+        if any(_OTHER_SCALE.search(k) for k, _ in pairs):
+            continue
+        names = [(re.sub(r"[\W_]*\d+$|^is_", "", k.lower()), v) for k, v in pairs if len(k) < 40]
+        inner = [(k, v) for k, v in names if isinstance(v, (tuple, list))]
+        flat = [v for k, v in names if k in _KEYS and not isinstance(v, (tuple, list))]
+        own = {_yes_or_no(str(v)) for v in flat} - {None}
+        said |= own
+        if not own:
+            left += [v if isinstance(v, tuple) else [(k, x) for x in v] for k, v in inner]
+    return said
 
 # %% ../../nbs/1_core/03_text.ipynb #ace40779
 _ENDS = (
@@ -551,9 +578,11 @@ def _from_words(text: str) -> Label:
 def parse_verdict(text: str) -> Label:
     "YES or NO of a reply, from objects, labels, the first word, the last sentence or a statement; UNPARSED where they disagree."
     reply = without_thinking(text)
-    if (found := _from_json(reply)) is None:
+    objects, around = _cut_objects(reply)
+    if not any(o is not None for o in objects):
         return _from_words(_bare(reply))
-    outside = _begins(_bare(re.sub(r"\{.*\}", " ", reply, flags=re.S)))
+    found = _said_in(o for o in objects if o is not None)
+    outside = set().union(*(_begins(_bare(t)) for t in around))
     return found.pop() if len(found) == 1 and outside <= found else Label.UNPARSED
 
 
@@ -580,7 +609,8 @@ class Stance(str, Enum):
 
 # %% ../../nbs/1_core/03_text.ipynb #351e21a8
 _SOURCES = (
-    r"(?:documents?|passages?|contexts?(?! menu)|texts?|sources?(?! code)|articles?|excerpts?|materials?|information|details?|data|"
+    r"(?:documents?|passages?|contexts?(?! menu)|texts?|sources?(?! code)|articles?|excerpts?|information|details?|data|"
+    r"(?:provided|given|available|supplied|source|reference) materials?|materials?(?= provided| given|(?: \w+){2,3} (?:any|mention|information))|"
     r"content|conversation|search results?|references?)"
 )
 _NOT = (
@@ -655,9 +685,8 @@ _ASKS = re.compile(
     re.I,
 )
 _BUT = re.compile(r"[,;] (?:but|however|though|although)\b(.*)$", re.I)
-_TITLE = re.compile(
-    r'"[^"]{1,60}"|(?<=\bsaid: )[^.!?]+'
-)  # what is quoted is not the speaker's word
+# What is quoted is not the speaker's word.
+_TITLE = re.compile(r'"[^"]{1,60}"|(?<=\bsaid: )[^.!?]+')
 
 # %% ../../nbs/1_core/03_text.ipynb #lang0002
 _MORE = 30  # letters beside a phrase that refuses; with more of them the answer says something, too
@@ -670,8 +699,8 @@ def _refusal_rules() -> dict:
 
 @cache
 def _constants() -> frozenset[str]:
-    "What frameworks return when nothing was found, squeezed."
-    return frozenset(squeezed(c) for some in _refusal_rules()["constants"].values() for c in some)
+    "What frameworks return when nothing was found, as `_squeezed` has it."
+    return frozenset(_squeezed(c) for some in _refusal_rules()["constants"].values() for c in some)
 
 
 @dataclass(frozen=True)
@@ -684,6 +713,7 @@ class _Language:
     speaker: re.Pattern | None
     parts: tuple[re.Pattern, ...]  # all of them must be in a sentence
     offers: re.Pattern
+    but: re.Pattern  # and what stands behind it
 
     def declines(self, sentence: str) -> bool:
         return bool(self.speaker.search(sentence) or all(p.search(sentence) for p in self.parts))
@@ -698,9 +728,9 @@ def _languages() -> tuple[_Language, ...]:
         parts = tuple(pattern(r[k]) for k in ("sources", "not", "say") if k in r)
         speaker = pattern(r["speaker"]) if "speaker" in r else None
         offers = pattern(r.get("offers", r"(?!)"))
-        return _Language(
-            r["name"], r["script"], frozenset(r.get("words", ())), speaker, parts, offers
-        )
+        but = pattern(rf"[,;،] ?(?:{r['but']}) (.*)$" if "but" in r else r"(?!)")
+        words = frozenset(r.get("words", ()))
+        return _Language(r["name"], r["script"], words, speaker, parts, offers, but)
 
     return tuple(map(made, _refusal_rules()["languages"].values()))
 
@@ -777,8 +807,8 @@ def word_count(text: str) -> int:
 def _content(sentence: str, *about) -> str:
     "The claim of a sentence; '' for one that declines, asks, offers or talks about the documents. about: as for _declines."
     if _declines(sentence, *about):
-        behind = _BUT.search(sentence) or re.search(_refusal_rules()["but"], sentence, re.I)
-        rest = behind[1].strip() if behind else ""
+        buts = (_BUT, *(l.but for l in about[1:] and about[1]))
+        rest = next((m[1].strip() for b in buts if (m := b.search(sentence))), "")
         more = word_count(rest) > 5 and not _declines(rest, *about) and not _NEITHER.search(rest)
         return rest if more else ""
     offers = any(l.offers.search(sentence) for l in about[1:] and about[1])
@@ -791,13 +821,16 @@ def stance(
     phrases: Iterable[str] = (),  # with which a system refuses
 ) -> Stance:
     "Whether an answer declines: by the phrases, by what frameworks return when nothing is found, else by rule."
-    whole = squeezed(answer)
+    if isinstance(phrases, str):
+        raise SettingsError(f"phrases of refusal are a list of texts: give [{phrases!r}]")
+    whole = _squeezed(answer)
     if not whole or whole in _constants():
         return Stance.DECLINES
-    for own in filter(None, map(squeezed, phrases)):
-        if own in whole:
-            return Stance.DECLINES if len(whole) - len(own) <= _MORE else Stance.PARTIAL
-    plain = level(answer)
+    for own in phrases:
+        if contains_text(answer, own):
+            more = len(whole) - len(_squeezed(own))
+            return Stance.DECLINES if more <= _MORE else Stance.PARTIAL
+    plain = re.sub(r"(?<=\w)`(?=\w)", "'", level(answer))  # level leaves ASCII as it is
     text, languages = sentences(_TITLE.sub('""', plain)), _languages_of(plain)
     claims = [c for s in text if (c := _content(s, plain, languages))]
     words = sum(map(word_count, claims))
@@ -817,9 +850,7 @@ def declines(answer: str, phrases: Iterable[str] = ()) -> bool:
 # %% ../../nbs/1_core/03_text.ipynb #aebf92d0
 # On the scale of the official verdict.
 STANCE_WORTH = {Stance.DECLINES: 1.0, Stance.PARTIAL: 0.5, Stance.ANSWERS: 0.0, Stance.ASKS: 0.0}
-LONGEST_REFUSAL = (
-    35  # words; a longer one is partial on that scale (chosen in 9_studies/04_measures)
-)
+LONGEST_REFUSAL = 35  # words; a longer one is partial on it (chosen in 9_studies/04_measures)
 
 
 def idk_by_rule(answer: str, phrases: Iterable[str] = ()) -> float:

@@ -339,13 +339,13 @@ def dotted(x: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 # %% ../../nbs/1_core/00_types.ipynb #5770f9d0
 def structured(
-    cls: type,  # a dataclass
+    cls: type,  # a dataclass, or a TypedDict
     data: Mapping[str, object],  # as `plain` makes it of one; what is one already stays
     extra: Literal["forbid", "ignore"] = "forbid",  # what happens with a field that is unknown
 ) -> Any:
     "An object of the class from plain data. Raises TypeError for a field that is missing, unknown or of another type, with its path."
     name = cls.__name__.lstrip("_")
-    if isinstance(data, cls):
+    if is_dataclass(cls) and isinstance(data, cls):
         return data
     if not isinstance(data, Mapping):
         raise TypeError(f"{name} is an object, not {type(data).__name__}")
@@ -375,7 +375,8 @@ def _strict(schema: Any) -> Any:
         return [_strict(s) for s in schema]
     if not isinstance(schema, dict):
         return schema
-    schema = {k: _strict(v) if k in _PARTS else v for k, v in schema.items()}
+    holds = {k: isinstance(v, dict) and "type" in v for k, v in schema.items()}  # of a TypedDict
+    schema = {k: _strict(v) if k in _PARTS or holds[k] else v for k, v in schema.items()}
     if schema.get("type") in ("str", "int", "float", "bool"):
         schema["strict"] = True
     if schema.get("init") is False:  # `settings.constant`: it is on file, and has one value

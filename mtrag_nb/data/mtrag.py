@@ -22,7 +22,7 @@ from typing_extensions import Required, TypedDict
 
 from ..core.files import LONGEST_LINE, checksum, data_dir, disk_full, need_room
 from ..core.files import read_json, read_jsonl, write_json
-from ..core.text import level, squeezed
+from ..core.text import contains_text, level
 from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError
 from ..core.types import Gold, Passage, Task, Turn, digest, redacted
 
@@ -284,7 +284,7 @@ def is_gold(
     by_text = own_ids or any(i.startswith(BY_TEXT) for i in (gold.id, *ids))
     if not (by_text and gold.text) and _file_key(gold.id) not in files_of(found):
         return False
-    return squeezed(gold.text) in squeezed(found.text)
+    return not gold.text or contains_text(found.text, gold.text)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #ce0d855d
 def _unmarked(query: str) -> str:
@@ -1061,8 +1061,7 @@ _Named = TypedDict("_Named", {"document_id": _Id})
 _Document = TypedDict("_Document", {"document_id": _Id, "text": _Filled})
 _Rated = TypedDict("_Rated", {"task_id": _Id, "contexts": list[_Named]})
 _Evaluation = TypedDict(
-    "_Evaluation",
-    {"task_id": _Id, "model_id": _Id, "model_response": _Text, "annotations": _Marks},
+    "_Evaluation", {"task_id": _Id, "model_id": _Id, "model_response": _Text, "annotations": _Marks}
 )
 _Inspected = TypedDict(
     "_Inspected",

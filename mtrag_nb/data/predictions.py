@@ -16,7 +16,8 @@ from ..core.files import read_json, read_jsonl
 from ..core.record import Checked, Drafted, Found, Gated, Recorded, Refused, Retrieved
 from ..core.record import Rewritten, Run, Step, Trajectory
 from ..core.text import Label, Verdict, clipped, declines
-from ..core.types import TO_ANSWER, Context, DataError, Gold, Outcome, Passage, Task
+from ..core.types import TO_ANSWER, Context, DataError, Gold, Outcome, Passage
+from ..core.types import SettingsError, Task
 from .mtrag import Benchmark, Prediction, domain_of_line, official_dir
 from .mtrag import prediction_of_line, read_benchmark, read_corpus, read_rows
 from .traces import Corpus, Document, Read, Tasks, Written
@@ -266,18 +267,10 @@ def _turn_of(line: _Line, contexts: Sequence[Context], labels: str) -> Trajector
     if line.refused:
         outcome = Outcome.I_DONT_KNOW
         known = dict(zip(("reason", "role"), _reason_of(line.obj)))
-    return Trajectory(
-        task.id,
-        task.conversation_id,
-        task.turn,
-        task.domain,
-        task.question,
-        tuple(_steps_of(line, contexts, labels)),
-        outcome,
-        **known,
-        answer=answer or "",
-        contexts=tuple(c.id for c in contexts),
-    )
+    about = (task.id, task.conversation_id, task.turn, task.domain, task.question)
+    steps = tuple(_steps_of(line, contexts, labels))
+    known |= {"answer": answer or "", "contexts": tuple(c.id for c in contexts)}
+    return Trajectory(*about, steps, outcome, **known)
 
 # %% ../../nbs/2_data/04_predictions.ipynb #2b1e429b
 def _own_task(obj: Mapping, path: Path, n: int | None) -> Task:
@@ -343,9 +336,8 @@ def _what(lines: Sequence[_Line], form: str, gold: Mapping[str, Gold]) -> str:  
     "What a file is."
     if form in ("scores", "rewrites"):
         return form
-    answers, contexts = (
-        any(x is not None for x in some) for some in zip(*((s.p.answer, s.p.texts) for s in lines))
-    )
+    both = zip(*((s.p.answer, s.p.texts) for s in lines))
+    answers, contexts = (any(x is not None for x in some) for some in both)
     if not answers:
         return "A" if contexts else "scores"
     if not contexts:
@@ -439,7 +431,9 @@ def import_predictions(
     used: bool = True,  # False: the answers were not made from the passages that are listed
     duplicates: str = "",  # of a task that stands twice, which counts: first or last; "": an error
 ) -> Run:
-    "A file of predictions as a run. Raises DataError (file, line)."
+    "A file of predictions as a run. Raises DataError (file, line), SettingsError."
+    if duplicates not in ("", "first", "last"):
+        raise SettingsError(f"of duplicates the first or the last counts, not {duplicates!r}")
     path = Path(path)
     tasks = read_benchmark(tasks) if isinstance(tasks, (str, Path)) else tasks
     known, gold = Tasks(tasks.tasks if tasks else ()), tasks.gold if tasks else {}

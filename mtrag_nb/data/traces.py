@@ -92,7 +92,7 @@ class Document(NamedTuple):
 
 
 _IDS = ("id", "id_", "_id", "document_id", "doc_id", "passage_id", "node_id", "chunk_id")
-_IDS += ("ref_doc_id", "parent_id")
+_IDS += ("ref_doc_id", "parent_id", "uuid")
 
 
 _WRITTEN_NODE = re.compile(r"^<?\w+\(.*?\bid_=['\"]?([^'\",)\s]+)(?:.*\bscore=([-+.\de]+))?", re.S)
@@ -111,9 +111,9 @@ def document_of(value: object) -> Document | None:
     score = value.get("score") if isinstance(value, Mapping) else None
     if isinstance(value, list) and len(value) == 2 and _number(value[1]):
         value, score = value  # as LangChain's stores give them
-    for inner in ("document", "node", "kwargs", "_source", "properties"):
+    for inner in ("document", "node", "kwargs", "_source", "properties", "payload"):
         if isinstance(value, Mapping) and isinstance(value.get(inner), Mapping):
-            value = value[inner]
+            value = {**value, **value[inner]}  # beside it stand its id and score
     if not isinstance(value, Mapping):
         return None
     about = from_written(value.get("metadata"))
@@ -123,7 +123,9 @@ def document_of(value: object) -> Document | None:
     text = next((_text_of(value[k]) for k in keys if value.get(k)), "")
     if not ids and not text or "role" in value or "messages" in value:
         return None
-    score = next((x for x in (score, value.get("score"), about.get("score")) if _number(x)), None)
+    told = (p.get(k) for k in ("score", "_score") for p in (value, about))
+    near = (-p["distance"] for p in (value, about) if _number(p.get("distance")))
+    score = next((x for x in (score, *told, *near) if _number(x)), None)
     known = [str(value.get(k) or about.get(k) or "") for k in ("title", "url", "source")]
     return Document(tuple(i.strip() for i in ids if i.strip()), text, *known, score)
 
@@ -136,6 +138,16 @@ _LISTS = ("documents", "docs", "passages", "contexts", "nodes", "source_document
 _LISTS += ("retrieved", "results", "reranked", "filtered", "kept", "context", "chunks")
 
 
+def _of_chroma(value: Mapping) -> list[dict]:
+    "The documents of a result of Chroma: columns, or for each query one."
+    names = {"ids": "id", "documents": "text", "metadatas": "metadata", "distances": "distance"}
+    columns = {k: value[c] for c, k in names.items() if isinstance(value.get(c), list)}
+    if any(isinstance(x, list) for x in columns["id"]):
+        columns = {k: [x for some in c for x in some or ()] for k, c in columns.items()}
+    whole = {k: c for k, c in columns.items() if len(c) == len(columns["id"])}
+    return [dict(zip(whole, row)) for row in zip(*whole.values())]
+
+
 def _lists_of(value: object) -> dict[str, list[Document]]:
     "The lists of documents in a value, by the name under which they stand; '' for the value itself. An empty list has a name that says what it is."
     if isinstance(value, list):
@@ -145,9 +157,8 @@ def _lists_of(value: object) -> dict[str, list[Document]]:
         return {}
     if isinstance(value.get("hits"), Mapping):  # Elasticsearch
         value = value["hits"]
-    columns = [value.get(k) for k in ("ids", "documents")]
-    if all(isinstance(c, list) and c and isinstance(c[0], list) for c in columns):  # Chroma
-        value = {"documents": [{"id": i, "text": t} for i, t in zip(*(c[0] for c in columns))]}
+    if isinstance(value.get("ids"), list) and "documents" in value:
+        value = {"documents": _of_chroma(value)}
     out = {}
     for key in sorted(value, key=lambda k: _LISTS.index(k) if k in _LISTS else len(_LISTS)):
         some = value[key]
@@ -163,9 +174,8 @@ def _lists_of(value: object) -> dict[str, list[Document]]:
 # %% ../../nbs/2_data/03_traces.ipynb #6c7fe814
 def _key(text: str) -> bytes:
     "Names a text, whatever its blanks."
-    return hashlib.blake2b(
-        " ".join(text.split()).encode("utf-8", "replace"), digest_size=12
-    ).digest()
+    plain = " ".join(text.split()).encode("utf-8", "replace")
+    return hashlib.blake2b(plain, digest_size=12).digest()
 
 # %% ../../nbs/2_data/03_traces.ipynb #f5148282
 class Corpus:
@@ -457,9 +467,8 @@ def _calls_of(v: Visit) -> Calls:
 
     some = [s for s in v.spans if s.is_model]
     tokens_in = sum(count(s, "llm.token_count.prompt", "gen_ai.usage.input_tokens") for s in some)
-    tokens_out = sum(
-        count(s, "llm.token_count.completion", "gen_ai.usage.output_tokens") for s in some
-    )
+    written = ("llm.token_count.completion", "gen_ai.usage.output_tokens")
+    tokens_out = sum(count(s, *written) for s in some)
     seconds = round(sum(s.seconds for s in some), 3)
     return Calls(generate=len(some), tokens_in=tokens_in, tokens_out=tokens_out, seconds=seconds)
 
@@ -908,19 +917,10 @@ def _ended(r: Reading, task: Task, answer: str, fault: Fault | None, q: Request)
             last = Refused(node=q.node, reason="declined", role=r.role())
             r.steps.append(last)
         outcome, known = Outcome.I_DONT_KNOW, {"reason": last.reason, "role": last.role}
-    return Trajectory(
-        task.id,
-        task.conversation_id,
-        task.turn,
-        task.domain,
-        task.question,
-        tuple(r.steps),
-        outcome,
-        **known,
-        answer="" if fault else answer,
-        contexts=r.kept if r.seen is None else r.seen,
-        seconds=round(q.trace.root.seconds, 3),
-    )
+    about = (task.id, task.conversation_id, task.turn, task.domain, task.question)
+    known |= {"answer": "" if fault else answer, "seconds": round(q.trace.root.seconds, 3)}
+    contexts = r.kept if r.seen is None else r.seen
+    return Trajectory(*about, tuple(r.steps), outcome, contexts=contexts, **known)
 
 # %% ../../nbs/2_data/03_traces.ipynb #16ee67d1
 OWN = "mtrag"  # attributes of spans: `mtrag.turn` of the first, `mtrag.step` of a step
@@ -1120,12 +1120,11 @@ def _write_turns(folder: Path, turns: Iterable[Read]) -> int:
 
 
 def _manifest(source: Path, about: Written, counts: Mapping) -> dict:
+    sha256 = hashlib.sha256()
     with open(source, "rb") as f:
-        of = (
-            hashlib.file_digest(f, "sha256").hexdigest()
-            if hasattr(hashlib, "file_digest")
-            else hashlib.sha256(f.read()).hexdigest()
-        )
+        while block := f.read(1 << 20):
+            sha256.update(block)
+    of = sha256.hexdigest()
     imported = {"file": source.name, "sha256": of, "form": about.form, "notes": list(about.notes)}
     return {
         "version": VERSION,

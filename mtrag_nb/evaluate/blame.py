@@ -489,8 +489,8 @@ class BlameReport(Report):
 
     def _reasons(self) -> str:
         "Why turns are undecided, where it is not the recall of a long target."
-        unsure = (b.why for b in self.turns.values() if b.verdict == "undecided" and b.why)
-        whys = Counter(why for why in unsure if "thresholds" not in why)
+        unsure = (b for b in self.turns.values() if b.verdict == "undecided")
+        whys = Counter(b.why for b in unsure if b.why)
         told = [f"{n} undecided: {why}. " for why, n in whys.most_common()]
         lost = [b for b in self.failed if b.cause == "gold not found"]
         if lost and 2 * len(lost) > len(self.judged):

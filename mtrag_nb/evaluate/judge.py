@@ -22,7 +22,7 @@ from ..core.record import Calls, Judged, Judgement, Run, Trajectory, answer_dige
 from ..core.record import predicted_passages, ranking_scores
 from ..core.settings import Settings, load_settings
 from ..core.text import declines, format_docs_for_gen, idk_by_rule, sentences
-from ..core.text import json_objects, without_thinking
+from ..core.text import content_words, json_objects, support, without_thinking
 from ..core.types import Context, DataError, Gold, Outcome, RunMismatch, SettingsError, Task
 from ..core.types import Turn, as_context, digest, plain
 from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
@@ -34,9 +34,9 @@ from ..models.embed import EmbedderLike
 from ..systems.stages import show_history
 
 # %% auto #0
-__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'WAYS', 'PROTOCOLS', 'Field', 'ReadReply', 'read_judge_reply',
-           'settle', 'judge_faithfulness', 'judge_correctness', 'judge_idk', 'judge_statements', 'Item', 'run_items',
-           'turn_item', 'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular', 'judge_of',
+__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'WAYS', 'PROTOCOLS', 'ReadReply', 'read_judge_reply',
+           'judge_faithfulness', 'judge_correctness', 'judge_idk', 'judge_statements', 'Item', 'run_items', 'turn_item',
+           'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular', 'judge_of',
            'JudgeReport', 'judge_report', 'judge_run']
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c2cff4cf
@@ -52,7 +52,7 @@ def _judge_prompts() -> dict[str, str]:
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #cc9cfee1
 @dataclass(frozen=True)
-class Field:
+class _Field:
     "Something that a verdict has to say."
 
     name: str  # its label in the reply
@@ -60,9 +60,7 @@ class Field:
     default: str | None  # the pessimistic reading; None: there is none
     aliases: tuple[str, ...] = ()  # other labels for it
 
-    @property
-    def scale(self) -> bool:
-        return self.options[0] == "1"
+    scale = property(lambda self: self.options[0] == "1")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,12 +68,13 @@ class Field:
         return tuple(n.lower() for n in (self.name, *self.aliases))
 
 
-SCORE = Field("Score", tuple(map(str, range(1, 11))), "1", ("Rating",))
-HALLUCINATION = Field("Hallucination", ("yes", "no"), "yes", ("Hallucination flag", "Hallucinated"))
-CONTAINS = Field("Contains the answer", ("yes", "no"), "yes")  # yes: a refusal is a false negative
-IDK_LABEL = Field("Label", ("yes", "partial", "no"), None, ("Answer", "Verdict"))
+SCORE = _Field("Score", tuple(map(str, range(1, 11))), "1", ("Rating",))
+_FLAGS = ("Hallucination flag", "Hallucinated")
+HALLUCINATION = _Field("Hallucination", ("yes", "no"), "yes", _FLAGS)
+CONTAINS = _Field("Contains the answer", ("yes", "no"), "yes")  # yes: a refusal is a false negative
+IDK_LABEL = _Field("Label", ("yes", "partial", "no"), None, ("Answer", "Verdict"))
 _IDK_SCORES = {"yes": 1.0, "partial": 0.5, "no": 0.0}
-_SUPPORTED = Field("Supported", ("yes", "no"), "no", ("Answer", "Verdict"))
+_SUPPORTED = _Field("Supported", ("yes", "no"), "no", ("Answer", "Verdict"))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #23eff558
 # ends of a turn
@@ -105,7 +104,7 @@ _TAKEN_BACK = re.compile(
 )
 
 
-def _value(text: str, f: Field) -> str | float | None:
+def _value(text: str, f: _Field) -> str | float | None:
     "The value that a text begins with; None if it is not one of the field's, or is taken back."
     m = (_NUMBER if f.scale else _WORD).match(text)
     if not m:
@@ -133,7 +132,7 @@ def _scale_of_ten(said: str) -> bool:
     return not re.search(r"\d", said) or bool(re.search(r"\b10\D*$", said))
 
 
-def _in_object(pairs: Sequence[tuple[str, object]], f: Field) -> list[str | float | None]:
+def _in_object(pairs: Sequence[tuple[str, object]], f: _Field) -> list[str | float | None]:
     "Every value that an object states for a field."
     scales = [str(v) for k, v in pairs if re.search(r"scale|max|out of", k)]
     other = f.scale and not all(map(_scale_of_ten, scales))
@@ -141,18 +140,17 @@ def _in_object(pairs: Sequence[tuple[str, object]], f: Field) -> list[str | floa
     return [None if other else _value(s, f) for s in said]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #1468b432
-def _label(f: Field) -> re.Pattern:
+def _label(f: _Field) -> re.Pattern:
     "Where the field's label stands, perhaps with a scale, and what may lie between it and the value."
     names = "|".join(n.replace(" ", r"\s+") for n in f.names)
     # "No hallucination: true" says something else
     turned = "".join(rf"(?<!\b{w}[ -])" for w in ("no", "not", "non", "of", "without"))
-    label = (
-        rf"(?<![a-z]){turned}(?:{names})[\"']?\s*(?:\(([^()\n]{{0,40}})\))?\s*(?:[:=：]+|\bis\b:?)"
-    )
+    scale = r"(?:\(([^()\n]{0,40})\))?"
+    label = rf"(?<![a-z]){turned}(?:{names})[\"']?\s*{scale}\s*(?:[:=：]+|\bis\b:?)"
     return re.compile(label, re.I)
 
 
-def _stated(text: str, f: Field, cut: bool) -> list[str | float | None]:
+def _stated(text: str, f: _Field, cut: bool) -> list[str | float | None]:
     "Every value that a reply states for a field; None for a statement that is no value."
     if objects := [o for o in _objects(text) if o]:
         return [v for o in objects for v in _in_object(o, f)]
@@ -169,13 +167,10 @@ def _stated(text: str, f: Field, cut: bool) -> list[str | float | None]:
     return found
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #93762a26
-def _only(text: str, f: Field) -> str | float | None:
+def _only(text: str, f: _Field) -> str | float | None:
     "The value of a reply that is to say one thing only, and labels nothing: its first word."
-    text = " ".join(
-        re.sub(
-            r"^\W*(?:it|this|the (?:label|response|answer)) is\b|[*_`#\"'“”]", " ", text, flags=re.I
-        ).split()
-    )
+    lead = r"^\W*(?:it|this|the (?:label|response|answer)) is\b|[*_`#\"'“”]"
+    text = " ".join(re.sub(lead, " ", text, flags=re.I).split())
     if f.scale and (len(text) > 40 or re.fullmatch(r"\[\d+\]\W*", text)):
         return None
     return _value(text.strip("[] "), f)
@@ -193,12 +188,8 @@ class ReadReply:
     mass: float | None = None
 
 
-def read_judge_reply(
-    text: str,  # what the judge wrote
-    fields: Sequence[Field],
-    cut: bool = False,  # True: it was cut off at max_new_tokens
-) -> ReadReply:
-    "Read a reply, field by field. What is not stated, or stated in two ways, is None."
+def read_judge_reply(text: str, fields: Sequence[_Field], cut: bool = False) -> ReadReply:
+    "Read a reply, field by field; cut: at max_new_tokens. What is not stated, or stated in two ways, is None."
     text, values = without_thinking(_before_stop(text)), {}
     for f in fields:
         found, reasons = _stated(text, f, cut), re.match(r"\W*reasoning\b", text, re.I)
@@ -211,11 +202,8 @@ def read_judge_reply(
     return ReadReply(values, said or before, text)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e3b8feb8
-def _judge_prompt(
-    kind: str,  # refusal, faithfulness, ...
-    **values: str,
-) -> Prompt:
-    "A protocol's prompt, filled in."
+def _judge_prompt(kind: str, **values: str) -> Prompt:
+    "The prompt of a protocol (refusal, faithfulness, ...), filled in."
     return chat(_judge_prompts()["system"], _judge_prompts()[kind].format(**values))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #603bd015
@@ -223,18 +211,14 @@ WAYS = ("text", "choice")
 _REASONING_TOKENS, _REPLY_TOKENS = 64, 160
 
 
-def _asked_by_text(
-    model: ChatModel, begun: Sequence[Prompt], fields: Sequence[Field], reason: bool
-) -> list[ReadReply]:
+def _asked_by_text(model: ChatModel, begun, fields, reason: bool) -> list[ReadReply]:
     "What the judge writes, read by the parser."
     replies = model.generate(begun, _REPLY_TOKENS if reason else 8, stop=_STOP_TOKENS)
     both = zip(begun, replies)
     return [read_judge_reply(p.prefill + c.text, fields, c.stop == "length") for p, c in both]
 
 
-def _asked_by_choice(
-    model: ChatModel, begun: Sequence[Prompt], fields: Sequence[Field], reason: bool
-) -> list[ReadReply]:
+def _asked_by_choice(model: ChatModel, begun, fields, reason: bool) -> list[ReadReply]:
     "A line of reasoning, then each field by probability."
     heads = [""] * len(begun)
     if reason:
@@ -246,10 +230,8 @@ def _asked_by_choice(
     return [_chosen(head, fields, found) for head in heads]
 
 
-def _chosen(
-    head: str, fields: Sequence[Field], found: Iterator[tuple[dict[str, float], float]]
-) -> ReadReply:
-    "The reading of one reply: in each field the likeliest option."
+def _chosen(head: str, fields: Sequence[_Field], found: Iterator[tuple]) -> ReadReply:
+    "The reading of one reply: in each field the likeliest option; `found`: what `choose` gives."
     got = {f.name: next(found) for f in fields}
     best = {f.name: max(f.options, key=got[f.name][0].get) for f in fields}
     values = {f.name: float(best[f.name]) if f.scale else best[f.name] for f in fields}
@@ -257,29 +239,24 @@ def _chosen(
     return ReadReply(values, head.removeprefix("Reasoning:").strip(), head, p, mass)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e4c8fc61
-def _ask_judge(
-    model: ChatModel,
-    prompts: Sequence[Prompt],
-    fields: Sequence[Field],
-    way: str = "text",  # or "choice"
-    reason: bool = True,  # False: no reasoning, only the fields
-) -> list[ReadReply]:  # one per prompt
-    "Put prompts to a judge, and read what comes. Raises SettingsError for an unknown way."
+def _check_way(way: str) -> None:
+    "Raises SettingsError for an unknown way to ask."
     if way not in WAYS:
         raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
+
+
+def _ask_judge(model: ChatModel, prompts, fields, way="text", reason=True) -> list[ReadReply]:
+    """Put prompts to a judge, with a line of reasoning before the fields or without, and read a reply for each. Raises
+    SettingsError for an unknown way."""
+    _check_way(way)
     begun = [replace(p, prefill="Reasoning:" if reason else "") for p in prompts]
     ask = _asked_by_text if way == "text" else _asked_by_choice
     return ask(model, begun, fields, reason)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #5c7c9c9e
-def settle(
-    protocol: str,
-    way: str,
-    r: ReadReply,
-    f: Field,  # the field that makes the score
-    worth: Mapping[str, float] | None = None,  # option -> score; None: the number itself
-) -> Judgement:
-    "The judgement of a reading: its value, the expected value of a choice, or the default."
+def _settle(protocol: str, way: str, r: ReadReply, f: _Field, worth=None) -> Judgement:
+    """The judgement of a reading by the field that makes the score: its value, the expected value of a choice, or the
+    default. `worth`: option -> score; None: the number itself."""
     value, missing = r.values[f.name], tuple(n for n, v in r.values.items() if v is None)
     points = worth or {o: float(o) for o in f.options}
     low, high = min(points.values()), max(points.values())
@@ -301,31 +278,23 @@ def _flagged(j: Judgement, r: ReadReply) -> Judgement:
 _REFUSAL_SCORES = {"yes": 1.0, "no": 10.0}  # of CONTAINS (seed paper, II.E.1)
 
 
-def _judge_refusals(
-    model: ChatModel,
-    questions: Sequence[str],
-    documents: Sequence[str],  # as the generator saw them; "" for none
-    way: str = "text",
-) -> list[Judgement]:
-    "Whether each refusal was justified: 10, or 1."
+_Texts = Sequence[str]  # a text an item; of documents as the generator saw them, "" for none
+
+
+def _judge_refusals(model: ChatModel, questions: _Texts, documents: _Texts, way="text") -> list:
+    "Whether each refusal was justified, as judgements: 10, or 1."
     at = [i for i, d in enumerate(documents) if d]
     asked = [_judge_prompt("refusal", documents=documents[i], question=questions[i]) for i in at]
     read = _ask_judge(model, asked, [CONTAINS], way)
-    judged = [settle("refusal", way, r, CONTAINS, _REFUSAL_SCORES) for r in read]
+    judged = [_settle("refusal", way, r, CONTAINS, _REFUSAL_SCORES) for r in read]
     found = {i: replace(j, flag=False) for i, j in zip(at, judged)}
     why = "There were no documents."
     nothing = Judgement("refusal", "rule", 10.0, 10.0, 10.0, False, reasoning=why)
     return [found.get(i, nothing) for i in range(len(questions))]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #3c9892bd
-def judge_faithfulness(
-    model: ChatModel,
-    questions: Sequence[str],
-    answers: Sequence[str],
-    documents: Sequence[str],  # as the generator saw them; "" for none
-    way: str = "text",
-) -> list[Judgement]:
-    "How well the documents support each answer, 1 to 10, and whether it hallucinates."
+def judge_faithfulness(model: ChatModel, questions: _Texts, answers: _Texts, documents, way="text"):
+    "How well the documents support each answer, 1 to 10, and whether it hallucinates, as a `Judgement` each."
 
     def prompt(q, a, d):
         told = {"documents": d or _NO_DOCUMENTS, "question": q, "answer": a}
@@ -333,19 +302,14 @@ def judge_faithfulness(
 
     asked = [prompt(*x) for x in zip(questions, answers, documents, strict=True)]
     read = _ask_judge(model, asked, [HALLUCINATION, SCORE], way)
-    return [_flagged(settle("faithfulness", way, r, SCORE), r) for r in read]
+    return [_flagged(_settle("faithfulness", way, r, SCORE), r) for r in read]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #99aeaad0
 _SAME = 0.95  # cosine (seed paper, II.E.2.b)
 
 
 def judge_correctness(
-    model: ChatModel,
-    embedder: EmbedderLike,
-    questions: Sequence[str],
-    answers: Sequence[str],
-    targets: Sequence[str],
-    way: str = "text",
+    model: ChatModel, embedder, questions: _Texts, answers: _Texts, targets: _Texts, way="text"
 ) -> list[Judgement]:
     "How well each answer agrees with its target, 1 to 10."
     near = []
@@ -358,7 +322,7 @@ def judge_correctness(
 
     at = [i for i, c in enumerate(near) if c <= _SAME]
     read = _ask_judge(model, [prompt(i) for i in at], [SCORE], way)
-    found = {i: settle("correctness", way, r, SCORE) for i, r in zip(at, read)}
+    found = {i: _settle("correctness", way, r, SCORE) for i, r in zip(at, read)}
 
     def shortcut(cosine):
         why = f"cosine {cosine:.3f} with the target"
@@ -367,17 +331,12 @@ def judge_correctness(
     return [found.get(i) or shortcut(c) for i, c in enumerate(near)]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #03a718e8
-def judge_idk(
-    model: ChatModel,
-    questions: Sequence[str],
-    answers: Sequence[str],
-    way: str = "text",
-) -> list[Judgement]:  # score 1, 0.5 or 0; None: unread
-    "Whether each response says that it does not know."
+def judge_idk(model: ChatModel, questions: _Texts, answers: _Texts, way="text") -> list[Judgement]:
+    "Whether each response says that it does not know: 1, 0.5 or 0; None: unread."
     both = zip(questions, answers, strict=True)
     asked = [_judge_prompt("idk", question=q, answer=a) for q, a in both]
     read = _ask_judge(model, asked, [IDK_LABEL], way, reason=False)
-    return [settle("idk", way, r, IDK_LABEL, _IDK_SCORES) for r in read]
+    return [_settle("idk", way, r, IDK_LABEL, _IDK_SCORES) for r in read]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f73c0a48
 @dataclass(frozen=True, repr=False)
@@ -388,9 +347,7 @@ class _IdkAgreement(Report):
     counts: dict[tuple[str, str], int]  # (judge, rule) -> responses; a judge's may be unparsed
     alpha: float | None  # Krippendorff, nominal, of yes and no
 
-    @property
-    def n(self) -> int:
-        return sum(self.counts.values())
+    n = property(lambda self: sum(self.counts.values()))
 
     @property
     def equal(self) -> float | None:
@@ -401,9 +358,8 @@ class _IdkAgreement(Report):
 
     def _table(self):
         said = ("yes", "partial", "no", "unparsed")
-        return ["judge", "rule: yes", "rule: no"], [
-            [j, self.counts.get((j, "yes"), 0), self.counts.get((j, "no"), 0)] for j in said
-        ]
+        rows = [[j, *(self.counts.get((j, rule), 0) for rule in ("yes", "no"))] for j in said]
+        return ["judge", "rule: yes", "rule: no"], rows
 
     @property
     def note(self) -> str:
@@ -413,26 +369,18 @@ class _IdkAgreement(Report):
         return f"{self.n} responses; agreement {show(self.equal)}, Krippendorff's alpha {show(self.alpha)}"
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f17a6a42
-def _idk_agreement(
-    judge: Sequence[float | None],  # 1, 0.5, 0 or None
-    rule: Sequence[float],  # 1, 0.5 or 0; 0.5 counts as no: only a whole refusal is one
-) -> _IdkAgreement:
-    "Compare two sets of IDK verdicts."
-    words, counts = {1.0: "yes", 0.5: "partial", 0.0: "no", None: "unparsed"}, {}
-    for j, r in zip(judge, rule, strict=True):
-        pair = words[j], "yes" if r == 1 else "no"
-        counts[pair] = counts.get(pair, 0) + 1
+def _idk_agreement(judge: Sequence[float | None], rule: Sequence[float]) -> _IdkAgreement:
+    "Compare IDK verdicts (1, 0.5, 0 or None) with the rule's, where 0.5 counts as no: only a whole refusal is one."
+    words = {1.0: "yes", 0.5: "partial", 0.0: "no", None: "unparsed"}
+    both = zip(judge, rule, strict=True)
+    counts = dict(Counter((words[j], "yes" if r == 1 else "no") for j, r in both))
     pairs = [[float(j == 1), float(r == 1)] for j, r in zip(judge, rule) if j is not None]
     return _IdkAgreement(counts, krippendorff_alpha(np.reshape(pairs, (-1, 2)).T, "nominal"))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e0b53d37
-def _split_statements(
-    model: ChatModel,
-    questions: Sequence[str],
-    answers: Sequence[str],
-    how: str = "rule",  # "rule": sentences; "judge": the model writes them
-) -> list[list[str]]:
-    "The statements of each answer. Where the judge writes nothing that can be used, the rule splits."
+def _split_statements(model: ChatModel, questions: _Texts, answers, how="rule") -> list[list[str]]:
+    """The statements of each answer: sentences by rule, or lines that the judge writes with most of their words from it;
+    where it writes none, the rule splits."""
     if how not in ("rule", "judge"):
         raise SettingsError(f"statements are split by rule or judge, not {how!r}")
     if how == "rule":
@@ -441,22 +389,18 @@ def _split_statements(
     asked = [_judge_prompt("split", question=q, answer=a) for q, a in both]
     replies = [_before_stop(c.text) for c in model.generate(asked, 256, stop=_STOP_TOKENS)]
 
-    def lines(reply):
+    def lines(reply, answer):
         bare = (re.sub(r"^\s*(?:[-*•]|\d+[.)])\s*", "", l).strip() for l in reply.splitlines())
-        return [l for l in dict.fromkeys(bare) if re.search(r"\w", l)]
+        own = filter(content_words, dict.fromkeys(bare))
+        return [l for l in own if support(l, [answer]) >= 0.5]
 
-    return [lines(r) or sentences(a) for r, a in zip(replies, answers)]
+    return [lines(r, a) or sentences(a) for r, a in zip(replies, answers)]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0ea84eef
 def judge_statements(
-    model: ChatModel,
-    questions: Sequence[str],
-    answers: Sequence[str],
-    documents: Sequence[str],
-    way: str = "text",
-    split: str = "rule",
-) -> list[Judgement]:  # score in [0, 1]; None for an answer without statements
-    "The share of each answer's statements that the documents support."
+    model, questions: _Texts, answers: _Texts, documents: _Texts, way="text", split="rule"
+) -> list[Judgement]:
+    "The share of each answer's statements that the documents support, in [0, 1]; None for an answer without statements."
     statements = _split_statements(model, questions, answers, split)
     pairs = [(d, s) for d, ss in zip(documents, statements, strict=True) for s in ss]
     told = [{"documents": d or _NO_DOCUMENTS, "statement": s} for d, s in pairs]
@@ -480,29 +424,19 @@ def _supported(read: Sequence[tuple[str, ReadReply]], way: str) -> Judgement:
     return Judgement("rl_f_local", way if parts else "rule", *scores, **found)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #dd86904e
-def _judge_ratings(
-    model: ChatModel,
-    histories: Sequence[str],  # as `prompts.show_history` gives them
-    questions: Sequence[str],
-    answers: Sequence[str],
-    targets: Sequence[str],
-    documents: Sequence[str],
-    way: str = "text",
-) -> list[Judgement]:  # score in [0, 1]
-    "A rating of each answer."
+def _judge_ratings(model: ChatModel, columns: Sequence[_Texts], way="text") -> list[Judgement]:
+    "A rating of each answer, in [0, 1]; columns: histories (as `show_history` has them), questions, answers, targets, documents."
 
     def prompt(h, q, a, t, d):
         talk, reply = f"Conversation:\n{h}\n\n" if h else "", _judge_prompts()["reply.score"]
         told = {"history": talk, "question": q, "answer": a, "target": t, "reply": reply}
         return _judge_prompt("rating", documents=d or _NO_DOCUMENTS, **told)
 
-    columns = (histories, questions, answers, targets, documents)
-    asked = [prompt(*c) for c in zip(*columns, strict=True)]
-    found = [settle("rb_llm_local", way, r, SCORE) for r in _ask_judge(model, asked, [SCORE], way)]
-
     def tenth(j):
         return {k: round(getattr(j, k) / 10, 5) for k in ("score", "low", "high")}
 
+    read = _ask_judge(model, [prompt(*c) for c in zip(*columns, strict=True)], [SCORE], way)
+    found = [_settle("rb_llm_local", way, r, SCORE) for r in read]
     return [replace(j, **tenth(j)) for j in found]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #9ba665c2
@@ -526,13 +460,8 @@ class Item:
     passages: str = ""  # of a prediction: whose its contexts are
     phrases: tuple[str, ...] = ()  # with which its system refuses
 
-    @property
-    def failed(self) -> bool:
-        return self.outcome is Outcome.ERROR
-
-    @property
-    def asked_back(self) -> bool:
-        return self.outcome is Outcome.ASKED_BACK
+    failed = property(lambda self: self.outcome is Outcome.ERROR)
+    asked_back = property(lambda self: self.outcome is Outcome.ASKED_BACK)
 
     @property
     def answerless(self) -> bool:
@@ -544,14 +473,11 @@ class Item:
         "Whether the turn was recorded as a refusal, its file calls it one, or its answer declines where neither says anything."
         if self.outcome is None and self.verdict is None:
             return declines(self.answer, self.phrases)
-        by_phrase = (
-            bool(self.phrases) and self.verdict is None and declines(self.answer, self.phrases)
-        )
-        return self.outcome is Outcome.I_DONT_KNOW or self.verdict == 1 or by_phrase
+        if self.outcome is Outcome.I_DONT_KNOW or self.verdict == 1:
+            return True
+        return bool(self.phrases) and self.verdict is None and declines(self.answer, self.phrases)
 
-    @property
-    def documents(self) -> str:
-        return format_docs_for_gen(self.contexts)
+    documents = property(lambda self: format_docs_for_gen(self.contexts))
 
     @cached_property
     def texts(self) -> list[str]:
@@ -567,16 +493,12 @@ class Item:
         claims = not (self.refused or self.failed or self.asked_back or "" in self.texts)
         return k_precision(self.answer, self.texts) if claims else None
 
-    @property
-    def digest(self) -> str:
-        return answer_digest(self.answer, [c.id for c in self.contexts])
+    digest = property(lambda self: answer_digest(self.answer, [c.id for c in self.contexts]))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #6164c6b0
-def run_items(
-    run: Run,
-    tasks: Sequence[Task] = (),  # for the histories; (): as far as the run keeps its tasks
-) -> list[Item]:
-    "The turns of a run. One that answers without a search on record does not record its searches: none of its turns refused before one."
+def run_items(run: Run, tasks: Sequence[Task] = ()) -> list[Item]:
+    """The turns of a run, with the histories of `tasks`; (): as far as the run keeps them. One that answers without a search
+    on record does not record its searches: none of its turns refused before one."""
     told = {t.id: t.history for t in tasks or run.tasks.values()}
     turns = run.trajectories.values()
     items = [turn_item(t, run.passages, told.get(t.task_id, ())) for t in turns]
@@ -584,12 +506,8 @@ def run_items(
     return [replace(i, unranked=True) if blind and i.found < 0 else i for i in items]
 
 
-def turn_item(
-    t: Trajectory,
-    passages: Mapping[str, Context],  # by id, as `Run.passages` has them
-    history: tuple[Turn, ...] = (),
-) -> Item:
-    "A recorded turn, with the contexts that its generator saw. Raises DataError if one of them is not at hand."
+def turn_item(t: Trajectory, passages: Mapping[str, Context], history: tuple = ()) -> Item:
+    "A recorded turn, with the contexts that its generator saw. Raises DataError if one of them is not in `Run.passages`."
     if lost := [c for c in t.contexts if c not in passages]:
         what = f"turn {t.task_id!r} saw the context {lost[0]!r}, which is not among its passages"
         raise DataError(what, remedy="Copy passages.jsonl again")
@@ -618,18 +536,15 @@ def file_verdicts(path: str | Path) -> dict[str, float]:
     return found
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #6b7634ed
-def prediction_items(
-    path: str | Path,  # a prediction file of task B or C
-    tasks: Sequence[Task] = (),  # read with contexts=True; (): the file repeats its input
-) -> list[Item]:
-    "The answers of a prediction file. Raises DataError for a line without one, or without its task."
+def prediction_items(path: str | Path, tasks: Sequence[Task] = ()) -> list[Item]:
+    """The answers of a prediction file of task B or C, to tasks that were read with contexts; (): the file repeats its
+    input. Raises DataError for a line without an answer, or without its task."""
     predicted, verdicts = read_predictions(path, answers=True), file_verdicts(path)
     known = {t.id: t for t in tasks or read_tasks(path, contexts=True)}
     if lost := [t for t in predicted if t not in known]:
         remedy = "Name the file of the tasks that were predicted"
-        raise DataError(
-            f"{len(lost)} predictions have no task, e.g. {lost[0]}", path, remedy=remedy
-        )
+        what = f"{len(lost)} predictions have no task, e.g. {lost[0]}"
+        raise DataError(what, path, remedy=remedy)
     return [_predicted_item(known[i], p, verdicts.get(i)) for i, p in predicted.items()]
 
 
@@ -643,13 +558,9 @@ def _predicted_item(task: Task, p: Prediction, verdict: float | None) -> Item:
     return Item(*about, contexts, task.history, found=found, ranked=p.contexts, **own)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #86f753f0
-def check_reference(
-    items: Sequence[Item],
-    gold: Mapping[str, Gold],
-    tasks: Sequence[Task],  # of the reference file
-    source: object,  # where the items come from, for the message
-) -> None:
-    "Raises DataError if none of the answered tasks is in the reference file, or if it asks something else under the same id."
+def check_reference(items: Sequence[Item], gold: Mapping, tasks: Sequence[Task], source) -> None:
+    """Raises DataError if none of the answered tasks is in the reference file (gold and tasks), or if it asks something else
+    under the same id; `source`: where the items come from, for the message."""
     remedy = "Name the file of its tasks with --reference"
     if not items:
         again = "Go on with the run, or name another"
@@ -667,16 +578,10 @@ def asked_digest(item: Item, gold: Gold | None) -> str:
     return digest([item.question, item.history, gold.targets[:1] if gold else ()])
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #d5003df4
-_GATES = {
-    "support": "K-precision",
-    "claims": "K-precision",
-}  # how a verdict came about -> the measure that this is
-
-
 def circular(run: Run) -> frozenset[str]:
-    "The measures that decided inside a run: they do not score it."
+    "The measures that decided inside a run: they do not score it. Checks by support and by claims are K-precision."
     how = {v.how for t in run.trajectories.values() for v in t.verdicts}
-    return frozenset(_GATES[h] for h in how & _GATES.keys())
+    return frozenset({"K-precision"} if how & {"support", "claims"} else ())
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #50ac8f1b
 def judge_of(run: Run) -> dict[str, str]:
@@ -695,15 +600,10 @@ PROTOCOLS = ("refusal", "faithfulness", "correctness", "idk", "rl_f_local", "rb_
 
 
 def _judge_item(
-    item: Item,
-    gold: Gold | None,  # for the target; without one, correctness and rating are left out
-    model: ChatModel,
-    embedder: EmbedderLike,
-    way: str = "text",
-    protocols: Sequence[str] = PROTOCOLS,
-    split: str = "rule",
-) -> dict[str, Judgement]:  # by protocol, those that apply
-    "Everything that the judge says of an answer. Raises SettingsError for an unknown protocol."
+    item: Item, gold, model, embedder, way="text", protocols=PROTOCOLS, split="rule"
+) -> dict[str, Judgement]:
+    """Everything that the judge says of an answer, by protocol; correctness and rating need the target of its gold. Raises
+    SettingsError for an unknown protocol."""
     if unknown := set(protocols) - set(PROTOCOLS):
         names = ", ".join(PROTOCOLS)
         raise SettingsError(f"unknown protocol {sorted(unknown)[0]!r}: there are {names}")
@@ -711,35 +611,18 @@ def _judge_item(
     target = list(gold.targets[:1]) if gold else []
     history, claims = [show_history(item.history)], not (item.refused or item.asked_back)
     ask = {
-        "refusal": lambda: _judge_refusals(model, q, d, way) if item.refused else [],
-        "faithfulness": lambda: judge_faithfulness(model, q, a, d, way) if claims else [],
-        "correctness": lambda: (
-            judge_correctness(model, embedder, q, a, target, way) if target and claims else []
-        ),
+        "refusal": lambda: _judge_refusals(model, q, d, way),
+        "faithfulness": lambda: judge_faithfulness(model, q, a, d, way),
+        "correctness": lambda: judge_correctness(model, embedder, q, a, target, way),
         "idk": lambda: judge_idk(model, q, a, way),
-        "rl_f_local": lambda: judge_statements(model, q, a, d, way, split) if claims else [],
-        "rb_llm_local": lambda: (
-            _judge_ratings(model, history, q, a, target, d, way) if target else []
-        ),
+        "rl_f_local": lambda: judge_statements(model, q, a, d, way, split),
+        "rb_llm_local": lambda: _judge_ratings(model, (history, q, a, target, d), way),
     }
-    found = {p: ask[p]() for p in PROTOCOLS if p in protocols}
-    return {p: j[0] for p, j in found.items() if j}
+    applies = dict.fromkeys(("faithfulness", "rl_f_local"), claims) | {"refusal": item.refused}
+    applies |= {"correctness": claims and target, "rb_llm_local": target, "idk": True}
+    return {p: ask[p]()[0] for p in PROTOCOLS if p in protocols and applies[p]}
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #55df8ea9
-def _judge_identity(
-    model: ChatModel, embedder: EmbedderLike, way: str, protocols: Sequence[str], split: str
-) -> dict[str, str]:
-    "What decides a judgement."
-    return {
-        "judge": model.fingerprint,
-        "embedder": embedder.fingerprint,
-        "prompts": digest(_judge_prompts()),
-        "way": way,
-        "protocols": ", ".join(protocols),
-        "split": split,
-    }
-
-
 def _keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
     "Write `judge.json`, or check that the one that is there names the same judge. Raises RunMismatch."
     known, lines = folder / "judge.json", folder / "judgements.jsonl"
@@ -752,11 +635,8 @@ def _keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
         raise RunMismatch(f"{what}. Put it back, or judge into another folder") from None
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0cacf1e1
-def _with_judgements(
-    run: Run,
-    folder: str | Path,  # with judgements.jsonl, or without any yet
-) -> Run:
-    "The same run, with the judgements that lie in another folder now."
+def _with_judgements(run: Run, folder: str | Path) -> Run:
+    "The same run, with the judgements, if any, that lie in another folder now."
     out = copy.copy(run)
     for known in ("judge_lines", "judgements"):
         vars(out).pop(known, None)
@@ -764,11 +644,7 @@ def _with_judgements(
     return out
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #021ef7fc
-def _judged_on(
-    run: Run,
-    item: Item,  # with its history
-    gold: Mapping[str, Gold] | None,
-) -> bool:
+def _judged_on(run: Run, item: Item, gold: Mapping[str, Gold] | None) -> bool:
     "Whether an answer has been judged, on this question, history and target; without gold: judged at all."
     if item.task_id not in run.judgements:
         return False
@@ -788,12 +664,8 @@ class _ProtocolRow:
     by: dict[str, int]  # way -> judgements
 
 
-def _protocol_row(
-    protocol: str,
-    judgements: Mapping[str, Mapping[str, Judgement]],  # task id -> protocol -> judgement
-    talks: Mapping[str, str],  # task id -> conversation
-) -> _ProtocolRow:
-    "Sum up one protocol."
+def _protocol_row(protocol: str, judgements: Mapping, talks: Mapping[str, str]) -> _ProtocolRow:
+    "Sum up one protocol; task id -> protocol -> judgement, and task id -> conversation."
     found = {t: js[protocol] for t, js in judgements.items() if protocol in js}
     scored = {t: j.score for t, j in found.items() if j.score is not None}
 
@@ -858,13 +730,9 @@ class JudgeReport(Report):
     parts = property(lambda self: (self.idk,))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #690c28ef
-def judge_report(
-    run: Run | str | Path,
-    folder: str | Path | None = None,  # where the judgements are; None: where the run says
-    tasks: Sequence[Task] = (),  # with `gold`: judgements on other histories or targets are pending
-    gold: Mapping[str, Gold] | None = None,
-) -> JudgeReport:
-    "Sum up the judgements of a run that belong to its present answers."
+def judge_report(run: Run | str | Path, folder=None, tasks: Sequence[Task] = (), gold=None):
+    """Sum up the judgements of a run that belong to its present answers, in `folder` or where the run says (`JudgeReport`).
+    With tasks and gold, judgements on other histories or targets are pending."""
     run = _with_judgements(as_run(run), folder) if folder else as_run(run)
     items = run_items(run, tasks)
     fresh = [i for i in items if not i.failed and _judged_on(run, i, gold)]
@@ -886,16 +754,16 @@ def judge_report(
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f3cbccfc
 def _judge_items(
-    items: Sequence[Item],
-    gold: Mapping[str, Gold],
-    ask: Callable[[Item, ChatModel], Mapping[str, Judgement]],
-    model: ChatModel,
+    items: Sequence,
+    gold,
+    ask: Callable,
+    model,
     folder: Path,
-    size: int,  # answers in flight
-    minutes: float | None = None,
-    progress: bool = False,
+    size: int,
+    minutes=None,
+    progress=False,
 ) -> None:
-    "Judge items into a folder."
+    "Judge items into a folder, `size` at a time; `ask` takes an item and a model, and gives its judgements by protocol."
 
     def judge(item: Item) -> Judged:
         calls = Calls()
@@ -940,8 +808,7 @@ def judge_run(
     small = settings.stages.prompts == "small"
     split = "rule" if small else "judge"  # how rl_f_local splits an answer
     way = way or ("choice" if small else "text")
-    if way not in WAYS:
-        raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
+    _check_way(way)
     items = run_items(run, tasks)
     check_reference(items, gold, tasks, run.folder)
     if shard and folder.resolve() == run.folder.resolve():
@@ -952,11 +819,12 @@ def judge_run(
         if shard:
             run = _own_turns(run, items[:limit], shard)
             items = [i for i in items if i.task_id in run.trajectories]
-        _keep_judge(folder, _judge_identity(models.chat, models.embedder, way, protocols, split))
+        identity = {"judge": models.chat.fingerprint, "embedder": models.embedder.fingerprint}
+        identity |= {"prompts": digest(_judge_prompts()), "way": way}
+        _keep_judge(folder, identity | {"protocols": ", ".join(protocols), "split": split})
         judged = _with_judgements(run, folder)
-        whole = [i for i in items[:limit] if not i.failed and not i.answerless]
+        whole = (i for i in items[:limit] if not i.failed and not i.answerless)
         todo = [i for i in whole if not _judged_on(judged, i, gold)]
-
         how = (models.embedder, way, protocols, split)
 
         def ask(i, model):

@@ -33,10 +33,9 @@ from ..models.embed import EmbedderLike
 from ..systems.stages import PROMPTS, check_by_likelihood
 
 # %% auto #0
-__all__ = ['RaterNames', 'BASELINE', 'Estimate', 'MODEL_WAYS', 'HumanRatings', 'rater_names', 'human_ratings', 'one_person',
-           'agreement', 'person_agreement', 'Measured', 'as_ratings', 'LicenceRow', 'estimate_of', 'ConstantAnswer',
-           'HumanAgreement', 'estimate_text', 'Licence', 'licence', 'contextual_support', 'cosine_support',
-           'lexical_measures', 'encoder_measures', 'model_measures']
+__all__ = ['RaterNames', 'BASELINE', 'MODEL_WAYS', 'HumanRatings', 'rater_names', 'human_ratings', 'Measured', 'LicenceRow',
+           'HumanAgreement', 'Licence', 'licence', 'contextual_support', 'lexical_measures', 'encoder_measures',
+           'model_measures']
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #633c82f2
 _UNFAITHFUL = 2  # median rating at or below it
@@ -50,17 +49,9 @@ class HumanRatings:
     raters: tuple[str, ...]  # () if it is not known who rated what
     ratings: np.ndarray  # float [raters, answers], NaN: not rated; without names a row is a place in the file, not a person
 
-    @property
-    def talks(self) -> list[str]:
-        return [a.task.conversation_id for a in self.answers]
-
-    @property
-    def unfaithful(self) -> np.ndarray:
-        return np.nanmedian(self.ratings, axis=0) <= _UNFAITHFUL
-
-    @property
-    def mean(self) -> np.ndarray:
-        return np.nanmean(self.ratings, axis=0)
+    talks = property(lambda self: [a.task.conversation_id for a in self.answers])
+    unfaithful = property(lambda self: np.nanmedian(self.ratings, axis=0) <= _UNFAITHFUL)
+    mean = property(lambda self: np.nanmean(self.ratings, axis=0))
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #958555a0
 # (task id, system) -> who rated it, in the order of `RatedAnswer.ratings`
@@ -69,16 +60,11 @@ RaterNames = Mapping[tuple[str, str], tuple[str, ...]]
 
 def rater_names(path: str | Path) -> RaterNames:
     "Who rated the faithfulness of which answer of an InspectorRAGet file."
-    return {
-        (e["task_id"], e["model_id"]): tuple(e["annotations"]["faithfulness"])
-        for e in read_json(path)["evaluations"]
-    }
+    found = read_json(path)["evaluations"]
+    return {(e["task_id"], e["model_id"]): tuple(e["annotations"]["faithfulness"]) for e in found}
 
 
-def human_ratings(
-    rated: Sequence[RatedAnswer],
-    names: RaterNames | None = None,  # as `rater_names` gives them
-) -> HumanRatings:
+def human_ratings(rated: Sequence[RatedAnswer], names: RaterNames | None = None) -> HumanRatings:
     "The ratings of all answers but the benchmark's own. Raises DataError if there are none, or an answer has no rating."
     answers = tuple(a for a in rated if a.system != "reference")
     if not answers:
@@ -87,10 +73,8 @@ def human_ratings(
         whose = f"the answer of {bare[0].system!r} to {bare[0].task.id!r}"
         raise DataError(f"{whose} has no rating of faithfulness")
     given = [a.ratings["faithfulness"] for a in answers]
-    who = [
-        names[a.task.id, a.system] if names else tuple(map(str, range(len(g))))
-        for a, g in zip(answers, given)
-    ]
+    places = [tuple(map(str, range(len(g)))) for g in given]
+    who = [names[a.task.id, a.system] for a in answers] if names else places
     raters = sorted({r for w in who for r in w})
     matrix = np.full((len(raters), len(answers)), math.nan)
     for i, (w, g) in enumerate(zip(who, given)):
@@ -99,7 +83,7 @@ def human_ratings(
     return HumanRatings(answers, tuple(raters) if names else (), matrix)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #bd7386d7
-def one_person(p: HumanRatings) -> Interval:
+def _one_person(p: HumanRatings) -> Interval:
     "AUROC of one person's rating for the others' median being 2 or less, over all persons, on answers with three ratings or more."
     scores, labels, talks = [], [], []
     for i, talk in enumerate(p.talks):
@@ -111,15 +95,12 @@ def one_person(p: HumanRatings) -> Interval:
     return auroc_interval(scores, labels, talks)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #27006e07
-def agreement(
-    rating: np.ndarray,  # one for each answer
-    ratings: np.ndarray,  # [raters, answers]
-) -> np.ndarray:  # [answers]
-    "How often a rating equals that of a person, drawn at random from those who rated the answer."
+def _agreement(rating: np.ndarray, ratings: np.ndarray) -> np.ndarray:
+    "[answers]: how often a rating [answers] equals that of a person, drawn at random from those who rated it [raters, answers]."
     return np.nanmean(np.where(np.isnan(ratings), math.nan, ratings == rating), axis=0)
 
 
-def person_agreement(ratings: np.ndarray) -> float:
+def _person_agreement(ratings: np.ndarray) -> float:
     "How often a person's rating equals that of another."
     given = [g for r in ratings.T if len(g := r[~np.isnan(r)]) > 1]
     return float(np.mean([np.mean(np.delete(g, k) == g[k]) for g in given for k in range(len(g))]))
@@ -156,12 +137,8 @@ class Measured:
         return tuple(Measured(self.name, tuple(v.values())) for v in (wrong, right))
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #d4a035bc
-def as_ratings(
-    scores: Sequence[float],
-    ratings: np.ndarray,  # [raters, answers]
-    talks: Sequence[str],
-) -> np.ndarray:  # one rating an answer
-    "Scores on the raters' scale, by quantiles of the other conversations."
+def _as_ratings(scores: Sequence[float], ratings: np.ndarray, talks: Sequence[str]) -> np.ndarray:
+    "Scores of answers on the scale of their ratings [raters, answers], by quantiles of the other conversations: [answers]."
     x, talk = np.asarray(scores, float), np.asarray(talks)
     steps, out = np.unique(ratings[~np.isnan(ratings)]), np.zeros(len(x))
     for t in np.unique(talk):
@@ -193,7 +170,7 @@ def _permitted_use(name: str, parsed: float, a: Interval, gain: Interval) -> tup
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #e8f52204
 # value, and its 95 % interval, clustered by conversation
-Estimate = tuple["float | None", "float | None", "float | None"]
+_Estimate = tuple["float | None", "float | None", "float | None"]
 
 
 @dataclass(frozen=True)
@@ -202,15 +179,15 @@ class LicenceRow:
 
     name: str
     n: int
-    auroc: Estimate  # for "unfaithful"
-    gain: Estimate  # AUROC minus the baseline's
+    auroc: _Estimate  # for "unfaithful"
+    gain: _Estimate  # AUROC minus the baseline's
     with_passages: float | None  # AUROC on the answers that had passages
     bounds: tuple[float, float] | None  # AUROCs that unread verdicts leave; None: all were read
     rho: float | None  # Spearman with the mean rating
     rho_length: float | None  # the same within three bands of answer length
     alpha: float | None  # Krippendorff's, of the raters and this one
     agreement: float | None  # with a person, on the people's scale
-    agreement_gain: Estimate  # minus that of the constant answer
+    agreement_gain: _Estimate  # minus that of the constant answer
     alt_wins: float | None  # raters that it wins against; None: not known, or too few answers
     bins: tuple[tuple[float, float, int, float], ...]  # _quarters: from, to, answers, unfaithful
     parsed: float
@@ -222,7 +199,7 @@ class LicenceRow:
     undecided: float | None = None  # AUROC on the others; None: no others, or too few
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #3afedaa0
-def estimate_of(i: Interval) -> Estimate:
+def _estimate_of(i: Interval) -> _Estimate:
     return i.value, i.low, i.high
 
 
@@ -236,7 +213,7 @@ def _quarters(x: np.ndarray, unfaithful: np.ndarray) -> tuple[tuple[float, float
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #9785ca1b
 @dataclass(frozen=True)
-class ConstantAnswer:
+class _ConstantAnswer:
     "The rating that people give most often, given to every answer."
 
     rating: float
@@ -245,29 +222,24 @@ class ConstantAnswer:
     passes: bool  # the alternative-annotator test
 
 
-def _constant_answer(p: HumanRatings) -> ConstantAnswer:
+def _constant_answer(p: HumanRatings) -> _ConstantAnswer:
     "How well one fares who always says the same."
     always = np.full(len(p.answers), _commonest_rating(p.ratings))
     alt = alt_test(always, p.ratings, "neg_rmse", _EPSILON, clusters=p.talks) if p.raters else None
     wins, passes = (alt.winning_rate, alt.passed) if alt else (None, False)
-    return ConstantAnswer(float(always[0]), agreement(always, p.ratings), wins, passes)
+    return _ConstantAnswer(float(always[0]), _agreement(always, p.ratings), wins, passes)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #90bf8f92
-def _licence_row(
-    m: Measured,
-    p: HumanRatings,
-    baseline: Measured,
-    constant: ConstantAnswer,
-) -> LicenceRow:
-    "Hold one measure against people."
+def _licence_row(m: Measured, p: HumanRatings, baseline, constant: _ConstantAnswer) -> LicenceRow:
+    "Hold one measure against people, the baseline and the constant answer."
     x, bad, talks = np.asarray(m.values), p.unfaithful, p.talks
     a = auroc_interval(-x, bad, talks)
     gain = auroc_interval(-x, bad, talks, minus=-np.asarray(baseline.values))
     has = np.array([bool(r.task.contexts) for r in p.answers])
     lengths = [len(r.answer.split()) for r in p.answers]
-    rating = as_ratings(x, p.ratings, talks)
+    rating = _as_ratings(x, p.ratings, talks)
     alt = alt_test(rating, p.ratings, "neg_rmse", _EPSILON, clusters=talks) if p.raters else None
-    agrees, parsed = agreement(rating, p.ratings), 1 - len(m.unread) / len(x)
+    agrees, parsed = _agreement(rating, p.ratings), 1 - len(m.unread) / len(x)
     ahead = difference_interval(agrees - constant.agreement, talks)
     own = np.setdiff1d(np.arange(len(x)), m.decided)
     use, why = _permitted_use(m.name, parsed, a, gain)
@@ -276,15 +248,15 @@ def _licence_row(
     return LicenceRow(
         name=m.name,
         n=len(x),
-        auroc=estimate_of(a),
-        gain=estimate_of(gain),
+        auroc=_estimate_of(a),
+        gain=_estimate_of(gain),
         with_passages=auroc(-x[has], bad[has]),
         bounds=ends and tuple(auroc(-np.array(e.values), bad) for e in ends),
         rho=spearman(x, p.mean),
         rho_length=spearman_in_bands(x, p.mean, lengths),
         alpha=krippendorff_alpha(np.vstack([p.ratings, rating])),
         agreement=float(agrees.mean()),
-        agreement_gain=estimate_of(ahead),
+        agreement_gain=_estimate_of(ahead),
         alt_wins=alt.winning_rate if alt else None,
         bins=_quarters(x, bad),
         parsed=parsed,
@@ -306,14 +278,14 @@ class HumanAgreement:
     conversations: int
     raters: int | str  # how many, or "unnamed"
     alpha: float | None  # Krippendorff's, of people alone
-    one_person: Estimate  # AUROC of one person's rating for the others' median
+    one_person: _Estimate  # AUROC of one person's rating for the others' median
     person_agreement: float
     constant: float  # the rating that is given most often
     constant_agreement: float
     constant_alt_wins: float | None
 
 
-def _human_agreement(p: HumanRatings, constant: ConstantAnswer) -> HumanAgreement:
+def _human_agreement(p: HumanRatings, constant: _ConstantAnswer) -> HumanAgreement:
     "Measure people against each other."
     return HumanAgreement(
         len(p.answers),
@@ -321,8 +293,8 @@ def _human_agreement(p: HumanRatings, constant: ConstantAnswer) -> HumanAgreemen
         len(set(p.talks)),
         len(p.ratings) if p.raters else "unnamed",
         krippendorff_alpha(p.ratings),
-        estimate_of(one_person(p)),
-        person_agreement(p.ratings),
+        _estimate_of(_one_person(p)),
+        _person_agreement(p.ratings),
         constant.rating,
         float(constant.agreement.mean()),
         constant.alt_wins,
@@ -345,7 +317,7 @@ _LICENCE_HEAD = (
 ).split("|")
 
 
-def estimate_text(s: Estimate, sign: str = "") -> str:
+def _estimate_text(s: _Estimate, sign: str = "") -> str:
     "A value with its interval; the value alone where there is none."
     if s[0] is None:
         return "–"
@@ -354,12 +326,12 @@ def estimate_text(s: Estimate, sign: str = "") -> str:
 
 def _row_cells(r: LicenceRow) -> list[object]:
     "A row under LICENCE_HEAD."
-    gain = "" if r.use == "baseline" else estimate_text(r.gain, "+")
+    gain = "" if r.use == "baseline" else _estimate_text(r.gain, "+")
     seconds = "–" if not r.seconds else f"{r.seconds:.3f}" if r.seconds < 1 else f"{r.seconds:.1f}"
     agreeing = [show(v, 2) for v in (r.rho, r.rho_length, r.alpha, r.agreement, r.alt_wins)]
     use = _USES[r.use][0] + ("; as a rater" if r.stand_in else "")
     own = "" if r.undecided is None else show(r.undecided)
-    told = [r.name, estimate_text(r.auroc), gain, r.with_passages, own]
+    told = [r.name, _estimate_text(r.auroc), gain, r.with_passages, own]
     return [*told, *agreeing, f"{r.parsed:.0%}", seconds, use]
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #72361525
@@ -377,7 +349,7 @@ class Licence(Report):
         p = self.people
         people = [show(p.alpha, 2), show(p.person_agreement, 2)]
         constant = [show(p.constant_agreement, 2), show(p.constant_alt_wins, 2)]
-        person = ["one person", estimate_text(p.one_person), *[""] * 5, *people, *[""] * 4]
+        person = ["one person", _estimate_text(p.one_person), *[""] * 5, *people, *[""] * 4]
         always = [f"always {p.constant:g}", "0.500", *[""] * 6, *constant, *[""] * 3]
         return _LICENCE_HEAD, [*map(_row_cells, self.rows), person, always]
 
@@ -392,18 +364,14 @@ class Licence(Report):
             return f"; the unread verdicts leave its AUROC between {between}" if r.bounds else ""
 
         def decided(r):
-            if not r.decided[0]:
-                return ""
-            return (
-                f"; its label decides {r.decided[0]} answers, {r.decided[1]} of the {bad} unfaithful ones among "
-                f"them: AUROC without those {show(r.undecided)}"
-            )
+            among = f"{r.decided[1]} of the {bad} unfaithful ones among them"
+            said = f"; its label decides {r.decided[0]} answers, {among}: AUROC without those"
+            return f"{said} {show(r.undecided)}" if r.decided[0] else ""
 
         able = [r.name for r in self.rows if r.stand_in]
-        return [
-            *(f"{r.name} {_USES[r.use][1]} ({r.why}{left(r)}{decided(r)})." for r in self.rows),
-            f"{', '.join(able) or 'None of them'} may stand in for a person on single answers.",
-        ]
+        said = [f"{r.name} {_USES[r.use][1]} ({r.why}{left(r)}{decided(r)})." for r in self.rows]
+        names = ", ".join(able) or "None of them"
+        return [*said, f"{names} may stand in for a person on single answers."]
 
     @property
     def note(self) -> str:
@@ -427,12 +395,10 @@ class Licence(Report):
         return super()._repr_html_() + fold("unfaithful by quarter of the score", bins)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #32317b2e
-def licence(
-    rated: Sequence[RatedAnswer],
-    measured: Sequence[Measured],  # of all answers but the benchmark's own; the baseline among them
-    names: RaterNames | None = None,  # who rated what; None: without the alternative-annotator test
-) -> Licence:
-    "Hold measures against people. Raises DataError if the baseline is missing or a measure has another number of answers."
+def licence(rated: Sequence[RatedAnswer], measured: Sequence[Measured], names=None) -> Licence:
+    """Hold measures of all answers but the benchmark's own, the baseline among them, against people; without the names of
+    the raters there is no alternative-annotator test. Raises DataError if the baseline is missing or a measure has another
+    number of answers."""
     p = human_ratings(rated, names)
     base = next((m for m in measured if m.name == BASELINE), None)
     if base is None:
@@ -450,17 +416,13 @@ _NEGATIONS = frozenset("not no never none neither nor without unable unless".spl
 _NEAR, _WINDOW, _REACH = 3, 8, 4
 
 
-def _whole_negations(text: str) -> str:
-    "Contracted negations written out."
-    text = text.replace("’", "'").replace("can't", "can not").replace("won't", "will not")
-    return re.sub(r"\bcan(?:'|no)t\b", "can not", re.sub(r"n't\b", " not", text), flags=re.I)
-
-
 @lru_cache(4096)
 def _marked(text: str) -> tuple[tuple[tuple[str, bool], ...], ...]:
     "The content words of each sentence, and whether they stand in the reach of a negation."
+    text = text.replace("’", "'").replace("can't", "can not").replace("won't", "will not")
+    text = re.sub(r"\bcan(?:'|no)t\b", "can not", re.sub(r"n't\b", " not", text), flags=re.I)
     rows = []
-    for s in sentences(_whole_negations(text)):
+    for s in sentences(text):
         since, row = _REACH + 1, []
         for w in all_words(s):
             since = 0 if w in _NEGATIONS else since + 1
@@ -488,11 +450,9 @@ def _company(near: set[str], negated: bool, words: Sequence[tuple[str, bool]], i
     return found if words[i][1] == negated else found / 2
 
 
-def contextual_support(
-    answer: str,
-    documents: Sequence[str],
-) -> float:  # in [0, 1]; 1 for an answer without content words
-    "Support that looks at the company of each word: a number, a name or a negation from elsewhere in the documents has another."
+def contextual_support(answer: str, documents: Sequence[str]) -> float:
+    """Support that looks at the company of each word: a number, a name or a negation from elsewhere in the documents has
+    another. In [0, 1]; 1 for an answer without content words."""
     known, values = list(map(_places, documents)), []
     for row in _marked(answer):
         for j, (w, negated) in enumerate(row):
@@ -503,16 +463,10 @@ def contextual_support(
     return sum(values) / len(values) if values else 1.0
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #0c9cdfbe
-def cosine_support(
-    embedder: EmbedderLike,
-    answers: Sequence[str],
-    documents: Sequence[Sequence[str]],
-) -> list[float]:  # 0 without passages
-    "Mean over the answer's sentences of the highest cosine with a sentence of the documents."
-    cut = [
-        (sentences(a), [s for d in ds for s in sentences(d)])
-        for a, ds in zip(answers, documents, strict=True)
-    ]
+def _cosine_support(embedder: EmbedderLike, answers: Sequence[str], documents) -> list[float]:
+    "Mean over an answer's sentences of the highest cosine with a sentence of its documents; 0 without any."
+    both = zip(answers, documents, strict=True)
+    cut = [(sentences(a), [s for d in ds for s in sentences(d)]) for a, ds in both]
     texts = sorted({s for a, d in cut for s in (*a, *d)})
     row = dict(zip(texts, range(len(texts))))
     v = embedder.encode(texts)
@@ -560,19 +514,15 @@ def lexical_measures(answers: Sequence[RatedAnswer]) -> list[Measured]:
     return found + [of(k) for k in _OFFICIAL if all(k in a.official for a in answers)]
 
 
-def encoder_measures(
-    answers: Sequence[RatedAnswer], embedder: EmbedderLike, bert: BertScorer
-) -> list[Measured]:
-    "The measures that need an encoder."
+def encoder_measures(answers, embedder: EmbedderLike, bert: BertScorer) -> list[Measured]:
+    "The measures of rated answers that need an encoder."
     n, texts, passages = len(answers), [a.answer for a in answers], [_texts_of(a) for a in answers]
 
     def by_bert():
         return (0.0 if k is None else k for k in bert_k_precision(bert, texts, passages))
 
-    return [
-        _timed("cosine support", n, lambda: cosine_support(embedder, texts, passages)),
-        _timed(f"Bert-KPrec, {bert.spec.name}", n, by_bert),
-    ]
+    cosine = _timed("cosine support", n, lambda: _cosine_support(embedder, texts, passages))
+    return [cosine, _timed(f"Bert-KPrec, {bert.spec.name}", n, by_bert)]
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #0574a515
 def _shown_documents(a: RatedAnswer) -> str:
@@ -581,29 +531,18 @@ def _shown_documents(a: RatedAnswer) -> str:
     return format_docs_for_gen(shown)
 
 
-def _by_judgements(
-    name: str,
-    found: Sequence[Judgement],
-    seconds: float,
-    score: Callable[[Judgement], float | None] = lambda j: j.score,
-    low: float = 1.0,
-    high: float = 10.0,
-    field: str = "",  # the verdict is unread if this field is; "": if any is
-) -> Measured:
-    "What a judge said, as a measure; an unread verdict counts as the lowest."
+def _by_judgements(name, found: Sequence[Judgement], seconds, scores, field="", low=0.0, high=1.0):
+    """The scores of judgements as a measure; an unread verdict counts as the lowest. It is unread if `field` is, or where
+    none is named if any is."""
     lost = [field in j.unparsed if field else bool(j.unparsed) for j in found]
-    scores = [score(j) for j in found]
     unread = tuple(i for i, s in enumerate(scores) if lost[i] or s is None)
-    return Measured(
-        name, tuple(low if s is None else s for s in scores), seconds, unread, low, high
-    )
+    values = tuple(low if s is None else s for s in scores)
+    return Measured(name, values, seconds, unread, low, high)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #9881fcda
 # way -> of model, questions, answers, documents
 MODEL_WAYS: dict[str, Callable[..., list]] = {
-    "likelihood": lambda m, q, a, d: [
-        check_by_likelihood(m, PROMPTS, *x).score for x in zip(q, a, d)
-    ],
+    "likelihood": lambda m, *x: [check_by_likelihood(m, PROMPTS, *y).score for y in zip(*x)],
     "choice": lambda m, q, a, d: judge_faithfulness(m, q, a, d, "choice"),
     "text": lambda m, q, a, d: judge_faithfulness(m, q, a, d, "text"),
     "rl_f_local": lambda m, q, a, d: judge_statements(m, q, a, d, "choice"),
@@ -614,28 +553,21 @@ def _as_measures(way: str, found: Sequence, seconds: float) -> list[Measured]:
     "What came of asking in one of MODEL_WAYS."
     if way == "likelihood":
         return [Measured("likelihood", tuple(found), seconds)]
+    own = [j.score for j in found]
     if way == "rl_f_local":
-        return [_by_judgements("rl_f_local", found, seconds, low=0.0, high=1.0)]
-    scores = _by_judgements(f"judge, {way}", found, seconds, field="Score")
+        return [_by_judgements("rl_f_local", found, seconds, own)]
+    scores = _by_judgements(f"judge, {way}", found, seconds, own, "Score", 1.0, 10.0)
     if way == "text":
         return [scores]
-
-    def unflagged(j):
-        return 1 - j.flag_p
-
-    name = "judge, choice: no hallucination"
-    return [scores, _by_judgements(name, found, seconds, unflagged, 0.0, 1.0, "Hallucination")]
+    name, unflagged = "judge, choice: no hallucination", [1 - j.flag_p for j in found]
+    return [scores, _by_judgements(name, found, seconds, unflagged, "Hallucination")]
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #c5d56cc2
 def model_measures(
-    answers: Sequence[RatedAnswer],
-    model: ChatModel,
-    way: str,  # a key of MODEL_WAYS
-    record: str | Path,  # a call record (JSON lines) of this way alone
-    batch: int = 8,
-    progress: bool = False,
+    answers: Sequence, model: ChatModel, way: str, record: str | Path, batch=8, progress=False
 ) -> list[Measured]:
-    "What a chat model says of the answers, in one of four ways. Raises SettingsError for another."
+    """What a chat model says of the answers in one of MODEL_WAYS, with a call record (JSON lines) of this way alone. Raises
+    SettingsError for another way."""
     if way not in MODEL_WAYS:
         raise SettingsError(f"a model is asked by {', '.join(MODEL_WAYS)}, not {way!r}")
     calls, found = RecordedChat(model, record), {}

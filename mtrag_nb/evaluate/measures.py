@@ -20,16 +20,8 @@ from ..core.files import read_jsonl, write_jsonl
 from ..core.html import show
 from ..core.settings import MINILM, ModelSpec
 from ..core.claims import claim_tokens
-from mtrag_nb.core.text import (
-    all_words,
-    content_words,
-    level,
-    script_of,
-    sentences,
-    squeezed,
-    support,
-)
-from ..core.text import word_count
+from ..core.text import Stance, all_words, contains_text, content_words, declines, level
+from ..core.text import script_of, sentences, stance, support, word_count
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError, Task
 from ..data.mtrag import conversation_of_line, domain_of_line, prediction_of_line
 from .statistics import INTERVALS, Interval, Report, mean_interval
@@ -231,8 +223,11 @@ _YES = frozenset(
 _NO = frozenset(
     "no nope false incorrect not unfortunately nein non não nie hayır нет لا नहीं".split()
 )
-_YES_NO = re.compile(r"(?P<no>不是?|いいえ|没有)|(?P<yes>是的?|对|はい)")  # at the beginning
-_ITEMS = re.compile(r"\s*[,;،、]\s*(?:(?:and|or|und|et|y|e)\s+)?|\s+(?:and|und|et|y|e)\s+|\s*和\s*")
+_YES_NO = re.compile(r"(?P<no>不(?:是的?)?|いいえ|没有)|(?P<yes>是的?|对|はい)")  # at the beginning
+_ALONE = re.compile(r"[\s*\"']*([\w']+)[*\"']*(?:\s*(?:$|[,.;:!(。；！、،।])|\s-)")
+_ITEMS = re.compile(
+    r"\s*(?:[;،、]|(?<!\d),|,(?!\d))\s*(?:(?:and|or|und|et|y|e)\s+)?|\s+(?:and|und|et|y|e)\s+|\s*和\s*"
+)
 
 
 class TargetVerdict(NamedTuple):
@@ -240,7 +235,7 @@ class TargetVerdict(NamedTuple):
 
     verdict: str  # right, wrong, undecided
     kind: str  # of the target: yes or no, number, list, name, long
-    why: str = ""  # undecided: why
+    why: str = ""  # undecided: why; "" where target recall is between its thresholds
 
 
 def _polarity(text: str) -> int:
@@ -252,6 +247,13 @@ def _polarity(text: str) -> int:
     return (first in _YES) - (first in _NO)
 
 
+def _is_yes_or_no(target: str) -> bool:
+    "Whether a target begins with a yes or no that stands alone or before a stop: 'No smoking' is neither."
+    first = _ALONE.match(level(target))
+    word = first[1].lower() if first else ""
+    return word in _YES | _NO or bool(_YES_NO.fullmatch(word))
+
+
 def _negated(text: str) -> bool:
     return any(t.negated for s in sentences(text)[:1] for t in claim_tokens(s)) or "不" in text
 
@@ -260,22 +262,23 @@ def _negated(text: str) -> bool:
 def _kind_of_target(target: str) -> str:
     "The kind of a target: yes or no, list, number, name; long where target recall measures it."
     words, items = content_words(target), [i for i in _ITEMS.split(target.strip(" .")) if i]
-    if len(items) > 1 and all(word_count(i) <= 3 for i in items) and _polarity(target) == 0:
+    if len(items) > 1 and all(word_count(i) <= 3 for i in items) and not _is_yes_or_no(target):
         if not re.fullmatch(r"[\d\s.,'$€£%]+", target):
             return "list"
     if len(words) > _SHORT or word_count(target) > _SHORT_WORDS:
         return "long"
-    if _polarity(target) and not any(t.kind == "number" for t in claim_tokens(target)):
+    if _is_yes_or_no(target) and not any(t.kind == "number" for t in claim_tokens(target)):
         return "yes or no"
     return "number" if any(t.kind == "number" for t in claim_tokens(target)) else "name"
 
 
 def _by_polarity(answer: str, target: str, question: str) -> TargetVerdict:
-    "Yes or no: by the first word of the answer, or by whether it says what was asked, or denies it."
+    "Yes or no: by the first word of the answer, or by whether it says all that was asked, or denies it."
     said, kind = _polarity(answer), "yes or no"
     if not said:
-        asked, there = {*content_words(question)}, {*content_words(answer)}
-        if not asked or len(asked & there) / len(asked) < 0.5:
+        asked = content_words(question.rstrip("?？吗嗎呢か "))
+        apart = [w for w in asked if script_of(w) in ("Han", "Kana") and {*w} <= {*answer}]
+        if not asked or any(_share(answer, w) < 1 and w not in apart for w in asked):
             return TargetVerdict("undecided", kind, "the answer says neither yes nor no")
         said = -1 if _negated(answer) else 1
     return TargetVerdict("right" if said == _polarity(target) else "wrong", kind)
@@ -285,11 +288,12 @@ def _by_numbers(answer: str, target: str) -> TargetVerdict:
     "Numbers: each of the target's must stand in the answer, with its sign and, where both have one, its unit."
     there = [t for s in sentences(answer) for t in claim_tokens(s) if t.key.startswith("#")]
     wanted = [t for t in claim_tokens(target) if t.kind == "number"]
-    same = [
-        [t for t in there if t.key == w.key and (t.unit == w.unit or not (t.unit and w.unit))]
-        for w in wanted
-    ]
-    found = [some for some in same if some]
+
+    def same(t, w):
+        time = ":" in t.text + w.text and t.text.replace(".", ":") == w.text.replace(".", ":")
+        return (t.key == w.key or time) and (t.unit == w.unit or not (t.unit and w.unit))
+
+    found = [some for w in wanted if (some := [t for t in there if same(t, w)])]
     if not found:
         return TargetVerdict("wrong", "number")
     if len(found) < len(wanted) or all(t.negated for some in found for t in some):
@@ -316,10 +320,8 @@ def _share(answer: str, target: str) -> float:
 def _by_words(answer: str, target: str) -> TargetVerdict:
     "Names and other few words: all of them stand in the answer, as much denied as in the target, or none does."
     if not content_words(target):
-        said = rf"\b{re.escape(level(target).strip(' .').lower())}\b"
-        one_letter = len(squeezed(target)) < 2
-        same = squeezed(answer) == squeezed(target)
-        if same or not one_letter and re.search(said, level(answer).lower()):
+        several = sum(map(str.isalnum, target)) > 1
+        if contains_text(answer, target) and (several or contains_text(target, answer)):
             return TargetVerdict("right", "name")
         return TargetVerdict("undecided", "name", "the target has no words of content")
     share = _share(answer, target)
@@ -335,7 +337,9 @@ def _by_words(answer: str, target: str) -> TargetVerdict:
 def _by_items(answer: str, target: str) -> TargetVerdict:
     "Lists, in any order: all items, or none."
     items = [i for i in _ITEMS.split(target.strip(" .")) if content_words(i)]
-    share = sum(_share(answer, i) == 1 for i in items) / max(1, len(items))
+    if not items:
+        return TargetVerdict("undecided", "list", "the target has no words of content")
+    share = sum(_share(answer, i) == 1 for i in items) / len(items)
     if share in (0, 1):
         return TargetVerdict("right" if share else "wrong", "list")
     return TargetVerdict("undecided", "list", f"{share:.0%} of the items")
@@ -344,7 +348,7 @@ def _by_items(answer: str, target: str) -> TargetVerdict:
 def _by_recall(answer: str, target: str) -> TargetVerdict:
     score = target_recall(answer, target)
     if WRONG <= score < RIGHT:
-        return TargetVerdict("undecided", "long", "target recall between its thresholds")
+        return TargetVerdict("undecided", "long")
     return TargetVerdict("right" if score >= RIGHT else "wrong", "long")
 
 
@@ -353,25 +357,19 @@ def _by_target(answer: str, target: str, question: str = "") -> TargetVerdict:
     kind = _kind_of_target(target)
     scripts = {*map(script_of, (answer, target))} - {""}
     if len(scripts) > 1 and scripts != {"Han", "Kana"} and kind not in ("number", "yes or no"):
-        return TargetVerdict(
-            "undecided", kind, f"answer and target are written in {' and '.join(sorted(scripts))}"
-        )
+        why = f"answer and target are written in {' and '.join(sorted(scripts))}"
+        return TargetVerdict("undecided", kind, why)
     if kind == "yes or no":
         return _by_polarity(answer, target, question)
-    return {"number": _by_numbers, "name": _by_words, "list": _by_items, "long": _by_recall}[kind](
-        answer, target
-    )
+    by = {"number": _by_numbers, "name": _by_words, "list": _by_items, "long": _by_recall}
+    return by[kind](answer, target)
 
 
 def best_by_target(answer: str, targets: Sequence[str], question: str = "") -> TargetVerdict:
     "The best of an answer's verdicts by several targets: right, then undecided, then wrong."
     found = [_by_target(answer, t, question) for t in targets]
-    order = ("right", "undecided", "wrong")
-    return min(
-        found,
-        key=lambda v: order.index(v.verdict),
-        default=TargetVerdict("undecided", "", "no target"),
-    )
+    found = found or [TargetVerdict("undecided", "", "no target")]
+    return min(found, key=lambda v: ("right", "undecided", "wrong").index(v.verdict))
 
 
 def verdict_of(answer: str, targets: Sequence[str], question: str = "") -> str:
@@ -380,10 +378,16 @@ def verdict_of(answer: str, targets: Sequence[str], question: str = "") -> str:
 
 
 def says_target(answer: str, targets: Sequence[str]) -> bool:
-    "Whether an answer is a target, or has the whole of one in it: then it is no refusal, whatever its words are."
-    whole = squeezed(answer)
-    same = (squeezed(t) for t in targets)
-    return any(t and (t == whole or len(t) > 7 and t in whole) for t in same)
+    "Whether an answer is a target, or says the whole of one where it does not decline: then it is no refusal, whatever its words are."
+
+    def says(target):
+        if not contains_text(answer, target) or contains_text(target, answer):
+            return contains_text(answer, target)
+        own = stance(target) is not Stance.ANSWERS
+        told = [s for s in sentences(answer) if own or not (s.endswith("?") or declines(s))]
+        return sum(map(str.isalnum, target)) > 7 and contains_text(" ".join(told), target)
+
+    return any(map(says, targets))
 
 
 def why_not_judged(measure: str, answer: str, target: str) -> str:
@@ -461,9 +465,8 @@ class BertScorer:
         pairs = {i: (r, t) for i, (r, t) in both if r.strip() and t.strip()}
         out: list[tuple[float, float] | None] = [None] * len(responses)
         if pairs:
-            p, r, _ = self._load().score(
-                *map(list, zip(*pairs.values())), batch_size=self.batch_size
-            )
+            both = map(list, zip(*pairs.values()))
+            p, r, _ = self._load().score(*both, batch_size=self.batch_size)
             for i, a, b in zip(pairs, p.tolist(), r.tolist()):
                 out[i] = (a, b)
         return out
@@ -593,11 +596,9 @@ class Refusals(Report):
         return (self.answered + self.refused) / n if n else None
 
     def _table(self):
-        rows = [
-            ["answerable", self.answered, self.refused_wrongly],
-            ["unanswerable", self.answered_wrongly, self.refused],
-        ]
-        return ["", "answered", "refused"], rows
+        could = ["answerable", self.answered, self.refused_wrongly]
+        could_not = ["unanswerable", self.answered_wrongly, self.refused]
+        return ["", "answered", "refused"], [could, could_not]
 
     @property
     def note(self) -> str:
@@ -728,9 +729,8 @@ class RetrievalReport(Report):
         counts = {r.domain: r.queries for r in self.scores.rows}
         counts["by query"] = len(self.scores.queries)
         head = ["measure", *(f"{d} ({counts[d]} queries)" for d in self.spans)]
-        return head, [
-            [m, *(str(by[m]) for by in self.spans.values())] for m in self.scores.measures
-        ]
+        measures, spans = self.scores.measures, self.spans.values()
+        return head, [[m, *(str(by[m]) for by in spans)] for m in measures]
 
     @property
     def note(self) -> str:
@@ -741,9 +741,7 @@ class RetrievalReport(Report):
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e01e4caf
 def _retrieval_report(
-    name: str,
-    rankings: Mapping[str, _Ranking],
-    qrels: Mapping[str, Mapping[str, int]],
+    name: str, rankings: Mapping[str, _Ranking], qrels: Mapping[str, Mapping[str, int]]
 ) -> RetrievalReport:
     "Rankings against qrels. Raises DataError if none of the tasks has qrels."
     if not set(rankings) & {t for t, passages in qrels.items() if passages}:
@@ -768,8 +766,6 @@ def score_retrieval(
     def rounded(values):
         return {m: round(v, 6) for m, v in values.items()}
 
-    write_jsonl(
-        (Path(out) if out else path.parent) / f"{path.stem}.scores.jsonl",
-        ({"task_id": t, "scores": rounded(v)} for t, v in report.scores.queries.items()),
-    )
+    rows = ({"task_id": t, "scores": rounded(v)} for t, v in report.scores.queries.items())
+    write_jsonl((Path(out) if out else path.parent) / f"{path.stem}.scores.jsonl", rows)
     return report

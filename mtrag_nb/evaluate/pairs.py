@@ -86,18 +86,10 @@ def endings(run: Evidence) -> dict[str, Ending]:
     def ended(i: str, t) -> Ending:
         cost = {by: float(of(t.calls)) for by, of in COSTS.items()}
         why = f"{t.error.type}: {t.error.message}" if t.error else ""
-        return Ending(
-            t.conversation_id,
-            t.turn,
-            blame_turn(run, i).verdict,
-            _value_of(run, i),
-            t.outcome,
-            digest(t.answer, 8),
-            cost,
-            why,
-            refused=not t.failed and _refused(run, i),
-            label=run.gold[i].answerability if i in run.gold else "",
-        )
+        refused = not t.failed and _refused(run, i)
+        label = run.gold[i].answerability if i in run.gold else ""
+        end = (blame_turn(run, i).verdict, _value_of(run, i), t.outcome, digest(t.answer, 8))
+        return Ending(t.conversation_id, t.turn, *end, cost, why, refused, label)
 
     return {i: ended(i, t) for i, t in run.turns.items()}
 
@@ -340,13 +332,8 @@ class Audit(Report):
             counts = [p.changed, p.kept, p.fixed, p.spoilt, p.left, p.undecided]
             shares = ", ".join("–" if x is None else f"{x:.2f}" for x in (p.cl, p.cs))
             right = (p.accuracy_before, p.accuracy_after, p.gain, p.mean_difference)
-            return [
-                self.name,
-                name,
-                *counts,
-                shares,
-                *map(str, (*right, p.cost("calls"), p.cost())),
-            ]
+            means = map(str, (*right, p.cost("calls"), p.cost()))
+            return [self.name, name, *counts, shares, *means]
 
         return [row(name, p) for name, p in self.pairs.items()]
 
@@ -371,12 +358,15 @@ def audit_pairs(run: Evidence, off: Mapping[str, Evidence]) -> Audit:
     return Audit(run.name, {name: paired(name, endings(w), ends) for name, w in off.items()})
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #24f4fa37
-def right_by_target(gold: Mapping[str, Gold]) -> Callable[[str, str], bool | None]:
+def right_by_target(
+    gold: Mapping[str, Gold],
+    questions: Mapping[str, str] = {},  # task id -> question, for targets of yes or no
+) -> Callable[[str, str], bool | None]:
     "Whether a draft is right, as far as the target can say: task id, draft -> right, wrong, or nobody can say."
 
     def right(task_id: str, draft: str) -> bool | None:
         targets = gold[task_id].targets if task_id in gold else ()
-        verdict = verdict_of(draft, targets)
+        verdict = verdict_of(draft, targets, questions.get(task_id, ""))
         return None if verdict == "undecided" else verdict == "right"
 
     return right
@@ -438,9 +428,8 @@ class Ladder(Report):
         right = next(iter(self.pairs.values())).accuracy_before if self.pairs else None
         failed = f"{len(self.failed)} failed turns, {none} of them right at no rung"
         about = f"{self.name}: right as it was {right}; {failed}"
-        return ". ".join(
-            [about, "Intervals: paired, over conversations", *lost_of(self.pairs), ""]
-        ).strip()
+        parts = (about, "Intervals: paired, over conversations", *lost_of(self.pairs), "")
+        return ". ".join(parts).strip()
 
 
 _LADDER_HEAD = (
@@ -546,9 +535,7 @@ def by_place(p: Pair) -> dict[str, Pair]:  # place -> the pair of the turns ther
     places = {i: place_of(e.turn) for i, e in p.after.items()}
 
     def part(place):
-        ends = (
-            {i: e for i, e in ends.items() if places[i] == place} for ends in (p.before, p.after)
-        )
+        ends = [{i: e for i, e in x.items() if places[i] == place} for x in (p.before, p.after)]
         return Pair(p.name, *ends)
 
     names = [n for n in ("first", "second to fourth", "later") if n in places.values()]
@@ -576,7 +563,7 @@ def _first_verdict(run: Evidence, task_id: str, last: str) -> str:  # last: of t
     if label in TO_REFUSE:
         return "right" if declined else "failed"
     targets = run.gold[task_id].targets if label else ()
-    value = "wrong" if declined else verdict_of(t.drafts[0].text, targets)
+    value = "wrong" if declined else verdict_of(t.drafts[0].text, targets, t.question)
     return "failed" if value == "wrong" else value
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #230e68e8
@@ -606,13 +593,9 @@ class TurnResult:
             return "not judged"
         if not self.first_verdict:
             return "no draft"
-        known = {
-            ("right", "right"): "kept",
-            ("right", "failed"): "spoilt",
-            ("failed", "right"): "fixed",
-            ("failed", "failed"): "left wrong",
-        }
-        return known.get((self.first_verdict, self.blame.verdict), "one undecided")
+        known = {"right": {"right": "kept", "failed": "spoilt"}}
+        known["failed"] = {"right": "fixed", "failed": "left wrong"}
+        return known.get(self.first_verdict, {}).get(self.blame.verdict, "one undecided")
 
 
 def turn_result(run: Evidence, task_id: str, known: Blame | None = None) -> TurnResult:

@@ -14,16 +14,8 @@ from numbers import Real
 from pathlib import Path
 
 from ..core.files import read_json, write_json, write_jsonl
-from mtrag_nb.core.record import (
-    Judgement,
-    Recorded,
-    Run,
-    Telemetry,
-    Trajectory,
-    as_run,
-    is_web,
-    telemetry,
-)
+from ..core.record import Judgement, Recorded, Run, Trajectory
+from ..core.record import as_run, is_web, telemetry
 from ..core.settings import Plugin, plugins
 from ..core.text import Stance, idk_by_rule, rule_in_words, stance, unknown_language
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Outcome
@@ -38,9 +30,9 @@ from .statistics import Comparison, Interval, Report, compare, mean_interval
 
 # %% auto #0
 __all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'keep_refusal_phrases', 'clarifies',
-           'idk_verdicts', 'score_items', 'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport',
-           'place_of_scores', 'score_run', 'named_measure', 'distinct', 'compare_runs', 'Measures', 'failure_summary',
-           'Evidence', 'as_evidence']
+           'idk_verdicts', 'score_items', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores',
+           'score_run', 'named_measure', 'distinct', 'compare_runs', 'Measures', 'failure_summary', 'Evidence',
+           'as_evidence']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -52,12 +44,9 @@ def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores t
 SOURCES = ("best", "recorded", "rule", "judge")  # "best": the order above
 
 
-def decision(
-    item: Item,
-    found: Mapping[str, Judgement] = {},  # by protocol, of this answer
-    source: str = "best",  # of SOURCES; "recorded" and "rule" fall back on the rule, "judge" on nothing
-) -> tuple[str, float | None]:  # who says so; 1, 0.5, 0, or None: nobody can say
-    "Whether an answer refuses. Raises SettingsError for an unknown source."
+def decision(item: Item, found: Mapping = {}, source: str = "best") -> tuple[str, float | None]:
+    """Whether an answer with these judgements by protocol refuses: who says so, and 1, 0.5, 0, or None (nobody can say).
+    Of SOURCES "recorded" and "rule" fall back on the rule, "judge" on nothing. Raises SettingsError for another source."""
     if source not in SOURCES:
         raise SettingsError(f"refusals are recorded, or read by rule or judge, not {source!r}")
     judged = found.get("idk")
@@ -98,12 +87,8 @@ def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
     return float(item.asked_back or stance(item.answer) is Stance.ASKS)
 
 
-def idk_verdicts(
-    items: Sequence[Item],
-    judgements: Mapping[str, Mapping[str, Judgement]],  # task id -> protocol -> judgement
-    source: str = "best",
-) -> dict[str, float | None]:  # task id -> 1, 0.5, 0, or None
-    "Who refused."
+def idk_verdicts(items: Sequence[Item], judgements: Mapping, source="best") -> dict:
+    "Who refused: task id -> 1, 0.5, 0, or None; judgements: task id -> protocol -> judgement."
     return {i.task_id: decision(i, judgements.get(i.task_id, {}), source)[1] for i in items}
 
 
@@ -112,11 +97,8 @@ _FOREIGN = 0.1  # of the answers, from which a language without a rule is named
 
 def _decided_by(deciders: Iterable[str], items: Sequence[Item]) -> str:
     "How often who decided, in words; of the rule what it is worth, and in which languages it knows no refusals."
-    said = [
-        f"{rule_in_words() if who == 'rule' else who} {n}"
-        for who, n in Counter(deciders).most_common()
-        if who != "nobody"
-    ]
+    counts = [(who, n) for who, n in Counter(deciders).most_common() if who != "nobody"]
+    said = [f"{rule_in_words() if who == 'rule' else who} {n}" for who, n in counts]
     languages = Counter(l for i in items if (l := unknown_language(i.answer)))
     if languages.total() > _FOREIGN * len(items):
         named = ", ".join(f"{l} {n}" for l, n in languages.most_common())
@@ -136,15 +118,11 @@ def _not_judged(items: Sequence[Item], gold: Mapping[str, Gold]) -> str:
     return ", ".join(f"{name} {n} ({why})" for (name, why), n in whys.items() if n and why)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #8e514b18
-def _judged_scores(found: Mapping[str, Judgement]) -> dict[str, float | None]:
-    "What a judge said of an answer, by protocol, as numbers by measure."
-    return {p if p.endswith("_local") else f"judge_{p}": j.score for p, j in found.items()}
-
-
-def _judged_flag(found: Mapping[str, Judgement]) -> dict[str, float]:
-    "The hallucination flag as a measure, 1 or 0, where faithfulness was judged."
-    judged = found.get("faithfulness")
-    return {"judge_hallucination": float(judged.flag)} if judged else {}
+def _judged_scores(found: Mapping[str, Judgement], flag: bool = False) -> dict[str, float | None]:
+    "What a judge said of an answer, by protocol, as numbers by measure; flag: the hallucination flag (1 or 0), too."
+    scores = {p if p.endswith("_local") else f"judge_{p}": j.score for p, j in found.items()}
+    flagged = flag and found.get("faithfulness")
+    return {**scores, "judge_hallucination": float(flagged.flag)} if flagged else scores
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #measure1
 _Measure = Callable[[Item, "Gold | None"], "float | None"]  # None: the answer cannot be measured
@@ -169,28 +147,14 @@ ANSWER_MEASURES: dict[str, _Measure] = {
 _TAKEN = ("idk", "Bert-Rec", "Bert-KPrec", "rb_agg", "rb_llm_local", "rl_f_local", *MEASURES)
 
 
-def _all_measures() -> dict[str, _Measure]:
-    "The measures of the table, and those that other installed packages bring."
-    return {**ANSWER_MEASURES, **plugins("measure", (*ANSWER_MEASURES, *_TAKEN))}
-
-
 def _measured(name: str, measure: _Measure, item: Item, gold: Gold | None) -> float | None:
     "A score. Raises SettingsError for one that is no finite number."
     value = measure(item, gold)
     if value is None or (isinstance(value, Real) and math.isfinite(value)):
         return None if value is None else float(value)
     who = measure if isinstance(measure, Plugin) else f"the measure {name!r}"
-    raise SettingsError(
-        f"{who} gave {value!r} for {item.task_id}: a score is a finite number, or None for an answer that cannot be measured"
-    )
-
-
-def _answer_scores(
-    measures: Mapping[str, _Measure], item: Item, gold: Gold | None
-) -> dict[str, float | None]:
-    "The scores of an answer; none where no answer is on record."
-    some = {} if item.answerless else measures
-    return {name: _measured(name, m, item, gold) for name, m in some.items()}
+    wanted = "a score is a finite number, or None for an answer that cannot be measured"
+    raise SettingsError(f"{who} gave {value!r} for {item.task_id}: {wanted}")
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #5cf77e51
 # measures that are conditioned on the refusal
@@ -209,17 +173,18 @@ def score_items(
     done = [i for i in items if not i.failed]
     asking = any(i.asked_back for i in done) if asking is None else asking
     asks = {i.task_id: clarifies(i) if asking else None for i in done}
-    measures = _all_measures()
+    measures = {**ANSWER_MEASURES, **plugins("measure", (*ANSWER_MEASURES, *_TAKEN))}
     verdicts, scores = idk_verdicts(done, judgements, idk), {}
     for i in done:
         known = gold.get(i.task_id, Gold(i.task_id))
         if known.answerability in TO_ANSWER and says_target(i.answer, known.targets):
             verdicts[i.task_id] = 0.0  # whatever its words are
         judged = judgements.get(i.task_id, {})
-        told = _judged_scores(judged) | _judged_flag(judged)
-        own = _answer_scores(measures, i, gold.get(i.task_id))
-        refusal = {} if i.answerless else {"idk": verdicts[i.task_id]}
-        scores[i.task_id] = {**refusal, **own, **told}
+        own = {}
+        if not i.answerless:
+            own = {name: _measured(name, m, i, gold.get(i.task_id)) for name, m in measures.items()}
+            own = {"idk": verdicts[i.task_id], **own}
+        scores[i.task_id] = {**own, **_judged_scores(judged, flag=True)}
     if bert is not None:
         known = [i for i in done if i.task_id in gold and gold[i.task_id].targets]
         known = [i for i in known if not i.answerless and "" not in i.texts]
@@ -239,7 +204,7 @@ def score_items(
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #bb71d2a7
 @dataclass(frozen=True)
-class RefusalRow:
+class _RefusalRow:
     "How somebody refused."
 
     what: str
@@ -252,7 +217,7 @@ class RefusalRow:
 class RefusalReport(Report):
     "Refusals, each beside its baseline."
 
-    rows: tuple[RefusalRow, ...]
+    rows: tuple[_RefusalRow, ...]
     note: str = ""
 
     def _table(self):
@@ -270,19 +235,14 @@ _REFUSAL_HEAD = (
 ).split("|")
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #d4d12c1c
-def _refusal_row(
-    what: str,
-    labels: Mapping[str, str],  # task id -> answerability
-    idks: Mapping[str, float | None],
-    talks: Mapping[str, str],  # task id -> conversation
-) -> RefusalRow:
-    "The cells and shares of one way to refuse."
+def _refusal_row(what: str, labels: Mapping, idks: Mapping, talks: Mapping) -> _RefusalRow:
+    "The cells and shares of one way to refuse; by task id: answerability, verdict, conversation."
 
     def share(kind):
         at = [t for t, l in labels.items() if l in kind and idks.get(t) in (0, 0.5, 1)]
         return mean_interval([float(idks[t] == 1) for t in at], [talks[t] for t in at])
 
-    return RefusalRow(what, refusals(labels, idks), share(("", *TO_ANSWER)), share(TO_REFUSE))
+    return _RefusalRow(what, refusals(labels, idks), share(("", *TO_ANSWER)), share(TO_REFUSE))
 
 
 def _empty_verdicts(items: Sequence[Item]) -> dict[str, float | None]:
@@ -295,7 +255,6 @@ def refusal_report(
     gold: Mapping[str, Gold],
     negatives: Sequence[Item] = (),  # the same tasks, run with `leave_gold_out`
     idks: Mapping[str, float | None] | None = None,  # verdicts on `items`; None: as recorded
-    negative_idks: Mapping[str, float | None] | None = None,
     name: str = "system",
 ) -> RefusalReport:
     "Refusals measured on the labels and, with negatives, without the leak; the empty-context baseline beside each."
@@ -308,7 +267,6 @@ def refusal_report(
     ]
     if not negatives:
         return RefusalReport(tuple(rows))
-    negative_idks = idk_verdicts(negatives, {}) if negative_idks is None else negative_idks
     both = [i for i in negatives if labels.get(i.task_id) in TO_ANSWER]
 
     def left(verdicts):
@@ -318,7 +276,8 @@ def refusal_report(
     paired = {i.task_id: labels[i.task_id] for i in both} | unanswerable
     of = talks | left({i.task_id: i.conversation_id for i in both})
     empty = _empty_verdicts(items) | left(_empty_verdicts(negatives))
-    rows.append(_refusal_row(f"{name}, gold left out", paired, {**idks, **left(negative_idks)}, of))
+    without = {**idks, **left(idk_verdicts(negatives, {}))}
+    rows.append(_refusal_row(f"{name}, gold left out", paired, without, of))
     rows.append(_refusal_row("empty contexts, gold left out", paired, empty, of))
     note = f"{len(both)} answerable questions, each with its passages and without (all must be refused without)"
     return RefusalReport(tuple(rows), note)
@@ -365,10 +324,8 @@ class ScoreReport(_Scored, Report):
         def named(m):
             return f"{m} (circular)" if m in self.circular else m
 
-        rows = [
-            [named(m), str(i := self.interval(m)), i.n, len(self.scores) - i.n]
-            for m in self.measures
-        ]
+        every, n = {m: self.interval(m) for m in self.measures}, len(self.scores)
+        rows = [[named(m), str(i), i.n, n - i.n] for m, i in every.items()]
         return ["measure", "mean and 95 % interval", "tasks", "missing"], rows
 
     @property
@@ -382,12 +339,9 @@ class ScoreReport(_Scored, Report):
         )
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #b53117e8
-def _retrieval_of(
-    items: Sequence[Item],
-    qrels: Mapping[str, Mapping[str, int]],
-    asked: bool,  # True: a run, which has no other tasks to miss; False: a file may have lost some
-) -> RetrievalScores | None:  # None: no item has a ranking on record
-    "What items retrieved, against the qrels. A task without a ranking on record counts as missing, not as 0."
+def _retrieval_of(items: Sequence[Item], qrels: Mapping, asked: bool) -> RetrievalScores | None:
+    """What items retrieved, against the qrels; None: no item has a ranking on record. A task without one counts as missing,
+    not as 0. asked: of a run, which has no other tasks to miss; a file may have lost some."""
     ids, ranked = {i.task_id for i in items}, [i for i in items if not i.unranked]
     if items and not ranked:
         return None
@@ -418,45 +372,28 @@ def _called(p: Passage, seen: Sequence[Context], own_ids: bool) -> list[str]:
         return [p.id]
     if found := [c.document_id for c in seen if is_gold(p, c, own_ids)]:
         return found
-    both = ((a, b, replace(a, text=f"{a.text} {b.text}")) for a, b in zip(seen, seen[1:]))
-    over = [
-        (a.document_id, b.document_id) for a, b, ab in both if p.text and is_gold(p, ab, own_ids)
-    ]
-    return [*over[0]] if over else [p.id]
+    for a, b in zip(seen, seen[1:]) if p.text else ():
+        if is_gold(p, replace(a, text=f"{a.text} {b.text}"), own_ids):
+            return [a.document_id, b.document_id]
+    return [p.id]
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #outqrel2
-def _qrels_of(
-    run: Run, gold: Mapping[str, Gold], qrels: Mapping[str, Mapping[str, int]]
-) -> dict[str, Mapping[str, int]]:
+def _qrels_of(run: Run, gold: Mapping[str, Gold], qrels: Mapping[str, Mapping]) -> dict:
     "Qrels under the ids by which a run saw the passages."
     own_ids, out = _own_ids(run, gold), dict(qrels)
     for task in qrels.keys() & run.trajectories.keys():
         known = {p.id: p for p in gold[task].passages} if task in gold else {}
         seen = _seen(run, task)
-        named = [
-            (_called(known.get(i, Passage(i, "")), seen, own_ids), n)
-            for i, n in qrels[task].items()
-        ]
-        out[task] = {i: n for ids, n in named for i in ids}
+        named = {i: _called(known.get(i, Passage(i, "")), seen, own_ids) for i in qrels[task]}
+        out[task] = {own: n for i, n in qrels[task].items() for own in named[i]}
     return out
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #43a4b174
-def _with_recorded(
-    scores: Mapping[str, dict[str, float | None]], run: Run | None
-) -> dict[str, dict[str, float | None]]:
+def _with_recorded(scores: Mapping[str, dict], run: Run | None) -> dict[str, dict]:
     "Scores, and behind them those of other names that came with an imported file."
     turns = run.trajectories if run else {}
     told = {i: s.scores for i, t in turns.items() for s in t.of(Recorded)}
-    return {
-        i: {**s, **{k: v for k, v in told.get(i, {}).items() if k not in s}}
-        for i, s in scores.items()
-    }
-
-
-def _web_of(run: Run | None) -> dict[str, str]:
-    "What a run could search beside its documents; nothing for one that had only these."
-    identity = run.manifest["identity"] if run else {}
-    return {"web": str(identity["web"])} if "web" in identity else {}
+    return {i: s | {**told.get(i, {}), **s} for i, s in scores.items()}
 
 
 def _judge_name(run: Run | None) -> str:
@@ -465,24 +402,30 @@ def _judge_name(run: Run | None) -> str:
     return f"{judge['judge']} ({judge['way']})" if judge else ""
 
 
+def _how_else(run: Run | None, items: Sequence[Item], gold: Mapping[str, Gold]) -> dict[str, str]:
+    "What a reader of scores should know: what could not be judged, a web that was searched, whose passages a file has."
+    how = {"not judged": unfit} if (unfit := _not_judged(items, gold)) else {}
+    if run:
+        web = run.manifest["identity"].get("web")
+        return how if web is None else {**how, "web": str(web)}
+    whose = Counter(i.passages for i in items)
+    return {**how, "passages": ", ".join(f"{w} {n}" for w, n in whose.items())}
+
+
 def _write_scores(report: ScoreReport, stem: Path) -> None:
     "The scores of each task in `stem`.jsonl, rounded to 6 places, and how they were obtained in `stem`.json."
 
     def rounded(scores):
         return {k: v if v is None else round(v, 6) for k, v in scores.items()}
 
-    write_jsonl(
-        stem.with_name(f"{stem.name}.jsonl"),
-        ({"task_id": t, "scores": rounded(s)} for t, s in report.scores.items()),
-    )
+    lines = ({"task_id": t, "scores": rounded(s)} for t, s in report.scores.items())
+    write_jsonl(stem.with_name(f"{stem.name}.jsonl"), lines)
     write_json(stem.with_name(f"{stem.name}.json"), report.how)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #ea4817a5
-def place_of_scores(
-    source: Path,  # a run folder or a prediction file
-    out: str | Path | None = None,  # a folder
-) -> Path:
-    "The folder for the scores: the one that is named; else a run's own, and `runs/scores/<name>` for a file. Raises DataError for a file."
+def place_of_scores(source: Path, out: str | Path | None = None) -> Path:
+    """The folder for the scores: `out`; else a run's own, and `runs/scores/<name>` for a prediction file. Raises DataError
+    for an `out` that is a file."""
     folder = Path(out) if out else source if source.is_dir() else Path("runs/scores") / source.stem
     if folder.exists() and not folder.is_dir():
         raise DataError("is a file, and scores go into a folder", folder, remedy="Name a folder")
@@ -522,17 +465,8 @@ def score_run(
     if items and all(i.answerless for i in items):
         refusal = RefusalReport((), "no answer is on record: no refusal is counted")
     who = _decided_by((decision(i, judgements.get(i.task_id, {}), idk)[0] for i in items), items)
-    how = {
-        "BERTScore": bert.fingerprint if bert else "",
-        "refusals": who,
-        "judge": _judge_name(run),
-    }
-    if unfit := _not_judged(items, gold):
-        how["not judged"] = unfit
-    how |= _web_of(run)
-    if not run:
-        whose = Counter(i.passages for i in items)
-        how["passages"] = ", ".join(f"{w} {n}" for w, n in whose.items())
+    names = {"BERTScore": bert.fingerprint if bert else "", "refusals": who}
+    how = {**names, "judge": _judge_name(run), **_how_else(run, items, gold)}
     if qrels is not None and not found:
         how["retrieval"] = "not measured: no ranking is on record"
     talks = {i.task_id: i.conversation_id for i in items}
@@ -584,17 +518,12 @@ class Measures:
     judge: float | None = None  # in [0, 1]
     # everything else, judgements in [0, 1]
     scores: Mapping[str, float | None] = field(default_factory=dict)
-    # judgement -> what the judge wrote, and whether it could be read
-    said: Mapping[str, str] = field(default_factory=dict)
+    said: Mapping[str, str] = field(default_factory=dict)  # judgement -> what the judge wrote
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #99b2b191
-def _measures_from(
-    support: float | None,
-    judgements: Mapping[str, Judgement],  # of the turn, by protocol
-    scores: Mapping[str, float | None] = {},  # of the turn, as they lie in the folder
-    judge: str = "",  # the judgement that stands for the judge, as `Evidence` has it
-) -> Measures:
-    "The measures of one turn."
+def _measures_from(support, judgements: Mapping, scores: Mapping = {}, judge: str = "") -> Measures:
+    """The measures of one turn from its support, its judgements by protocol, the scores in the folder, and the name of the
+    judgement that stands for the judge."""
     shares = {p: j.share for p, j in judgements.items()}
     order = [judge] if judge else ["faithfulness", "refusal", *shares]
     chosen = next((p for p in order if shares.get(p) is not None), "")
@@ -607,9 +536,7 @@ LEAST_SUPPORT = 0.5  # below it more answers of mtrag-human's rated models were 
 _LEAST_JUDGED = 0.5  # a judge's score, in [0, 1], below which it speaks against an answer
 
 
-def failure_summary(
-    t: Trajectory, gold: Gold | None = None, measures: Measures = Measures()
-) -> str:
+def failure_summary(t: Trajectory, gold: Gold | None = None, measures=Measures()) -> str:
     "How a turn failed by its label, the judge or its support, in a few words; '' if it did not."
     label = gold.answerability if gold else ""
     if t.failed:
@@ -698,8 +625,8 @@ class Evidence(_Scored):
         if self.run.how:
             return self.run.how
         items = [self.item(i) for i in self.turns]
-        who = _decided_by((decision(i)[0] for i in items), items)
         unfit = _not_judged(items, self.gold)
+        who = _decided_by((decision(i)[0] for i in items), items)
         how = {"BERTScore": "", "refusals": who, "judge": ""}
         return {**how, "not judged": unfit} if unfit else how
 
@@ -725,9 +652,7 @@ class Evidence(_Scored):
         "Whether the run records citations: one without any does not."
         return any(t.cited for t in self.turns.values())
 
-    @cached_property
-    def telemetry(self) -> Telemetry:
-        return telemetry(self.turns.values())
+    telemetry = cached_property(lambda self: telemetry(self.turns.values()))
 
     @property
     def about(self) -> str:
@@ -778,25 +703,20 @@ class Evidence(_Scored):
         seen = _seen(self.run, task_id)
         return list(dict.fromkeys(i for p in gold for i in _called(p, seen, self._own_ids)))
 
-    @cached_property
-    def _own_ids(self) -> bool:
-        return _own_ids(self.run, self.gold)
+    _own_ids = cached_property(lambda self: _own_ids(self.run, self.gold))
 
     def failure_summary(self, task_id: str) -> str:
         "How a turn failed, in a few words; '' if it did not."
-        return failure_summary(
-            self.turns[task_id], self.gold.get(task_id), self.measures_of(task_id)
-        )
+        known = self.gold.get(task_id), self.measures_of(task_id)
+        return failure_summary(self.turns[task_id], *known)
 
     def _repr_html_(self) -> str:
         return self.run._repr_html_()
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #f3ca711a
-def as_evidence(
-    run: Run | Evidence | str | Path,  # a run, its folder, or its evidence, which stays what it is
-    **known,  # gold, qrels, absent, histories, judge: see Evidence
-) -> Evidence:
-    "A run with what is known of its tasks. Raises SettingsError for something to be known of evidence that is there already."
+def as_evidence(run: Run | Evidence | str | Path, **known) -> Evidence:
+    """A run, its folder, or its evidence, which stays what it is, with what is known of its tasks (see `Evidence`). Raises
+    SettingsError for something to be known of evidence that is there already."""
     if not isinstance(run, Evidence):
         return Evidence(run, **known)
     if known:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,21 +18,20 @@ from ..core.html import esc, html_table, show, text_table
 from ..core.types import DataError, SettingsError
 
 # %% auto #0
-__all__ = ['LEAST', 'MANY', 'INTERVALS', 'Scores', 'few', 'Interval', 'draws', 'mean_interval', 'difference_interval',
-           'statistic_interval', 'sum_intervals', 'auroc', 'auroc_interval', 'FlipTest', 'holm', 'testable',
-           'sign_flip_tests', 'detectable', 'Report', 'SystemRow', 'PairRow', 'Comparison', 'compare_all', 'compare',
-           'krippendorff_alpha', 'spearman', 'spearman_in_bands', 'AltTest', 'alt_test']
+__all__ = ['LEAST', 'INTERVALS', 'Interval', 'mean_interval', 'difference_interval', 'statistic_interval', 'sum_intervals',
+           'auroc', 'auroc_interval', 'holm', 'testable', 'sign_flip_tests', 'Report', 'PairRow', 'Comparison',
+           'compare_all', 'compare', 'krippendorff_alpha', 'spearman', 'spearman_in_bands', 'AltTest', 'alt_test']
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #c3917186
 LEAST = 6  # conversations: below, no interval is given
-MANY = 50  # conversations: from here on, means have percentile intervals
+_MANY = 50  # conversations: from here on, means have percentile intervals
 INTERVALS = (
-    f"95 % intervals over conversations: Student's t below {MANY}, bootstrap from there on, none below {LEAST}; "
+    f"95 % intervals over conversations: Student's t below {_MANY}, bootstrap from there on, none below {LEAST}; "
     "shares: exact limits for the effective number of items"
 )
 
 
-def few(clusters: int) -> str:
+def _few(clusters: int) -> str:
     "What is printed where an interval would stand."
     if clusters >= LEAST:
         return "no variation: no interval"
@@ -52,7 +52,7 @@ class Interval:
     def __str__(self):
         if self.value is None:
             return show(None)
-        span = f"({few(self.clusters)})"
+        span = f"({_few(self.clusters)})"
         if self.low is not None:
             span = f"[{show(self.low)}, {show(self.high)}]"
         return f"{show(self.value)} {span}"
@@ -77,20 +77,15 @@ def _numbers(values: Sequence[float], *others: Sequence) -> np.ndarray:
 
 
 @lru_cache(1024)
-def _t(level: float, df: float) -> float:
+def _t(df: float, level: float = 0.95) -> float:
     "The quantile of Student's t that leaves half of 1 - level above it."
     from scipy.special import stdtrit
 
     return float(stdtrit(df, (1 + level) / 2))
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #af510ed2
-def _standard_error(
-    values: np.ndarray,  # [items]
-    codes: np.ndarray,  # [items] the conversation of each
-    k: int,  # conversations
-    weights: np.ndarray | None = None,  # [items]; None: all alike
-) -> float:  # NaN for one conversation
-    "Standard error of a mean whose conversations, not items, are independent."
+def _standard_error(values: np.ndarray, codes: np.ndarray, k: int, weights=None) -> float:
+    "Standard error of a mean of items whose k conversations (`codes`) are independent; NaN for one conversation."
     if k < 2:
         return math.nan
     w = np.ones(len(values)) if weights is None else weights
@@ -99,7 +94,7 @@ def _standard_error(
     return math.sqrt(k / (k - 1) * float(residuals @ residuals)) / float(w.sum())
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #82500243
-def draws(clusters: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]:
+def _draws(clusters: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]:
     "Bootstrap weights, float64 [some resamples, clusters], in blocks of at most 2 million draws: how often each conversation was drawn."
     rng = np.random.default_rng(seed)
     step = max(1, 2_000_000 // clusters)
@@ -109,14 +104,7 @@ def draws(clusters: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]:
         yield np.bincount(picked.ravel(), minlength=n * clusters).reshape(n, clusters).astype(float)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #f76487c4
-def _mean_samples(
-    values: np.ndarray,
-    codes: np.ndarray,
-    k: int,
-    resamples: int,
-    seed: int,
-    weights: np.ndarray | None = None,
-) -> np.ndarray:
+def _mean_samples(values, codes, k: int, resamples: int, seed: int = 0, weights=None) -> np.ndarray:
     "Resampled means of the columns of `values` [items, columns], NaN where an item has no value: [resamples, columns]."
     known = ~np.isnan(values) * (np.ones(len(values)) if weights is None else weights)[:, None]
     sums, counts = np.zeros((2, k, values.shape[1]))
@@ -129,10 +117,10 @@ def _mean_samples(
 @lru_cache(1)
 def _drawn(clusters: int, resamples: int, seed: int) -> tuple[np.ndarray, ...]:
     "The draws, kept for the next mean over as many conversations."
-    return tuple(draws(clusters, resamples, seed))
+    return tuple(_draws(clusters, resamples, seed))
 
 
-def _percentiles(samples: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+def _percentiles(samples: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
     "Percentile intervals of columns [resamples, columns]. A resample in which nothing with a value was drawn is NaN, and left out."
     tail, some = (1 - level) / 2, np.isfinite(samples).any(axis=0)
     out = np.full((2, samples.shape[1]), math.nan)
@@ -142,46 +130,38 @@ def _percentiles(samples: np.ndarray, level: float) -> tuple[np.ndarray, np.ndar
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #cb01a483
 _Span = tuple["float | None", "float | None"]  # both ends of an interval; None: there is none
 _NOWHERE: _Span = (None, None)
+_NO_VALUES = Interval(None, None, None, 0, 0)
 
 
-def _around(value: float, error: float, df: float, level: float) -> _Span:
+def _around(value: float, error: float, df: float, level: float = 0.95) -> _Span:
     "Student's t to both sides; none where nothing varies."
     if error <= 1e-12 * max(1.0, abs(value)):
         return _NOWHERE
-    half = _t(level, df) * error
+    half = _t(df, level) * error
     return float(value - half), float(value + half)
 
 
-def _mean_span(
-    x: np.ndarray,
-    codes: np.ndarray,
-    k: int,
-    resamples: int,
-    level: float,
-    seed: int,
-    weights: np.ndarray | None = None,
-) -> _Span:
+def _mean_span(x, codes, k: int, resamples: int = 10_000, seed: int = 0, weights=None) -> _Span:
     "The ends of a mean's interval."
     error = _standard_error(x, codes, k, weights)
     if k < LEAST or error <= 1e-12 * max(1.0, abs(x).max()):
         return _NOWHERE
-    if k < MANY:
-        return _around(np.average(x, weights=weights), error, k - 1, level)
+    if k < _MANY:
+        return _around(np.average(x, weights=weights), error, k - 1)
     samples = _mean_samples(x[:, None], codes, k, resamples, seed, weights)
-    (low,), (high,) = _percentiles(samples, level)
+    (low,), (high,) = _percentiles(samples)
     return float(low), float(high)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #024ed320
-def _binomial_span(hits: float, n: float, level: float) -> tuple[float, float]:
+def _binomial_span(hits: float, n: float) -> tuple[float, float]:
     "Clopper and Pearson's limits of a share; hits and n need not be whole."
     from scipy.special import betaincinv
 
-    tail = (1 - level) / 2
-    low = 0.0 if hits <= 0 else float(betaincinv(hits, n - hits + 1, tail))
-    return low, 1.0 if hits >= n else float(betaincinv(hits + 1, n - hits, 1 - tail))
+    low = 0.0 if hits <= 0 else float(betaincinv(hits, n - hits + 1, 0.025))
+    return low, 1.0 if hits >= n else float(betaincinv(hits + 1, n - hits, 0.975))
 
 
-def _share_span(x: np.ndarray, codes: np.ndarray, k: int, level: float) -> _Span:
+def _share_span(x: np.ndarray, codes: np.ndarray, k: int) -> _Span:
     "The ends of a share's interval, by the effective number of items."
     if k < LEAST:
         return _NOWHERE
@@ -189,49 +169,41 @@ def _share_span(x: np.ndarray, codes: np.ndarray, k: int, level: float) -> _Span
 
     p, error = float(x.mean()), _standard_error(x, codes, k)
     if p in (0, 1):
-        return _binomial_span(p * k, k, level)
+        return _binomial_span(p * k, k)
     most = len(x) if error == 0 else min(len(x), p * (1 - p) / error**2)
-    n = most * (float(ndtri((1 + level) / 2)) / _t(level, k - 1)) ** 2
-    return _binomial_span(p * n, n, level)
+    n = most * (float(ndtri(0.975)) / _t(k - 1)) ** 2
+    return _binomial_span(p * n, n)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #ef847969
 def mean_interval(
-    values: Sequence[float],  # one per item
+    values: Sequence[float],
     clusters: Sequence,  # the conversation of each
-    resamples: int = 10_000,  # from MANY conversations on
-    level: float = 0.95,
+    resamples: int = 10_000,  # from _MANY conversations on
     seed: int = 0,
-    weights: Sequence[float] | None = None,  # of each item; None: all alike
+    weights: Sequence[float] | None = None,  # of each value; None: all alike
 ) -> Interval:
     "The mean, or share, with its interval. No values: None throughout. Raises DataError for NaN. Differences: `difference_interval`."
     x, (codes, k) = _numbers(values, clusters), _codes(clusters)
     if not k:
-        return Interval(None, None, None, 0, 0, level)
+        return _NO_VALUES
     if weights is not None:
         w = _numbers(weights, x)
     elif np.isin(x, (0.0, 1.0)).all():
-        return Interval(float(x.mean()), *_share_span(x, codes, k, level), len(x), k, level)
+        return Interval(float(x.mean()), *_share_span(x, codes, k), len(x), k)
     else:
         w = None
-    span = _mean_span(x, codes, k, resamples, level, seed, w)
+    span = _mean_span(x, codes, k, resamples, seed, w)
     if span[0] is not None and np.isin(x, (0.0, 0.5, 1.0)).all():
         span = max(0.0, span[0]), min(1.0, span[1])
-    return Interval(float(np.average(x, weights=w)), *span, len(x), k, level)
+    return Interval(float(np.average(x, weights=w)), *span, len(x), k)
 
 
-def difference_interval(
-    differences: Sequence[float],  # one per item: a minus b
-    clusters: Sequence,
-    resamples: int = 10_000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Interval:
-    "The mean of paired differences with its interval."
+def difference_interval(differences: Sequence[float], clusters: Sequence, resamples=10_000):
+    "The mean of paired differences, one an item, with its interval (`Interval`) over their conversations."
     x, (codes, k) = _numbers(differences, clusters), _codes(clusters)
     if not k:
-        return Interval(None, None, None, 0, 0, level)
-    span = _mean_span(x, codes, k, resamples, level, seed)
-    return Interval(float(x.mean()), *span, len(x), k, level)
+        return _NO_VALUES
+    return Interval(float(x.mean()), *_mean_span(x, codes, k, resamples), len(x), k)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #2f07c8b5
 def _jackknife_error(without: np.ndarray) -> float:
@@ -244,8 +216,6 @@ def statistic_interval(
     statistic: Callable[[np.ndarray], float | None],  # of some positions; None: undefined on these
     clusters: Sequence,  # the conversation of each item
     resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
     within: tuple[float, float] = (-math.inf, math.inf),  # what it can be: the ends are cut to it
 ) -> Interval:
     "Any statistic with its interval. No interval where it is undefined without one of the conversations."
@@ -256,30 +226,26 @@ def statistic_interval(
 
     value = number(np.arange(len(codes))) if k else math.nan
     span = _NOWHERE
-    if LEAST <= k < MANY and not math.isnan(value):
+    if LEAST <= k < _MANY and not math.isnan(value):
         without = np.array([number(np.flatnonzero(codes != c)) for c in range(k)])
         if not np.isnan(without).any():
-            span = _around(value, _jackknife_error(without), k - 1, level)
-    elif k >= MANY and not math.isnan(value):
+            span = _around(value, _jackknife_error(without), k - 1)
+    elif k >= _MANY and not math.isnan(value):
         members = [np.flatnonzero(codes == c) for c in range(k)]
-        drawn = (w.astype(int) for block in draws(k, resamples, seed) for w in block)
-        samples = [
-            number(np.concatenate([np.repeat(m, n) for m, n in zip(members, w)])) for w in drawn
-        ]
-        (low,), (high,) = _percentiles(np.array(samples)[:, None], level)
+        drawn = (w.astype(int) for block in _draws(k, resamples) for w in block)
+        picked = (np.concatenate([*map(np.repeat, members, w)]) for w in drawn)
+        (low,), (high,) = _percentiles(np.array([*map(number, picked)])[:, None])
         span = float(low), float(high)
     if span[0] is not None:
         span = max(within[0], span[0]), min(within[1], span[1])
-    return Interval(None if math.isnan(value) else value, *span, len(codes), k, level)
+    return Interval(None if math.isnan(value) else value, *span, len(codes), k)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #sums0002
 def sum_intervals(
     columns: np.ndarray,  # [items, columns], NaN: the item does not count in the column
     clusters: Sequence,  # the conversation of each item
     weights: np.ndarray,  # [sums, columns]
-    resamples: int = 10_000,  # from MANY conversations on
     level: float = 0.95,
-    seed: int = 0,
 ) -> list[Interval]:  # [sums]
     "Weighted sums of the means of columns. Raises DataError for a column without a value."
     (codes, k), n = _codes(clusters), (~np.isnan(columns)).sum(axis=0)
@@ -290,20 +256,17 @@ def sum_intervals(
     np.add.at(parts, codes, np.nan_to_num(columns - means) / n)
     spread = np.sqrt((((parts @ weights.T) ** 2).sum(axis=0)) * k / max(1, k - 1))
     values, spans = weights @ means, [_NOWHERE] * len(weights)
-    if LEAST <= k < MANY:
+    if LEAST <= k < _MANY:
         spans = [_around(v, e, k - 1, level) for v, e in zip(values, spread)]
-    elif k >= MANY:
-        samples = _mean_samples(columns, codes, k, resamples, seed) @ weights.T
+    elif k >= _MANY:
+        samples = _mean_samples(columns, codes, k, 10_000) @ weights.T
         found = zip(*_percentiles(samples, level), spread)
         spans = [(float(a), float(b)) if e > 1e-12 else _NOWHERE for a, b, e in found]
     return [Interval(float(v), *span, len(columns), k, level) for v, span in zip(values, spans)]
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #001b7608
-def auroc(
-    scores: Sequence[float],
-    labels: Sequence[bool],  # True: positive
-) -> float | None:  # None if one of the two classes is empty
-    "Area under the ROC curve (Mann-Whitney, ties averaged). Raises DataError for NaN."
+def auroc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
+    "Area under the ROC curve (Mann-Whitney, ties averaged); None if one class is empty. Raises DataError for NaN."
     x, y = _numbers(scores, labels), np.asarray(labels, bool)
     pos, neg = int(y.sum()), int((~y).sum())
     if not pos or not neg:
@@ -313,10 +276,8 @@ def auroc(
     return float((rankdata(x)[y].sum() - pos * (pos + 1) / 2) / (pos * neg))
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #adfcf737
-def _auroc_without(
-    x: np.ndarray, y: np.ndarray, codes: np.ndarray, k: int
-) -> np.ndarray:  # [conversations]
-    "AUROC without each conversation; NaN where that leaves one class only."
+def _auroc_without(x: np.ndarray, y: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
+    "AUROC without each of the k conversations: [k], NaN where that leaves one class only."
     wins = (x[y][:, None] > x[~y][None, :]) + 0.5 * (x[y][:, None] == x[~y][None, :])
     table, half = np.zeros((k, k)), np.zeros((k, wins.shape[1]))
     np.add.at(half, codes[y], wins)
@@ -327,9 +288,9 @@ def _auroc_without(
         return left / ((pos.sum() - pos) * (neg.sum() - neg))
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #617307b9
-def _separated_span(positives: int, negatives: int, level: float, df: int) -> float:
+def _separated_span(positives: int, negatives: int, df: int) -> float:
     "The least AUROC that so many items could have and still be wholly separated (Newcombe 2006): by bisection."
-    t2, low, high = _t(level, df) ** 2, 0.0, 1.0
+    t2, low, high = _t(df) ** 2, 0.0, 1.0
     for _ in range(60):
         a = (low + high) / 2
         spread = 1 + ((positives + negatives) / 2 - 1) * ((1 - a) / (2 - a) + a / (1 + a))
@@ -340,18 +301,16 @@ def _separated_span(positives: int, negatives: int, level: float, df: int) -> fl
     return low
 
 
-def _auroc_span(
-    value: float, without: np.ndarray, positives: int, negatives: int, level: float
-) -> _Span:
+def _auroc_span(value: float, without: np.ndarray, positives: int, negatives: int) -> _Span:
     "The ends of an AUROC's interval, from its values without each conversation."
     df = min(positives, negatives) - 1
     if value in (0, 1):
-        least = _separated_span(positives, negatives, level, df)
+        least = _separated_span(positives, negatives, df)
         return (least, 1.0) if value else (0.0, 1 - least)
     error = _jackknife_error(without) / (value * (1 - value))
     if error < 1e-12:
         return _NOWHERE
-    odds, half = math.log(value / (1 - value)), _t(level, df) * error
+    odds, half = math.log(value / (1 - value)), _t(df) * error
     return tuple(1 / (1 + math.exp(-z)) for z in (odds - half, odds + half))
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #66f6621f
@@ -360,7 +319,6 @@ def auroc_interval(
     labels: Sequence[bool],
     clusters: Sequence,  # the conversation of each item
     minus: Sequence[float] | None = None,  # another score: the difference, scores - minus
-    level: float = 0.95,
 ) -> Interval:  # its `clusters`: those with a positive, or a negative, whichever are fewer
     "AUROC, or the difference of two on the same items, with its interval; None throughout if a class is empty."
     y, (codes, k) = np.asarray(labels, bool), _codes(clusters)
@@ -370,20 +328,20 @@ def auroc_interval(
     fewer = min(positives, negatives)
     value = None if None in values else values[0] - sum(values[1:])
     if value is None or fewer < LEAST:
-        return Interval(value, None, None, len(y), fewer, level)
+        return Interval(value, None, None, len(y), fewer)
     without = [_auroc_without(x, y, codes, k) for x in columns]
     if minus is None:
-        span = _auroc_span(value, without[0], positives, negatives, level)
+        span = _auroc_span(value, without[0], positives, negatives)
     else:
-        span = _around(value, _jackknife_error(without[0] - without[1]), fewer - 1, level)
-    return Interval(value, *span, len(y), fewer, level)
+        span = _around(value, _jackknife_error(without[0] - without[1]), fewer - 1)
+    return Interval(value, *span, len(y), fewer)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #732f2c44
 _EXACT = 20  # conversations with a difference: up to so many, all patterns of signs are counted
 
 
 @dataclass(frozen=True)
-class FlipTest:
+class _FlipTest:
     "A sign-flip test."
 
     p: float  # two-sided
@@ -411,28 +369,25 @@ def _hits(d: np.ndarray, least: float, flips: int, seed: int) -> int:
     return hits
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #1453c88f
-def _sign_flip(
-    differences: Sequence[float],  # [conversations]: sums over the tasks of each
-    flips: int = 10_000,  # patterns to draw, where there are too many to count
-    seed: int = 0,
-) -> FlipTest:
-    "Randomisation test of the hypothesis that the sign of each conversation's difference is arbitrary."
+def _sign_flip(differences: Sequence[float], flips: int = 10_000, seed: int = 0) -> _FlipTest:
+    """Randomisation test of the hypothesis that the sign of each conversation's difference (a sum over its tasks) is
+    arbitrary. Up to _EXACT conversations all patterns of signs are counted, else so many `flips` are drawn."""
     d = np.asarray(differences, float)
     d, size = d[d != 0], float(np.abs(d).sum())
     least = abs(float(d.sum())) - 1e-9 * max(1.0, size)  # equal but for rounding counts as equal
     if len(d) <= _EXACT:
         p = float((np.abs(_signed_sums(d)) >= least).mean())
-        return FlipTest(p, p, p, 0)
+        return _FlipTest(p, p, p, 0)
     hits, z2 = _hits(d, least, flips, seed), 16.0
     share = hits / flips
     centre = (hits + z2 / 2) / (flips + z2)  # Wilson's interval, four standard errors to each side
     half = 4 * math.sqrt(share * (1 - share) * flips + z2 / 4) / (flips + z2)
     low, high = max(0.0, centre - half), min(1.0, centre + half)
-    return FlipTest((hits + 1) / (flips + 1), low, high, flips)
+    return _FlipTest((hits + 1) / (flips + 1), low, high, flips)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #1c5b7795
-def holm(p: Sequence[float]) -> np.ndarray:  # in the order of `p`
-    "Holm's step-down adjustment of p-values (1979); at most 1."
+def holm(p: Sequence[float]) -> np.ndarray:
+    "Holm's step-down adjustment of p-values (1979), in their order; at most 1."
     p = np.asarray(p, float)
     order = np.argsort(p, kind="stable")
     out = np.empty(len(p))
@@ -440,11 +395,8 @@ def holm(p: Sequence[float]) -> np.ndarray:  # in the order of `p`
     return out
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #f249590e
-_MOST_FLIPS = 40_960_000  # 10,000 times 4 six times
-
-
-def testable(differences: Sequence[Sequence[float]], alpha: float = 0.05) -> np.ndarray:  # [bool]
-    "Which comparisons of a family can be significant at all: by how many conversations differ, not by how (Tarone 1990)."
+def testable(differences: Sequence[Sequence[float]], alpha: float = 0.05) -> np.ndarray:
+    "Which comparisons of a family can be significant at all, by how many conversations differ (Tarone 1990): bool [comparisons]."
     least = np.array([2.0 ** (1 - np.count_nonzero(d)) for d in differences])
     sizes = range(1, len(least) + 1)
     family = next((k for k in sizes if (least < alpha / k).sum() <= k), 1)
@@ -453,16 +405,12 @@ def testable(differences: Sequence[Sequence[float]], alpha: float = 0.05) -> np.
 
 def sign_flip_tests(
     differences: Sequence[Sequence[float]],  # of each comparison: sums by conversation
-    flips: int = 10_000,  # to begin with
-    most: int = _MOST_FLIPS,
-    alpha: float = 0.05,
-    seed: int = 0,
-) -> tuple[
-    list[FlipTest], np.ndarray, int
-]:  # tests, their p by Holm (NaN: not testable), and verdicts left open
-    "Sign-flip tests of all comparisons of a table, with patterns drawn until every verdict after Holm is settled, or `most` are."
-    tests = [_sign_flip(d, flips, seed) for d in differences]
-    able, out = testable(differences, alpha), np.full(len(tests), math.nan)
+    most: int = 40_960_000,  # 10,000 times 4 six times
+) -> tuple[list[_FlipTest], np.ndarray, int]:
+    """Sign-flip tests of all comparisons of a table, with patterns drawn until every verdict after Holm is settled, or
+    `most` are: the tests, their p by Holm (NaN: not testable), and how many verdicts are left open."""
+    tests = [*map(_sign_flip, differences)]
+    able, out = testable(differences), np.full(len(tests), math.nan)
 
     def adjusted(of):
         out[able] = holm([getattr(t, of) for t, a in zip(tests, able) if a])
@@ -470,35 +418,30 @@ def sign_flip_tests(
 
     while True:
         low, high = adjusted("low"), adjusted("high")
-        open_ = np.flatnonzero((low < alpha) != (high < alpha))
+        open_ = np.flatnonzero((low < 0.05) != (high < 0.05))
         unsure = [tests[j] for j in open_]
         near = [any(t.low <= u.high and u.low <= t.high for u in unsure) for t in tests]
         again = [i for i, t in enumerate(tests) if near[i] and 0 < t.flips < most]
         if not again:
             return tests, adjusted("p"), len(open_)
         for i in again:
-            tests[i] = _sign_flip(differences[i], 4 * tests[i].flips, seed)
+            tests[i] = _sign_flip(differences[i], 4 * tests[i].flips)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #3dc1f2fe
-def detectable(
-    standard_error: float,
-    clusters: int,  # conversations that it was estimated from, at least 2
-    power: float = 0.8,
-    alpha: float = 0.05,  # of a two-sided test, before any adjustment for many tests
-) -> float:
-    "The smallest true difference that is found with this power, by quantiles of Student's t."
+_POWER = 0.8
+
+
+def _detectable(standard_error: float, clusters: int) -> float:
+    """The smallest true difference that a two-sided test at 5 %, before any adjustment for many tests, finds with 80 %
+    power, by quantiles of Student's t. The error was estimated from so many conversations, at least 2."""
     from scipy.stats import t as student_t
 
-    quantiles = student_t.ppf([1 - alpha / 2, power], clusters - 1)
-    return float(quantiles.sum()) * standard_error
+    return float(student_t.ppf([0.975, _POWER], clusters - 1).sum()) * standard_error
 
 
-def _more_needed(
-    difference: float,  # observed
-    least: float,  # the detectable difference
-    clusters: int,  # conversations at hand
-) -> int | None:  # 0: detectable now; None: no difference, or nothing is known of its error
-    "How many more conversations it would take to detect a true difference of this size."
+def _more_needed(difference: float, least: float, clusters: int) -> int | None:
+    """How many conversations more than `clusters` it would take to detect a difference of this size, where `least` is
+    detectable now; 0: none, None: there is no difference, or nothing is known of its error."""
     if not difference or math.isnan(least):
         return None
     return max(0, math.ceil(clusters * (least / difference) ** 2 - 1e-9) - clusters)
@@ -535,7 +478,7 @@ class Report:
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #1bb12406
 @dataclass(frozen=True)
-class SystemRow:
+class _SystemRow:
     "The mean of one system."
 
     system: str
@@ -568,7 +511,7 @@ class PairRow:
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #95db905c
 def _span(r) -> str:
     "The interval of a row, or why there is none."
-    return "–" if not r.n else few(r.clusters) if r.low is None else f"[{r.low:.3f}, {r.high:.3f}]"
+    return "–" if not r.n else _few(r.clusters) if r.low is None else f"[{r.low:.3f}, {r.high:.3f}]"
 
 
 @dataclass(frozen=True, repr=False)
@@ -576,24 +519,18 @@ class Comparison(Report):
     "Means, intervals and paired comparisons of several systems."
 
     measure: str
-    systems: tuple[SystemRow, ...]  # highest mean on the common tasks first
+    systems: tuple[_SystemRow, ...]  # highest mean on the common tasks first
     pairs: tuple[PairRow, ...]
     shared: int  # tasks that every system has a score for
-    resamples: int
-    level: float
-    power: float
-    seed: int
-    family: int = (
-        0  # comparisons that p (Holm) is for: the testable ones of the table, in all its measures
-    )
+    family: int = 0  # comparisons that p (Holm) is for: the testable ones, in all measures
     open: int = 0  # of these: verdicts that the random patterns leave open
 
     def tables(self):
         return [t for t in (self._means(), self._pairs()) if t[1]]
 
     def _means(self):
-        span = f"{self.level:.0%} interval"
-        head = ["system", self.measure, span, "common tasks", "tasks", "missing", "conversations"]
+        head = ["system", self.measure, "95% interval"]
+        head += ["common tasks", "tasks", "missing", "conversations"]
         cells = [(r.system, r.mean, _span(r), r.common) for r in self.systems]
         return head, [[*c, r.n, r.missing, r.clusters] for c, r in zip(cells, self.systems)]
 
@@ -605,8 +542,7 @@ class Comparison(Report):
             tested = [form(r.difference, "+.3f"), _span(r), form(r.p, ".4f"), form(r.p_holm, ".4f")]
             return [*tested, r.detectable, r.more, r.n, r.dropped, r.clusters]
 
-        span = f"{self.level:.0%} interval"
-        head = ["pair", "difference", span, "p", "p (Holm)", "detectable", "more needed"]
+        head = "pair|difference|95% interval|p|p (Holm)|detectable|more needed".split("|")
         rows = [[f"{r.a} – {r.b}", *cells(r)] for r in self.pairs]
         return [*head, "tasks", "dropped", "conversations"], rows
 
@@ -617,14 +553,12 @@ class Comparison(Report):
             f"common tasks: mean over the {self.shared} tasks that every system has. "
             f"{INTERVALS}. p: sign-flip test over conversations, Holm over {self.family} comparisons, those in which enough conversations differ"
             f"{f' ({self.open} left open by the random patterns)' if self.open else ''}. "
-            f"detectable: least true difference found with {self.power:.0%} power at 5 % (two-sided, one test); "
+            f"detectable: least true difference found with {_POWER:.0%} power at 5 % (two-sided, one test); "
             "more needed: conversations in addition to detect the observed one."
         )
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #80c833cf
-def _matrix(
-    scores: Mapping[str, Mapping[str, float | None]], clusters: Mapping[str, str]
-) -> tuple[np.ndarray, list[str]]:
+def _matrix(scores: Mapping, clusters: Mapping[str, str]) -> tuple[np.ndarray, list[str]]:
     "Scores as [tasks, systems], NaN where missing, over the tasks that some system has a score for; and the conversation of each task."
 
     def number(v):
@@ -632,8 +566,7 @@ def _matrix(
 
     columns = {s: {t: number(v) for t, v in by_task.items()} for s, by_task in scores.items()}
     for s, by_task in columns.items():
-        bad = [t for t, v in by_task.items() if math.isinf(v)]
-        if bad:
+        if bad := [t for t, v in by_task.items() if math.isinf(v)]:
             raise DataError(f"system {s!r} has an infinite score for task {bad[0]!r}")
         if all(math.isnan(v) for v in by_task.values()):
             raise DataError(f"system {s!r} has no score at all")
@@ -645,32 +578,22 @@ def _matrix(
     return matrix, [clusters[t] for t in tasks]
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #8de8b39e
-def _system_row(
-    name: str, column: np.ndarray, talks: np.ndarray, common: float | None, **how
-) -> SystemRow:
+def _system_row(name: str, column: np.ndarray, talks, common: float | None, *how) -> _SystemRow:
     "The row of a system from its scores by task, NaN where it has none."
     known = ~np.isnan(column)
-    i = mean_interval(column[known], talks[known], **how)
-    return SystemRow(name, i.n, int((~known).sum()), i.clusters, i.value, i.low, i.high, common)
+    i = mean_interval(column[known], talks[known], *how)
+    return _SystemRow(name, i.n, int((~known).sum()), i.clusters, i.value, i.low, i.high, common)
 
 
-def _pair_row(
-    names: Sequence[str],
-    difference: np.ndarray,
-    talks: np.ndarray,
-    test: FlipTest,
-    p_holm: float | None,
-    power: float,
-    **how,
-) -> PairRow:
+def _pair_row(names, difference: np.ndarray, talks, test: _FlipTest, p_holm, *how) -> PairRow:
     "The row of a pair from its differences by task, NaN where one of the two has no score."
     known = ~np.isnan(difference)
-    i = difference_interval(difference[known], talks[known], **how)
+    i = difference_interval(difference[known], talks[known], *how)
     counts = (i.n, int((~known).sum()), i.clusters)
     if i.clusters < 2:
         return PairRow(*names, *counts, i.value, *[None] * 6)
     error = _standard_error(difference[known], *_codes(talks[known]))
-    least = detectable(error, i.clusters, power)
+    least = _detectable(error, i.clusters)
     more = _more_needed(i.value, least, i.clusters)
     return PairRow(*names, *counts, i.value, i.low, i.high, test.p, p_holm, least, more)
 
@@ -683,7 +606,7 @@ def _sums(difference: np.ndarray, talks: np.ndarray) -> np.ndarray:
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #ab1f077b
 # system -> task id -> score, higher is better; None or NaN: missing
-Scores = Mapping[str, Mapping[str, "float | None"]]
+_Scores = Mapping[str, Mapping[str, "float | None"]]
 
 
 @dataclass(frozen=True)
@@ -698,12 +621,10 @@ class _Prepared:
     def difference(self, pair: tuple[int, int]) -> np.ndarray:
         return self.values[:, pair[0]] - self.values[:, pair[1]]
 
-    @property
-    def shared(self) -> np.ndarray:
-        return self.values[~np.isnan(self.values).any(axis=1)]
+    shared = property(lambda self: self.values[~np.isnan(self.values).any(axis=1)])
 
 
-def _prepared(scores: Scores, clusters: Mapping[str, str], against: str | None) -> _Prepared:
+def _prepared(scores: _Scores, clusters: Mapping[str, str], against: str | None) -> _Prepared:
     "Scores by task as a matrix, systems in order. Raises DataError and SettingsError as `compare_all` does."
     if not scores:
         raise DataError("there is no system to compare")
@@ -720,22 +641,18 @@ def _prepared(scores: Scores, clusters: Mapping[str, str], against: str | None) 
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #0bf1db16
 def compare_all(
-    measures: Mapping[str, Scores],  # what is measured -> system -> task id -> score
+    measures: Mapping[str, _Scores],  # what is measured -> system -> task id -> score
     clusters: Mapping[str, str],  # task id -> conversation id
     against: str | None = None,  # compare all with this system only; None: all pairs
     resamples: int = 10_000,
-    level: float = 0.95,
-    power: float = 0.8,
-    seed: int = 0,
 ) -> list[Comparison]:  # one a measure
     """Means, intervals and paired comparisons of several measures, clustered by conversation, under one correction. Raises DataError for
     a task without conversation, an infinite score or a system without scores, SettingsError for an unknown `against`."""
     ready = {m: _prepared(s, clusters, against) for m, s in measures.items()}
-    how = {"resamples": resamples, "level": level, "seed": seed}
     keys = [(m, pair) for m, p in ready.items() for pair in p.wanted]
     sums = [_sums(ready[m].difference(pair), ready[m].talks) for m, pair in keys]
     tested = [i for i, d in enumerate(sums) if len(d)]
-    tests, adjusted, left = sign_flip_tests([sums[i] for i in tested], seed=seed)
+    tests, adjusted, left = sign_flip_tests([sums[i] for i in tested])
     by_holm = [None if math.isnan(h) else float(h) for h in adjusted]
     found = {keys[i]: of for i, *of in zip(tested, tests, by_holm)}
     family = len(tests) - by_holm.count(None)
@@ -743,32 +660,24 @@ def compare_all(
     def comparison(m: str, p: _Prepared) -> Comparison:
         common = p.shared.mean(0).tolist() if len(p.shared) else [None] * len(p.systems)
         columns = zip(p.systems, p.values.T, common)
-        rows = tuple(_system_row(s, column, p.talks, c, **how) for s, column, c in columns)
+        rows = tuple(_system_row(s, x, p.talks, c, resamples) for s, x, c in columns)
         pairs = []
         for i, j in p.wanted:
             names, tested = (p.systems[i], p.systems[j]), found.get((m, (i, j)), (None, None))
-            pairs.append(_pair_row(names, p.difference((i, j)), p.talks, *tested, power, **how))
-        counts = (len(p.shared), resamples, level, power, seed, family, left)
-        return Comparison(m, rows, tuple(pairs), *counts)
+            pairs.append(_pair_row(names, p.difference((i, j)), p.talks, *tested, resamples))
+        return Comparison(m, rows, tuple(pairs), len(p.shared), family, left)
 
     return [comparison(m, p) for m, p in ready.items()]
 
 
-def compare(
-    scores: Scores,
-    clusters: Mapping[str, str],  # task id -> conversation id
-    measure: str = "score",  # heads its column
-    **how,  # as for `compare_all`
-) -> Comparison:
-    "The same for a table of one measure."
+def compare(scores: _Scores, clusters: Mapping[str, str], measure="score", **how) -> Comparison:
+    "`compare_all` for a table of one measure, which heads its column."
     return compare_all({measure: scores}, clusters, **how)[0]
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #38188c67
-def krippendorff_alpha(
-    ratings: np.ndarray,  # float [raters, items], NaN: not rated
-    level: str = "ordinal",  # "nominal", "ordinal" or "interval"
-) -> float | None:  # None if no item has two ratings, or all ratings are equal
-    "Krippendorff's alpha (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability)."
+def krippendorff_alpha(ratings: np.ndarray, level: str = "ordinal") -> float | None:
+    """Krippendorff's alpha (2011, Computing Krippendorff's Alpha-Reliability) of ratings, float [raters, items], NaN: not rated; the
+    level of measurement is nominal, ordinal or interval. None if no item has two ratings, or all ratings are equal."""
     from krippendorff import alpha
 
     if level not in ("nominal", "ordinal", "interval"):
@@ -790,13 +699,9 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float | None:
     return float(spearmanr(a, b).statistic)
 
 
-def spearman_in_bands(
-    x: Sequence[float],
-    y: Sequence[float],
-    lengths: Sequence[float],  # of each item, in whatever unit
-    bands: int = 3,  # of about equally many items; equal lengths are never parted
-) -> float | None:  # None if no band has 3 items that differ
-    "Spearman's correlation within bands of length: the mean of the bands, weighted by their items."
+def spearman_in_bands(x, y, lengths: Sequence[float], bands: int = 3) -> float | None:
+    """Spearman's correlation within bands of about equally many items by length (equal lengths are never parted): the
+    mean of the bands, weighted by their items; None if no band has 3 items that differ."""
     a, b, length = _numbers(x, y, lengths), _numbers(y), _numbers(lengths)
     cuts = np.quantile(length, np.linspace(0, 1, bands + 1)[1:-1]) if len(length) else []
     place = np.searchsorted(cuts, length, side="left")
@@ -807,16 +712,11 @@ def spearman_in_bands(
     return sum(n * rho for n, rho in counted) / n if n else None
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #590f030e
-@dataclass(frozen=True)
-class _RaterRow:
+class _RaterRow(NamedTuple):
     "The judge against one rater."
 
-    rater: int  # row of the ratings
-    n: int  # items that this rater, the judge and at least one other rater rated
     judge: float  # how often the judge does as well as the rater: its advantage probability
-    human: float  # how often the rater does at least as well as the judge
     p: float
-    won: bool
 
 
 @dataclass(frozen=True)
@@ -825,12 +725,10 @@ class AltTest:
 
     winning_rate: float | None  # raters that it wins against; None: none has enough items
     advantage: float | None  # mean advantage probability
-    rows: tuple[_RaterRow, ...]
+    rows: tuple[_RaterRow, ...]  # of the raters with enough items
     skipped: tuple[int, ...]  # raters with fewer items than asked for
 
-    @property
-    def passed(self) -> bool:
-        return self.winning_rate is not None and self.winning_rate >= 0.5
+    passed = property(lambda self: self.winning_rate is not None and self.winning_rate >= 0.5)
 
     def __str__(self):
         verdict = "passed" if self.passed else "not passed"
@@ -864,7 +762,6 @@ def alt_test(
     ratings: np.ndarray,  # float [raters, items], NaN: not rated
     score: str = "accuracy",  # or "neg_rmse", for ordered ratings
     epsilon: float = 0.2,
-    q: float = 0.05,  # false discovery rate
     least_items: int = 30,  # raters with fewer are skipped
     clusters: Sequence | None = None,  # conversations; None: items are independent, as in the paper
 ) -> AltTest:
@@ -884,12 +781,11 @@ def alt_test(
         mine, theirs = _alignment(score, f[at], others), _alignment(score, r[j][at], others)
         judge_wins, human_wins = (mine >= theirs).astype(float), (theirs >= mine).astype(float)
         p = _less(human_wins - judge_wins, epsilon, groups[at])
-        rows.append((j, int(at.sum()), float(judge_wins.mean()), float(human_wins.mean()), p))
+        rows.append(_RaterRow(float(judge_wins.mean()), p))
     if not rows:
         return AltTest(None, None, (), tuple(skipped))
     from scipy.stats import false_discovery_control
 
-    won = false_discovery_control([p for *_, p in rows], method="by") <= q
-    found = tuple(_RaterRow(*row, bool(w)) for row, w in zip(rows, won))
-    advantage = float(np.mean([x.judge for x in found]))
-    return AltTest(float(won.mean()), advantage, found, tuple(skipped))
+    won = false_discovery_control([r.p for r in rows], method="by") <= 0.05
+    advantage = float(np.mean([r.judge for r in rows]))
+    return AltTest(float(won.mean()), advantage, tuple(rows), tuple(skipped))

@@ -30,16 +30,12 @@ if TYPE_CHECKING:
     from mtrag_nb.models.embed import Classifier, CrossEncoderReranker, EmbedderLike, YesNoReranker
 
 # %% auto #0
-__all__ = ['Item', 'Result', 'load_chat', 'load_embedder', 'Models', 'BatchingChat', 'kept_if_usable', 'RecordedChat',
-           'MeteredChat', 'Work']
+__all__ = ['load_chat', 'load_embedder', 'Models', 'BatchingChat', 'kept_if_usable', 'RecordedChat', 'MeteredChat', 'Work']
 
 # %% ../../nbs/3_models/05_calls.ipynb #b66d12ca
-def load_chat(
-    spec: ModelSpec,
-    batch_size: int = 8,  # most prompts in one padded batch, or requests at a time
-    batch_tokens: int = 16384,  # most padded tokens in one forward pass
-) -> ChatModel:
-    "The chat model of a spec: local weights, or a server if the spec has a url."
+def load_chat(spec: ModelSpec, batch_size: int = 8, batch_tokens: int = 16384) -> ChatModel:
+    """The chat model of a spec: local weights, or a server if the spec has a url. At most so many prompts stand in one padded
+    batch (or are asked at a time), and so many padded tokens in one forward pass."""
     if not spec.url:
         from mtrag_nb.models.local import TransformersChat
 
@@ -151,13 +147,8 @@ class _Call:
     result: list | None = None
     error: BaseException | None = None
 
-    @property
-    def size(self) -> int:
-        return len(self.columns[0])
-
-    @property
-    def done(self) -> bool:
-        return self.result is not None or self.error is not None
+    size = property(lambda self: len(self.columns[0]))
+    done = property(lambda self: self.result is not None or self.error is not None)
 
     def settle(self, results: list) -> None:
         "Take the results of this call's prompts; an exception stands where a prompt failed."
@@ -228,11 +219,8 @@ def _run_calls(model: ChatModel, calls: Sequence[_Call], sizes: list[int]) -> No
 class BatchingChat:
     "Gathers the calls of all tasks in flight into batches. The batch changes the speed, not the answers."
 
-    def __init__(
-        self,
-        model: ChatModel,
-        size: int = 8,  # run as soon as so many prompts wait
-    ):
+    def __init__(self, model: ChatModel, size: int = 8):
+        "A batch runs as soon as so many prompts wait."
         self.model, self.size = model, size
         self._change = threading.Condition()
         self._waiting: list[_Call] = []
@@ -248,9 +236,7 @@ class BatchingChat:
         except ModelNotFound:
             return f"{self.model.spec.name}: not here"
 
-    @property
-    def exact(self) -> bool:
-        return getattr(self.model, "exact", True)
+    exact = property(lambda self: getattr(self.model, "exact", True))
 
     @contextmanager
     def task(self) -> Iterator[None]:
@@ -319,9 +305,7 @@ class BatchingChat:
             self._change.notify_all()
 
 # %% ../../nbs/3_models/05_calls.ipynb #d84a43f6
-def _generate_key(
-    fingerprint: str, prompt: Prompt, most: int, how: float | Sampling = 0.0, seed=0, stop=()
-) -> str:
+def _generate_key(fingerprint: str, prompt: Prompt, most: int, how=0.0, seed=0, stop=()) -> str:
     "Names a completion of the model with this fingerprint; a greedy one has no seed."
     used_seed = seed if how else 0
     return digest([fingerprint, "generate", prompt, most, how, used_seed, list(stop)])
@@ -384,20 +368,14 @@ def kept_if_usable() -> Iterator[None]:
 class RecordedChat:
     "Replays calls that are on the record, with the seconds that they took; asks the model for the others and records them."
 
-    def __init__(
-        self,
-        model: ChatModel,
-        path: str | Path,  # a JSON-lines file, e.g. calls.jsonl in the run folder
-        write: bool = True,  # False: the file is only read, if it is there, and calls stay in memory
-    ):
+    def __init__(self, model: ChatModel, path: str | Path, write: bool = True):
+        "The record is JSON lines, e.g. calls.jsonl in the run folder. write=False: it is only read, if it is there."
         self.model, self._fingerprint = model, model.fingerprint
         self._log = JsonlLog(path) if write else None
         lines = read_jsonl(path, torn_tail=not write) if write or Path(path).exists() else ()
         self._known = dict(_read_call(path, n, line) for n, line in lines)
 
-    @property
-    def fingerprint(self) -> str:
-        return self._fingerprint
+    fingerprint = property(lambda self: self._fingerprint)
 
     def __len__(self) -> int:
         return sum(value is not None for value in self._known.values())
@@ -475,9 +453,7 @@ class MeteredChat:
         self.model, self.check, self.on_text = model, check, on_text
         self.calls = Calls() if calls is None else calls
 
-    @property
-    def fingerprint(self) -> str:
-        return self.model.fingerprint
+    fingerprint = property(lambda self: self.model.fingerprint)
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
         self.check()
@@ -501,30 +477,24 @@ class MeteredChat:
         return out
 
 # %% ../../nbs/3_models/05_calls.ipynb #aa060006
-Item, Result = TypeVar("Item"), TypeVar("Result")
+_Item, _Result = TypeVar("_Item"), TypeVar("_Result")
 
 
 class Work:
     "One stretch of work: from start to end, kill, error or deadline. Close it, or use it in a `with`."
 
-    def __init__(
-        self,
-        model: ChatModel,
-        calls: str | Path,  # the call record: a JSON-lines file, gone on with if it is there
-        size: int,  # items in flight, and most prompts in one batch
-        minutes: float | None = None,  # start nothing new after so long, counted from here
-    ):
+    def __init__(self, model: ChatModel, calls: str | Path, size: int, minutes=None):
+        """The call record is resumed if it is there; `size`: items in flight, and the most prompts in one batch. After so many
+        minutes from here nothing new is started."""
         self.size, self.begun, self.finished = size, time.monotonic(), 0
         self.deadline = self.begun + 60 * minutes if minutes is not None else float("inf")
         self.batching = BatchingChat(model, size)
         self.chat = RecordedChat(self.batching, calls)  # what the items ask
         self.stopped: BaseException | None = None
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.begun
+    seconds = property(lambda self: time.monotonic() - self.begun)
 
-    def _one(self, item: Item, do: Callable, finish: Callable) -> bool:
+    def _one(self, item: _Item, do: Callable, finish: Callable) -> bool:
         "Work on one item, unless it is too late."
         if self.stopped or time.monotonic() > self.deadline:
             return False
@@ -540,9 +510,9 @@ class Work:
 
     def through(
         self,
-        items: Iterable[Item],
-        do: Callable[[Item], Result],  # in a thread of its own; an error stops the work
-        finish: Callable[[Result], None],  # records a result; called at once, in any thread
+        items: Iterable[_Item],
+        do: Callable[[_Item], _Result],  # in a thread of its own; an error stops the work
+        finish: Callable[[_Result], None],  # records a result; called at once, in any thread
         unit: str = "turn",
         name: str = "",  # of the progress bar
         before: int = 0,  # items that were finished earlier, for the bar

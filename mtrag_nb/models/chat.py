@@ -32,12 +32,8 @@ class Prompt:
     prefill: str = ""  # the reply starts with this text, and the completion goes on after it
 
 
-def chat(
-    system: str,  # instructions; "" for none
-    *turns: str,  # user, assistant, user, ... texts, ending with a user's
-    prefill: str = "",
-) -> Prompt:
-    "A prompt from alternating texts."
+def chat(system: str, *turns: str, prefill: str = "") -> Prompt:
+    "A prompt from instructions ('' for none) and the texts of user, assistant, user, ..., ending with a user's."
     first = (("system", system),) if system else ()
     roles = ["user", "assistant"] * len(turns)
     return Prompt((*first, *zip(roles, turns)), prefill)
@@ -131,12 +127,8 @@ class Contract:
         if type(self.most) is not int or not isinstance(self.instruction, str):
             raise ValueError(f"{self.most!r} tokens, the instruction {self.instruction!r}")
 
-    def prompt(
-        self,
-        messages: Sequence[tuple[str, str]],  # role, text: of the last one sentences are numbered
-        documents: Sequence[str] = (),
-    ) -> Adapted:
-        "The prompt for a conversation."
+    def prompt(self, messages: Sequence[tuple[str, str]], documents: Sequence[str] = ()) -> Adapted:
+        "The prompt for a conversation of roles and texts, the sentences of the last of which may be numbered."
         *said, (role, last) = messages
         tags = dict(self.marks)
         if tag := tags.get("last_message"):
@@ -253,11 +245,7 @@ class ChatModel(Protocol):
         on_text: OnText | None = None,  # called in any thread, as each reply grows
     ) -> list[Completion]: ...
 
-    def score(
-        self,
-        prompts: Sequence[Prompt],
-        continuations: Sequence[str],  # as many as prompts
-    ) -> list[Score]: ...
+    def score(self, prompts: Sequence[Prompt], continuations: Sequence[str]) -> list[Score]: ...
 
 # %% ../../nbs/3_models/00_chat.ipynb #9e771478
 def seeds_for(seed: int | Sequence[int], n: int) -> list[int]:
@@ -319,11 +307,9 @@ def first_sentence(prompt: Prompt) -> str:
 
 # %% ../../nbs/3_models/00_chat.ipynb #3f4614cf
 def choose(
-    model: ChatModel,
-    prompts: Sequence[Prompt],  # with a prefill that ends before the choice
-    options: Sequence[Sequence[str]],  # of each prompt
+    model: ChatModel, prompts: Sequence[Prompt], options: Sequence[Sequence[str]]
 ) -> list[tuple[dict[str, float], float]]:
-    """How a model distributes its probability over closed sets of replies, in one call.
+    """How a model distributes its probability over closed sets of replies, in one call; a prefill ends before the choice.
     Of each prompt: option -> probability, summing to 1, and the probability of all options before that.
     Raises ValueError for scores that are not finite."""
     pairs = [(p, f" {x}") for p, names in zip(prompts, options, strict=True) for x in names]

@@ -5,18 +5,20 @@
 # %% ../../nbs/3_models/01_device.ipynb #imports0
 from __future__ import annotations
 
+import gc
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from ..core.types import MTRAGError, SettingsError
 
 # %% auto #0
-__all__ = ['RESIDENTS', 'memory_of', 'weight_bytes', 'out_of_memory', 'TooLarge', 'too_large', 'capability_of', 'gpu_problem',
-           'usable_device', 'repeat_key_heads', 'NotFinite', 'finite', 'own_quantization', 'turn_into', 'Resident',
-           'enter', 'make_way', 'device_for_helper']
+__all__ = ['RESIDENTS', 'memory_of', 'weight_bytes', 'out_of_memory', 'made_if_it_fits', 'make_room', 'TooLarge', 'too_large',
+           'capability_of', 'gpu_problem', 'usable_device', 'repeat_key_heads', 'NotFinite', 'finite',
+           'own_quantization', 'turn_into', 'Resident', 'enter', 'make_way', 'device_for_helper']
 
 # %% ../../nbs/3_models/01_device.ipynb #bdd17bd5
 _MEMINFO = Path("/proc/meminfo")
@@ -39,12 +41,9 @@ def memory_of(device: str) -> tuple[int, int]:
 _WIDTHS = {"float32": 4, "fp32": 4}  # bytes of a number; all others have 2
 
 
-def weight_bytes(
-    folder: Path,  # a model's
-    dtype: str,  # fp32, fp16 or bf16
-    quantization: str = "",  # "" or "nf4"
-) -> int:
-    "The least that a model's weights take in memory, by the bytes of its files; 0 where they do not say."
+def weight_bytes(folder: Path, dtype: str, quantization: str = "") -> int:
+    """The least that the weights in a model's folder take in memory in fp32, fp16 or bf16, or in nf4, by the bytes of its
+    files; 0 where they do not say."""
     files = list(folder.rglob("*.safetensors")) or list(folder.glob("*.bin"))
     size = sum(p.stat().st_size for p in files)
     try:
@@ -67,6 +66,25 @@ def out_of_memory(error: BaseException) -> bool:
     "Whether an error says that there was not enough memory."
     said = isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))
     return isinstance(error, MemoryError) or bool(said)
+
+
+def made_if_it_fits(make: Callable[[], object]) -> object | None:
+    "What `make` gives; None where memory ran out: by then the error is gone, and with it what it held."
+    try:
+        return make()
+    except (RuntimeError, MemoryError) as e:
+        if not out_of_memory(e):
+            raise
+        return None
+
+
+def make_room() -> None:
+    "Let go of what nobody uses any more, and of what torch keeps of a GPU's memory and does not use."
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 class TooLarge(MTRAGError):
@@ -139,14 +157,9 @@ class NotFinite(MTRAGError):
     "A model gave numbers that are not finite."
 
 
-def finite(
-    numbers,  # an array or tensor of floats, or one float
-    what: str,  # for the message: "logits", "scores", "vectors"
-    name: str,  # of the model
-    dtype: str,  # fp32, fp16 or bf16
-    setting: str,  # the group of settings that the model has: chat, embedder, reranker
-):
-    "The numbers themselves. Raises NotFinite, with a remedy, if one is NaN or infinite."
+def finite(numbers, what: str, name: str, dtype: str, setting: str):
+    """The numbers themselves (an array or tensor of floats, or one float). Raises NotFinite, with a remedy, if one is NaN or
+    infinite: what they are (logits, scores, vectors), the model's name, fp32, fp16 or bf16, and its group of settings."""
     if math.isfinite(float(numbers.sum() if hasattr(numbers, "sum") else numbers)):
         return numbers
     wider = f"Give --set {setting}.dtype=fp32"
@@ -212,11 +225,9 @@ def make_way(device: str, need: int) -> None:
             model.let_go()
 
 # %% ../../nbs/3_models/01_device.ipynb #3431f7ae
-def device_for_helper(
-    device: str,  # of the settings
-    need: int,  # bytes, for weights and work
-) -> str:
-    "Where an embedder or a reranker is loaded. Raises SettingsError for a device that is named and not usable."
+def device_for_helper(device: str, need: int) -> str:
+    """Where an embedder or a reranker that needs so many bytes is loaded, by the device of the settings. Raises SettingsError
+    for one that is named and not usable."""
     if device != "auto":
         return usable_device(device)
     import torch

@@ -5,7 +5,6 @@
 # %% ../../nbs/3_models/03_embed.ipynb #imports0
 from __future__ import annotations
 
-import gc
 import math
 import re
 import threading
@@ -24,13 +23,13 @@ from ..core.text import sentences, spans_of, unmarked
 from ..core.types import ModelNotFound, SettingsError, digest, quiet
 from .chat import chat
 from .device import RESIDENTS, Resident, TooLarge, device_for_helper, enter, finite
-from .device import out_of_memory, too_large, weight_bytes
+from .device import made_if_it_fits, make_room, too_large, weight_bytes
 from .local import TransformersChat, find_model, pick_dtype, run_batches
 from .local import torch_dtype, trim_memory, weight_files
 
 # %% auto #0
-__all__ = ['MANY', 'EmbedderLike', 'HashEmbedder', 'prefixed', 'by_length', 'Helper', 'Embedder', 'FromEmbedding',
-           'CrossEncoderReranker', 'YesNoReranker', 'load_reranker', 'Classifier']
+__all__ = ['EmbedderLike', 'HashEmbedder', 'prefixed', 'Helper', 'Embedder', 'FromEmbedding', 'CrossEncoderReranker',
+           'YesNoReranker', 'load_reranker', 'Classifier']
 
 # %% ../../nbs/3_models/03_embed.ipynb #1b8768d1
 class EmbedderLike(Protocol):
@@ -39,12 +38,8 @@ class EmbedderLike(Protocol):
     fingerprint: str  # names the weights: an index remembers which made its vectors
     dim: int  # of a vector
 
-    def encode(
-        self,
-        texts: Sequence[str],
-        query: bool = False,  # True: texts are questions
-    ) -> np.ndarray:  # float32 [texts, dim]
-        "Vectors of length 1, so that a dot product is the cosine."
+    def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
+        "Vectors of texts, or of questions: float32 [texts, dim], of length 1, so that a dot product is the cosine."
 
 # %% ../../nbs/3_models/03_embed.ipynb #4859005c
 class HashEmbedder:
@@ -53,12 +48,8 @@ class HashEmbedder:
     def __init__(self, dim: int = 256):
         self.dim, self.fingerprint, self.encoded = dim, f"hash-{dim}", 0
 
-    def encode(
-        self,
-        texts: Sequence[str],
-        query: bool = False,  # makes no difference here
-    ) -> np.ndarray:  # float32 [texts, dim], rows of length 1
-        "Vectors of the texts; `encoded` counts them."
+    def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
+        "Vectors of texts and questions alike, float32 [texts, dim], of length 1; `encoded` counts them."
         self.encoded += len(texts)
         out = np.zeros((len(texts), self.dim), np.float32)
         for row, text in zip(out, texts):
@@ -67,7 +58,7 @@ class HashEmbedder:
         return out / np.linalg.norm(out, axis=1, keepdims=True)
 
 # %% ../../nbs/3_models/03_embed.ipynb #a60b54b1
-MANY = 512  # more texts than these are sorted by length; fewer are one batch
+_MANY = 512  # more texts than these are sorted by length; fewer are one batch
 _BATCH_CHARS = {"cpu": 4_000, "cuda": 100_000}  # in a batch of many texts: rows times the longest
 
 
@@ -88,11 +79,8 @@ def _place_helper(spec: ModelSpec) -> tuple[str, str]:
     return device, pick_dtype(spec, None)
 
 # %% ../../nbs/3_models/03_embed.ipynb #a9c17c62
-def by_length(
-    texts: Sequence[str],
-    chars: int,  # in a batch: rows times the longest
-) -> list[list[int]]:  # positions, longest texts first
-    "Batches of texts of about the same length."
+def _by_length(texts: Sequence[str], chars: int) -> list[list[int]]:
+    "Batches of positions of texts of about the same length, the longest first; chars: in a batch, rows times the longest."
     batches: list[list[int]] = []
     for i in sorted(range(len(texts)), key=lambda i: -len(texts[i])):
         if batches and (len(batches[-1]) + 1) * len(texts[batches[-1][0]]) <= chars:
@@ -102,15 +90,6 @@ def by_length(
     return batches
 
 # %% ../../nbs/3_models/03_embed.ipynb #ae89be49
-def _make_room() -> None:
-    "Let go of what nobody uses any more."
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
 def _no_room(spec: ModelSpec, device: str, text: str, setting: str) -> TooLarge:
     "The error for a text that does not fit, or for weights that do not (no text)."
     what = f"{spec.name} with a text of {len(text):,} characters" if text else spec.name
@@ -133,18 +112,14 @@ class Helper(Resident):
         files, prefixes = weight_files(find_model(self.spec)), self.spec.prefixes
         return f"{self.spec.name}:{digest([files, prefixes] if prefixes else files, 8)}"
 
-    @property
-    def loaded(self) -> bool:
-        return self._model is not None
+    loaded = property(lambda self: self._model is not None)
 
     @property
     def place(self) -> tuple[str, str]:
         "Device and precision: where it lies, or where it would be loaded now."
         return self._place or _place_helper(self.spec)
 
-    @property
-    def device(self) -> str:
-        return self.place[0]
+    device = property(lambda self: self.place[0])
 
     def _load(self):
         if self._model is None:
@@ -155,13 +130,8 @@ class Helper(Resident):
 
     def _weights(self, device: str, dtype: str):
         "The weights on a device. Raises TooLarge."
-        model, folder = None, find_model(self.spec)
-        try:
-            model = self._made(folder, device, dtype)
-        except (RuntimeError, MemoryError) as e:
-            if not out_of_memory(e):
-                raise
-        if model is None:  # after the error is gone, and with it what it holds
+        folder = find_model(self.spec)
+        if (model := made_if_it_fits(lambda: self._made(folder, device, dtype))) is None:
             raise _no_room(self.spec, device, "", self.setting)
         if device != "cpu":
             enter(self, device, "helper")
@@ -179,22 +149,20 @@ class Helper(Resident):
         model.tokenizer.split_special_tokens = not by_template
         return model
 
-    def _in_batches(
-        self, batches: Sequence[list[int]], run: Callable, texts: Sequence[str]
-    ) -> dict:
+    def _in_batches(self, batches: Sequence[list[int]], run: Callable, texts: Sequence[str]):
         "Row number -> result, by `run_batches`."
 
         def alone(i: int, said: str) -> TooLarge:
             return _no_room(self.spec, self.device, texts[i], self.setting)
 
-        return run_batches(batches, run, _make_room, alone)
+        return run_batches(batches, run, make_room, alone)
 
     def unload(self) -> None:
         "Give the memory back; the next call loads again, where there is room then."
         with self._lock:
             self._model = self._place = None
             RESIDENTS.pop(self, None)
-            _make_room()
+            make_room()
 
 # %% ../../nbs/3_models/03_embed.ipynb #f8931297
 class Embedder(Helper):
@@ -202,12 +170,8 @@ class Embedder(Helper):
 
     setting, kind = "embedder", "SentenceTransformer"
 
-    def __init__(
-        self,
-        spec: ModelSpec,
-        batch_size: int = 32,
-        memory: int = 8192,  # how many texts of small calls are remembered
-    ):
+    def __init__(self, spec: ModelSpec, batch_size: int = 32, memory: int = 8192):
+        "memory: how many texts of small calls are remembered."
         super().__init__(spec)
         self.batch_size, self._size, self._memory = batch_size, memory, OrderedDict()
 
@@ -216,12 +180,9 @@ class Embedder(Helper):
         with self._lock:
             return self._load().get_embedding_dimension()
 
-    def encode(
-        self,
-        texts: Sequence[str],
-        query: bool = False,  # True: texts are questions (models that tell them apart prefix them)
-    ) -> np.ndarray:  # float32 [texts, dim]
-        "Vectors of length 1. Calls of up to 64 texts are remembered. Raises NotFinite, or TooLarge for a text that does not fit alone."
+    def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
+        """Vectors of texts, or of questions (models that tell them apart prefix them): float32 [texts, dim], of length 1. Calls
+        of up to 64 texts are remembered. Raises NotFinite, or TooLarge for a text that does not fit alone."""
         with self._lock:
             if not texts:
                 return np.zeros((0, self.dim), np.float32)
@@ -238,9 +199,9 @@ class Embedder(Helper):
     def _run(self, texts: Sequence[str], query: bool) -> np.ndarray:
         model, (device, dtype) = self._load(), self.place
         encode = model.encode_query if query else model.encode_document
-        many = len(texts) > MANY
+        many = len(texts) > _MANY
         most, read = _BATCH_CHARS[device.partition(":")[0]], prefixed(self.spec, texts, query)
-        batches = by_length(texts, most) if many else [list(range(len(texts)))]
+        batches = _by_length(texts, most) if many else [list(range(len(texts)))]
         how = {"normalize_embeddings": True, "show_progress_bar": False}
 
         def run(at):
@@ -291,16 +252,10 @@ class CrossEncoderReranker(Helper):
         super().__init__(spec)
         self.batch_size = batch_size
 
-    @property
-    def fingerprint(self) -> str:
-        return f"cross-encoder:{super().fingerprint}"
+    fingerprint = property(lambda self: f"cross-encoder:{super().fingerprint}")
 
-    def score(
-        self,
-        query: str,
-        texts: Sequence[str],
-    ) -> list[float]:  # one per text, higher is better
-        "Relevance of each text to the query. Raises NotFinite, or TooLarge for a text that does not fit alone."
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        "Relevance of each text to the query, higher is better. Raises NotFinite, or TooLarge for a text that does not fit alone."
         if not texts:
             return []
         with self._lock:
@@ -348,13 +303,8 @@ class YesNoReranker:
     def fingerprint(self) -> str:
         return f"yes-no:{digest([_JUDGE, _MEETS], 8)}:{self.model.fingerprint}"
 
-    @property
-    def loaded(self) -> bool:
-        return self.model.loaded
-
-    @property
-    def place(self) -> tuple[str, str]:
-        return self.model.place
+    loaded = property(lambda self: self.model.loaded)
+    place = property(lambda self: self.model.place)
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:  # in [0, 1]
         "Relevance of each text to the query. Raises NotFinite, TooLarge."

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import importlib.util
 import mmap
 import os
@@ -26,18 +25,19 @@ from ..core.files import checksum, make_folder, need_room, read_json, sized, wri
 from ..core.settings import ModelSpec, Settings
 from ..core.text import unmarked, without_thinking
 from ..core.types import DataError, ModelNotFound, MTRAGError, SettingsError, digest, quiet
-from .chat import Completion, Contract, OnText, Prompt, Sampling, Score
+from .chat import Completion, Contract, Prompt, Sampling, Score
 from .chat import all_answered, as_sampling, by_template, chat, seeds_for
 from .chat import unmarked_prompt
 from .device import RESIDENTS, Resident, TooLarge, capability_of, enter, finite
-from .device import make_way, memory_of, out_of_memory, own_quantization
+from .device import made_if_it_fits, make_room, make_way, memory_of
+from .device import out_of_memory, own_quantization
 from .device import repeat_key_heads, too_large, turn_into, usable_device
 from .device import weight_bytes
 
 # %% auto #0
-__all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'load_gguf',
-           'as_safetensors', 'Loaded', 'load_transformer', 'read_contract', 'hub_token', 'fetch_models', 'Prefilled',
-           'prefill', 'trim_memory', 'run_batches', 'memory_error', 'TransformersChat']
+__all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'load_gguf', 'Loaded',
+           'read_contract', 'hub_token', 'fetch_models', 'trim_memory', 'run_batches', 'memory_error',
+           'TransformersChat']
 
 # %% ../../nbs/3_models/02_local.ipynb #e820ed3b
 EMBEDDED = {  # name -> (package that carries the weights, what to look for in it, how to get it)
@@ -229,7 +229,7 @@ def load_gguf(path: Path, dtype):
     return tokenizer, model
 
 
-def as_safetensors(path: Path, dtype: str) -> Path:
+def _as_safetensors(path: Path, dtype: str) -> Path:
     "The folder in the cache that a GGUF file is converted into, once. Raises DataError if nothing can be kept there."
     from safetensors import SafetensorError
 
@@ -300,7 +300,7 @@ def _nf4(dtype):
     return BitsAndBytesConfig(load_in_4bit=True, **{f"bnb_4bit_{k}": v for k, v in how.items()})
 
 
-def load_transformer(spec: ModelSpec) -> Loaded:
+def _load_transformer(spec: ModelSpec) -> Loaded:
     "Load a spec's weights. Raises ModelNotFound, or DataError for a GGUF file in four bits where nothing can be kept."
     quiet()
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -309,7 +309,7 @@ def load_transformer(spec: ModelSpec) -> Loaded:
     dtype = torch_dtype(name)
     if path.suffix == ".gguf":
         try:
-            path = as_safetensors(path, "bf16" if spec.quantization else name)
+            path = _as_safetensors(path, "bf16" if spec.quantization else name)
         except DataError:
             if spec.quantization:
                 raise
@@ -460,10 +460,7 @@ def _hub_error(e: Exception, name: str) -> MTRAGError:
     return DataError(problem, remedy=f"{check}, and fetch again: files that are whole are kept")
 
 # %% ../../nbs/3_models/02_local.ipynb #d7a0712a
-def _fetch(
-    spec: ModelSpec,
-    announce: Callable[[str], object] = lambda line: None,
-) -> Path:
+def _fetch(spec: ModelSpec, announce: Callable[[str], object] = lambda line: None) -> Path:
     "Fetch a model into the cache. Raises ModelNotFound, DataError; a file with a wrong checksum is thrown away."
     from huggingface_hub import HfApi, constants, snapshot_download
 
@@ -523,12 +520,8 @@ def _in_order(rows: Sequence[Sequence[int]]) -> list[int]:
     return sorted(range(len(rows)), key=lambda i: list(rows[i]))
 
 
-def _plan_batches(
-    rows: Sequence[Sequence[int]],
-    size: int,  # most rows in a batch
-    tokens: int,  # most padded tokens in a batch
-) -> list[list[int]]:
-    "Row numbers in batches, neighbours together."
+def _plan_batches(rows: Sequence[Sequence[int]], size: int, tokens: int) -> list[list[int]]:
+    "Row numbers in batches of at most `size` rows and so many padded tokens, neighbours together."
     batches: list[list[int]] = []
     for i in _in_order(rows):
         last = batches[-1] if batches else []
@@ -550,16 +543,11 @@ def _padded(rows: Sequence[Sequence[int]], device: str):
     return tuple(torch.tensor(x, dtype=torch.long, device=device) for x in (ids, mask))
 
 # %% ../../nbs/3_models/02_local.ipynb #f655c371
-class Prefilled:
+class _Prefilled:
     "A padded batch whose prompts have been read."
 
-    def __init__(
-        self,
-        model,
-        mask,  # 1 where the cache holds a token: [rows, longest row]
-        cache,
-        logits,  # at the end of each row: [rows, keep, vocabulary]
-    ):
+    def __init__(self, model, mask, cache, logits):
+        "mask: 1 where the cache holds a token, [rows, longest row]; logits at the end of each row: [rows, keep, vocabulary]."
         self.model, self.mask, self.cache, self.logits = model, mask, cache, logits
         self.lengths = mask.sum(dim=1)
 
@@ -582,7 +570,7 @@ class Prefilled:
 _WORTH = 32  # tokens: shorter beginnings are not worth the copying
 
 
-def _read_singly(m: Loaded, rows: Sequence[Sequence[int]], keep: int) -> Prefilled:
+def _read_singly(m: Loaded, rows: Sequence[Sequence[int]], keep: int) -> _Prefilled:
     "Rows read one after another, each from what it shares with the one before it; then one padded batch."
     import torch
 
@@ -604,10 +592,10 @@ def _read_singly(m: Loaded, rows: Sequence[Sequence[int]], keep: int) -> Prefill
         sides = zip(*(read[i][n] for i in range(len(rows))))  # all keys, all values
         padded = [[pad(x, (0, 0, width - x.shape[2], 0)) for x in side] for side in sides]
         joined.update(*map(torch.cat, padded), n)
-    return Prefilled(m.model, mask, joined, torch.cat([logits[i] for i in range(len(rows))]))
+    return _Prefilled(m.model, mask, joined, torch.cat([logits[i] for i in range(len(rows))]))
 
 # %% ../../nbs/3_models/02_local.ipynb #2dbbc9ee
-def _read_together(m: Loaded, rows: Sequence[Sequence[int]], keep: int) -> Prefilled:
+def _read_together(m: Loaded, rows: Sequence[Sequence[int]], keep: int) -> _Prefilled:
     "What all rows begin with, once; then the rest of them, padded."
     import torch
 
@@ -625,15 +613,11 @@ def _read_together(m: Loaded, rows: Sequence[Sequence[int]], keep: int) -> Prefi
     mask = torch.cat([own.new_ones(len(rows), shared), own], dim=1)
     how = {"attention_mask": mask, "position_ids": at, "logits_to_keep": keep}
     logits = m.model(ids, past_key_values=cache, **how).logits.float()
-    return Prefilled(m.model, mask, cache, logits)
+    return _Prefilled(m.model, mask, cache, logits)
 
 
-def prefill(
-    m: Loaded,
-    rows: Sequence[Sequence[int]],  # token ids
-    keep: int = 1,  # positions at the end of each row that need logits
-) -> Prefilled:
-    "Read the prompts of a batch."
+def _prefill(m: Loaded, rows: Sequence[Sequence[int]], keep: int = 1) -> _Prefilled:
+    "Read the prompts of a batch, rows of token ids; so many positions at the end of each need logits."
     together = m.device != "cpu" or m.slides
     return _read_together(m, rows, keep) if together else _read_singly(m, rows, keep)
 
@@ -689,21 +673,15 @@ class _Reply:
 
 
 def _generate_batch(
-    m: Loaded,
-    rows: Sequence[Sequence[int]],  # token ids of the prompts
-    max_new_tokens: int,
-    temperature: float | Sampling,  # 0: the likeliest token
-    seeds: Sequence[int],  # one per row
-    stop: Sequence[str],  # strings that end a reply; cut off
-    on_text: OnText | None = None,
+    m: Loaded, rows: Sequence, max_new_tokens, temperature, seeds: Sequence[int], stop, on_text=None
 ) -> list[Completion]:
-    "Complete all rows in one padded batch."
+    "Complete all rows of token ids in one padded batch, with a seed each; otherwise as `ChatModel.generate`."
     import torch
 
     start, noise = time.perf_counter(), [torch.Generator().manual_seed(s) for s in seeds]
     replies, live = [_Reply() for _ in rows], list(range(len(rows)))
     with torch.inference_mode():
-        batch = prefill(m, rows)
+        batch = _prefill(m, rows)
         logits = batch.logits[:, -1]
         for n in range(max_new_tokens):
             logits = finite(logits, "logits", m.name, m.dtype, "chat")
@@ -729,7 +707,7 @@ def _score_batch(m: Loaded, rows: Sequence[Sequence[int]], keep: int) -> list[tu
 
     start = time.perf_counter()
     with torch.inference_mode():
-        tails = prefill(m, rows, min(keep, min(map(len, rows)))).logits.log_softmax(dim=-1)
+        tails = _prefill(m, rows, min(keep, min(map(len, rows)))).logits.log_softmax(dim=-1)
     share = (time.perf_counter() - start) / len(rows)
     return [(t, share) for t in tails]
 
@@ -761,13 +739,11 @@ def trim_memory() -> None:
 
 
 def run_batches(
-    batches: Sequence[list[int]],  # row numbers
-    run: Callable[[list[int]], list],  # one result a row
-    free: Callable[[], None],  # makes room
-    too_large_row: Callable[[int, str], Exception],  # row, what the device says -> error
-    again: bool = True,  # a row alone is tried a second time
+    batches: Sequence, run: Callable, free: Callable, too_large_row: Callable, again: bool = True
 ) -> dict[int, object]:
-    "Row number -> result. A batch that does not fit into memory is halved; a row that does not fit alone is an error."
+    """Row number -> result; `run` gives one for each row of a batch. A batch that does not fit into memory is halved after
+    `free` has made room; a row that does not fit alone, tried again or not, is the error `too_large_row(row, what the
+    device says)`."""
     results = {}
     for batch in batches:
         try:
@@ -800,6 +776,7 @@ def memory_error(spec: ModelSpec, tried: bool = False) -> TooLarge | None:
 
 # %% ../../nbs/3_models/02_local.ipynb #c83406d1
 _END = "\n</think>\n\n"  # between a thought and the reply
+_LESS = "Give less of it (--set retrieval.rerank_k=3, stages.history_turns=2)"
 
 
 class _Templated:
@@ -860,12 +837,8 @@ class TransformersChat(_Templated, Resident):
 
     resides = "chat"  # beside no other chat model on a GPU; "helper": beside one
 
-    def __init__(
-        self,
-        spec: ModelSpec,
-        batch_size: int = 8,  # most rows in one forward pass
-        batch_tokens: int = 16384,  # most padded tokens in one forward pass
-    ):
+    def __init__(self, spec: ModelSpec, batch_size: int = 8, batch_tokens: int = 16384):
+        "The most rows, and padded tokens, in one forward pass."
         self.spec, self.batch_size, self.batch_tokens = spec, batch_size, batch_tokens
         self._lock, self._loaded, self._peft = threading.RLock(), None, None
 
@@ -883,9 +856,7 @@ class TransformersChat(_Templated, Resident):
         "Whether a prompt is answered alike in any batch: in fp32 on a CPU. Half precision and four bits round differently in each."
         return _device_and_dtype(self.spec) == ("cpu", "fp32") and not self.spec.quantization
 
-    @property
-    def loaded(self) -> bool:
-        return self._loaded is not None
+    loaded = property(lambda self: self._loaded is not None)
 
     @property
     def place(self) -> tuple[str, str]:
@@ -907,14 +878,8 @@ class TransformersChat(_Templated, Resident):
             make_way(device, 2 * weights)  # as much again for its work
         if problem := memory_error(self.spec):
             raise problem
-        loaded = None
-        try:
-            loaded = load_transformer(self.spec)
-        except (RuntimeError, MemoryError) as e:
-            if not out_of_memory(e):
-                raise
-        if loaded is None:  # after the error is gone, and with it what it holds
-            _make_room()
+        if (loaded := made_if_it_fits(lambda: _load_transformer(self.spec))) is None:
+            make_room()
             raise memory_error(self.spec, tried=True)
         repeat_key_heads(capability_of(device))
         enter(self, device, self.resides)
@@ -927,9 +892,8 @@ class TransformersChat(_Templated, Resident):
                 return
             self._loaded = self._peft = None
             RESIDENTS.pop(self, None)
-            gc.collect()
+            make_room()
             trim_memory()
-            _make_room()
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
         "Complete each prompt, as `ChatModel.generate`. Raises NotFinite, TooLarge; ReplyError or PartlyFailed for a thought without a reply."
@@ -954,9 +918,7 @@ class TransformersChat(_Templated, Resident):
             texts[i] += self._plain(thought.text.strip()) + _END + self._plain(p.prefill)
         return thoughts, [self._ids_of(t) for t in texts]
 
-    def _complete(
-        self, rows, most: int, temperature, seeds, stop=(), on_text=None, adapters=()
-    ) -> list:
+    def _complete(self, rows, most: int, temperature, seeds, stop=(), on_text=None, adapters=()):
         "Complete rows of token ids, each by its adapter."
         self._check_window(rows, most)
 
@@ -994,7 +956,7 @@ class TransformersChat(_Templated, Resident):
             planned = _plan_batches([rows[i] for i in own], self.batch_size, self.batch_tokens)
             batches = [[own[i] for i in batch] for batch in planned]
             self._use(adapter)
-            results |= run_batches(batches, run, _make_room, too_long)
+            results |= run_batches(batches, run, make_room, too_long)
         trim_memory()
         return [results[i] for i in range(len(rows))]
 
@@ -1013,15 +975,12 @@ class TransformersChat(_Templated, Resident):
         window = getattr(self.load().model.config.get_text_config(), "max_position_embeddings", 0)
         if window and (longest := max(map(len, rows), default=0)) + most > window:
             what = f"{longest:,} tokens of a prompt and {most:,} of its reply"
-            remedy = "Give less of it (--set retrieval.rerank_k=3, stages.history_turns=2)"
-            raise TooLarge(f"{what} are more than {self.spec.name} reads ({window:,}). {remedy}")
+            raise TooLarge(f"{what} are more than {self.spec.name} reads ({window:,}). {_LESS}")
 
     def _too_long(self, rows: Sequence[Sequence[int]], i: int, problem: str) -> TooLarge:
         "The error for a prompt that does not fit alone."
-        remedy = (
-            "Give less of it (--set retrieval.rerank_k=3, stages.history_turns=2), put embedder and reranker on the CPU "
-            "(--set embedder.device=cpu --set reranker.device=cpu), or take a smaller model"
-        )
+        on_cpu = "(--set embedder.device=cpu --set reranker.device=cpu)"
+        remedy = f"{_LESS}, put embedder and reranker on the CPU {on_cpu}, or take a smaller model"
         what = f"{self.spec.name} with a prompt of {len(rows[i])} tokens"
         return too_large(what, self.load().device, 0, remedy)
 
@@ -1031,11 +990,3 @@ def _after(thought: Completion, reply: Completion) -> Completion:
     tokens, seconds = thought.tokens_out + reply.tokens_out, thought.seconds + reply.seconds
     both = {"tokens_in": thought.tokens_in, "tokens_out": tokens, "seconds": seconds}
     return replace(reply, thought=thought.text.strip(), **both)
-
-
-def _make_room() -> None:
-    "Let go of what torch keeps of a GPU's memory and does not use."
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -31,7 +31,7 @@ from .chat import as_sampling, chat, seeds_for, unmarked_prompt, without_system
 from .embed import prefixed
 
 # %% auto #0
-__all__ = ['Busy', 'Unreachable', 'Refused', 'key_of', 'Connection', 'read_score', 'ServerChat', 'ServerEmbedder']
+__all__ = ['Busy', 'Unreachable', 'Refused', 'key_of', 'Connection', 'ServerChat', 'ServerEmbedder']
 
 # %% ../../nbs/3_models/04_server.ipynb #6ca9ce9c
 class Busy(ServerError):
@@ -48,9 +48,7 @@ class Refused(ServerError):
 
 _KINDS = dict.fromkeys((408, 429, 502, 503, 504), Busy)
 _KINDS |= dict.fromkeys((400, 404, 405, 415, 422, 501), Refused)
-_SPENT = re.compile(
-    r"insufficient[ _](quota|balance|credit|fund)|hard[ _]limit|out of credit", re.I
-)
+_SPENT = re.compile(r"(?i)insufficient[ _](quota|balance|credit|fund)|hard[ _]limit|out of credit")
 
 
 def _refusal(where: str, reply, secrets: Sequence[str]) -> ServerError:
@@ -274,13 +272,9 @@ class Connection:
             time.sleep(wait)
             pause = self.pause if self._served > sent else min(2 * pause, 30.0)
 
-    def each(
-        self,
-        ask: Callable[[int], object],  # row number -> result; raises for a row that cannot be had
-        rows: int,
-        width: int = 0,  # most of them at a time; 0: as many as the server takes
-    ) -> list:
-        "The result of each row. Raises the error of the only row, or PartlyFailed."
+    def each(self, ask: Callable[[int], object], rows: int, width: int = 0) -> list:
+        """`ask(row number)` of each row, `width` at a time (0: as many as the server takes). Raises the error of the only row,
+        or PartlyFailed."""
         if rows <= 1:
             out = [self._one(lambda: ask(i)) for i in range(rows)]
         else:
@@ -327,9 +321,8 @@ _OPTIONAL = (
     "chat_template_kwargs reasoning_effort thinking_token_budget"
 ).split()
 _ROLES = re.compile(
-    r"system.{0,40}\brole|role.{0,40}\bsystem|roles must alternate|only user.{0,20}assistant"
-    r"|(system|developer) (message|prompt|instruction)",
-    re.I,
+    r"(?i)system.{0,40}\brole|role.{0,40}\bsystem|roles must alternate|only user.{0,20}assistant"
+    r"|(system|developer) (message|prompt|instruction)"
 )
 _TELL = {
     "temperature": "takes no temperature but 1",
@@ -367,9 +360,8 @@ _FAULTS = {
     **dict.fromkeys(("error", "abort"), "broke off the reply"),
 }
 _STOP_TOKENS = 8  # most tokens of a string that ends a reply
-_SPECIAL = re.compile(
-    r"\A\s*(?:<s>|<\|\w+\|>)(?<!<\|channel\|>)(?<!<\|start\|>)|(?<=\S)\n?(?:</s>|<\|\w+\|>)+\s*\Z"
-)
+_SPECIAL = r"\A\s*(?:<s>|<\|\w+\|>)(?<!<\|channel\|>)(?<!<\|start\|>)"
+_SPECIAL = re.compile(_SPECIAL + r"|(?<=\S)\n?(?:</s>|<\|\w+\|>)+\s*\Z")
 
 
 def _count(usage: object, key: str) -> int:
@@ -394,20 +386,15 @@ def _silence(choice: dict, message: dict, tokens_out: int, stop: Sequence[str]) 
     return "" if stop and ended else "replied nothing"
 
 
-def _cut_at(text: str, stop: Sequence[str]) -> tuple[str, bool]:  # the text, and whether it was cut
-    "A text up to the first of the strings that end it: not every server cuts them off."
+def _cut_at(text: str, stop: Sequence[str]) -> tuple[str, bool]:
+    "A text up to the first of the strings that end it (not every server cuts them off), and whether it was cut."
     ends = [i for i in (text.find(s) for s in stop) if i >= 0]
     return (text[: min(ends)], True) if ends else (text, False)
 
 # %% ../../nbs/3_models/04_server.ipynb #adba5dd4
-def _read_completion(
-    reply: dict,
-    seconds: float,
-    stop: Sequence[str] = (),  # the strings that were to end it
-    thinks: bool = False,  # it was asked to think first
-    note: Callable[[str], object] = str,  # takes what is odd about it
-) -> Completion:
-    "What a server wrote; a thought in its text is still there. Raises ValueError for a reply that holds no text, or is none."
+def _read_completion(reply: dict, seconds: float, stop=(), thinks=False, note=str) -> Completion:
+    """What a server wrote after it was asked to think first or not, and to stop at some strings; a thought in its text is
+    still there; `note` takes what is odd. Raises ValueError for a reply that holds no text, or is none."""
     choices = reply.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
@@ -436,16 +423,15 @@ def _read_completion(
     return Completion(text, *counts, how, seconds, thought=thought)
 
 # %% ../../nbs/3_models/04_server.ipynb #fc996ed7
-def read_score(reply: dict, before: dict, whole: dict, seconds: float) -> Score:
+def _read_score(reply: dict, before: dict, whole: dict, seconds: float) -> Score:
     "The score of a text; before, whole: what the tokenizer says without and with it. Raises ValueError for log-probabilities that are too few, too many, of other tokens, or no numbers."
     try:
         n, total, begins = before["count"], whole["count"], before.get("tokens") or []
         named, entries = whole.get("tokens") or [None] * total, reply["prompt_logprobs"]
         fits = 0 < n < total == len(entries) == len(named) and named[: len(begins)] == begins
         own = list(zip(entries, named))[n:] if fits else [({}, 0)]
-        logprobs = [
-            _logprob(e[str(t)] if named[0] is not None else [*e.values()][0]) for e, t in own
-        ]
+        entry = (e[str(t)] if named[0] is not None else [*e.values()][0] for e, t in own)
+        logprobs = [*map(_logprob, entry)]
     except (KeyError, TypeError, AttributeError, IndexError):
         problem = "gave no log-probabilities that fit the tokens of the text"
         raise ValueError(f"{problem}: {str(before)[:60]}, {str(whole)[:60]}") from None
@@ -507,13 +493,11 @@ class ServerChat:
         self,
         spec: ModelSpec,
         batch_size: int = 32,  # most requests at a time
-        timeout: float = 600.0,  # this and the next two as in `Connection`
-        patience: float = 900.0,
-        pause: float = 1.0,
         check: bool = True,  # ask the server something before its fingerprint is given
+        **how,  # timeout, patience, pause: see Connection
     ):
         self.spec, self.batch_size, self.check = spec, batch_size, check
-        self.connection = Connection(spec, timeout, patience, pause, batch_size)
+        self.connection = Connection(spec, most=batch_size, **how)
         self.url, self._scores = self.connection.url, SERVERS[spec.server][1]
         self.refused: frozenset[str] = frozenset()  # parameters, `roles`: see `_refused_in`
 
@@ -615,7 +599,7 @@ class ServerChat:
         if not isinstance(reply.get("prompt_logprobs"), list):
             raise self._no_logprobs()
         counts = self._tokens(prompt), self._tokens(whole)
-        return self.connection.read(read_score, reply, *counts, time.perf_counter() - start)
+        return self.connection.read(_read_score, reply, *counts, time.perf_counter() - start)
 
     def _score_first(self, prompt: Prompt, text: str) -> Score:
         "The score of a text of one token, from the likeliest first tokens of the reply."
@@ -668,16 +652,11 @@ class ServerEmbedder:
         prefixes = f" {self.spec.prefixes!r}" if self.spec.prefixes else ""
         return f"server:{self.spec.name}@{self.connection.url}{prefixes}"
 
-    @cached_property
-    def dim(self) -> int:
-        return self._ask(["dimension"]).shape[1]
+    dim = cached_property(lambda self: self._ask(["dimension"]).shape[1])
 
-    def encode(
-        self,
-        texts: Sequence[str],
-        query: bool = False,  # makes a difference where the spec has prefixes
-    ) -> np.ndarray:  # float32 [texts, dim]
-        "Vectors of length 1. Raises ServerError, PartlyFailed where there are several requests."
+    def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
+        """Vectors of texts, or of questions where the spec has prefixes: float32 [texts, dim], of length 1. Raises ServerError,
+        PartlyFailed where there are several requests."""
         read, size = prefixed(self.spec, texts, query), self.batch_size
         batches = [read[i : i + size] for i in range(0, len(read), size)]
         found = self.connection.each(lambda i: self._ask(batches[i]), len(batches))

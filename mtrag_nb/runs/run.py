@@ -14,9 +14,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,9 +38,9 @@ from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
 # %% auto #0
-__all__ = ['SELECTIONS', 'Answering', 'package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'keep_tasks',
-           'last_questions', 'selected', 'chunks_of', 'load_toolbox', 'toolbox_of', 'open_web', 'Recorder', 'manifest',
-           'record_run', 'run_tasks', 'write_predictions', 'merge_runs', 'Dialogue', 'live_run']
+__all__ = ['package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'last_questions', 'selected', 'chunks_of',
+           'load_toolbox', 'toolbox_of', 'open_web', 'Recorder', 'manifest', 'record_run', 'run_tasks',
+           'write_predictions', 'merge_runs', 'Dialogue', 'live_run']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
 _PACKAGES = tuple(
@@ -88,11 +88,6 @@ def _git_commit() -> str:
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 # %% ../../nbs/6_runs/00_run.ipynb #5b17b40d
-def _library_generation(retriever: object) -> int:
-    "The generation of the library that is searched (`search.library`); 0 for any other source of passages."
-    return getattr(getattr(getattr(retriever, "index", None), "manifest", None), "generation", 0)
-
-
 def identity(
     system: System,
     passages: str,  # "rag" or "reference": where they come from
@@ -101,7 +96,9 @@ def identity(
     "What decides the answers of a run."
     settings = system.with_own(tools.settings)
     prompts = replace(tools, system_prompts=system.prompts).prompts
-    generation, web = _library_generation(tools.retriever), tools.web
+    index, web = getattr(tools.retriever, "index", None), tools.web
+    # Of a library that is searched; 0 of any other source of passages.
+    generation = getattr(getattr(index, "manifest", None), "generation", 0)
     live = "live " if web and web.live else ""
     return {
         "system": system.name,
@@ -153,7 +150,7 @@ def end_session(
     write_json(folder / "manifest.json", entries, remedy=remedy)
 
 # %% ../../nbs/6_runs/00_run.ipynb #3f9b6bd9
-def keep_tasks(folder: Path, tasks: Sequence[Task]) -> None:
+def _keep_tasks(folder: Path, tasks: Sequence[Task]) -> None:
     "Record tasks in `tasks.jsonl`. Raises RunMismatch, and names the first one, if a task of the same id was another."
     path = folder / "tasks.jsonl"
     lines = read_jsonl(path, torn_tail=True) if path.exists() else ()
@@ -184,7 +181,7 @@ def last_questions(tasks: Iterable[Task]) -> list[Task]:
     return [max(some, key=lambda t: t.turn) for some in _conversations_of(tasks)]
 
 
-SELECTIONS: dict[str, Callable[[Iterable[Task]], list[Task]]] = {
+_SELECTIONS: dict[str, Callable[[Iterable[Task]], list[Task]]] = {
     "all": list,
     "last-questions": last_questions,
 }
@@ -192,13 +189,13 @@ SELECTIONS: dict[str, Callable[[Iterable[Task]], list[Task]]] = {
 
 def selected(
     tasks: Iterable[Task],
-    how: str = "all",  # a key of SELECTIONS
+    how: str = "all",  # a key of _SELECTIONS
     limit: int | None = None,  # only the first so many of those selected
 ) -> list[Task]:
     "Some of the tasks. Raises SettingsError for an unknown way."
-    if how not in SELECTIONS:
-        raise SettingsError(f"unknown selection {how!r}: there are {', '.join(SELECTIONS)}")
-    return SELECTIONS[how](tasks)[:limit]
+    if how not in _SELECTIONS:
+        raise SettingsError(f"unknown selection {how!r}: there are {', '.join(_SELECTIONS)}")
+    return _SELECTIONS[how](tasks)[:limit]
 
 # %% ../../nbs/6_runs/00_run.ipynb #9cca0c7e
 def chunks_of(
@@ -314,12 +311,6 @@ class Recorder:
         for log in (self.turns, self.passages):
             log.close()
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.close()
-
 # %% ../../nbs/6_runs/00_run.ipynb #868904c0
 def _own_history(
     task: Task,
@@ -359,30 +350,22 @@ def _talk_through(
     return out
 
 # %% ../../nbs/6_runs/00_run.ipynb #51a46163
-def _circumstances() -> dict:
-    "What is noted of a run besides its identity."
-    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {
-        "packages": package_versions(),
-        "commit": _git_commit(),
-        "machine": machine(),
-        "sessions": [{"started": started}],
-    }
-
-
 def manifest(identity: Mapping, about: str, settings: Settings) -> dict:
-    "What a session writes into `manifest.json`."
-    return {"identity": identity, "about": about, "settings": settings, **_circumstances()}
+    "What a session writes into `manifest.json`: what decides, and what is noted besides."
+    decided = {"identity": identity, "about": about, "settings": settings}
+    noted = {"packages": package_versions(), "commit": _git_commit(), "machine": machine()}
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {**decided, **noted, "sessions": [{"started": started}]}
 
 # %% ../../nbs/6_runs/00_run.ipynb #c1888211
-Answering = Callable[[Toolbox], Callable[[Task], Trajectory]]  # tools -> what answers a task
+_Answering = Callable[[Toolbox], Callable[[Task], Trajectory]]  # tools -> what answers a task
 
 
 def _answer_all(
     folder: Path,
     tasks: Sequence[Task],
     tools: Toolbox,
-    answering: Answering,
+    answering: _Answering,
     live: bool,
     name: str,  # of the progress bar
     minutes: float | None,
@@ -408,16 +391,14 @@ def _answer_all(
         with lock:
             asked.extend(task for task, _ in conversation)
             if live:
-                keep_tasks(folder, [task for task, _ in conversation])
+                _keep_tasks(folder, [task for task, _ in conversation])
 
     def late() -> bool:
         return time.monotonic() > work.deadline
 
-    def talk(some: Sequence[Task]) -> list[tuple[Task, Trajectory]]:
-        return _talk_through(some, done, take, late)
-
+    talk = partial(_talk_through, done=done, take=take, late=late)
     try:
-        with work, recorder:
+        with work, closing(recorder):
             for t in tasks:
                 recorder.keep(done[t.id].found if t.id in done else ())
             unit, before = ("conversation", 0) if live else ("turn", len(tasks) - len(todo))
@@ -428,18 +409,12 @@ def _answer_all(
     return asked
 
 # %% ../../nbs/6_runs/00_run.ipynb #68706a54
-def _own_tasks(shard: Shard, tasks: Sequence[Task]) -> list[Task]:
-    "The tasks of the conversations that fall to a shard, in their order."
-    own = {t.id for talk in shard.own(_conversations_of(tasks)) for t in talk}
-    return [t for t in tasks if t.id in own]
-
-
 def record_run(
     folder: Path,  # made if it isn't there, gone on with if it is
     entries: Mapping,  # of its manifest
     tasks: Sequence[Task],
     tools: Toolbox,
-    answering: Answering,
+    answering: _Answering,
     lines: Mapping[str, dict] | None = None,  # task id -> its input line; None: made from the task
     live: bool = False,  # True: each conversation in order, on its own answers
     minutes: float | None = None,  # start no new turn after so long
@@ -451,12 +426,13 @@ def record_run(
     name, ids = entries["identity"]["system"], [t.id for t in tasks]
     of = digest([digest(t) for t in tasks])
     if shard:
-        tasks = _own_tasks(shard, tasks)
+        own = {t.id for talk in shard.own(_conversations_of(tasks)) for t in talk}
+        tasks = [t for t in tasks if t.id in own]
     with only_writer(folder, "run"):
         keep_shard(folder, shard, of, RunMismatch, "manifest.json", ids)
         begin_session(folder, entries)
         if not live:
-            keep_tasks(folder, tasks)
+            _keep_tasks(folder, tasks)
         asked = _answer_all(folder, tasks, tools, answering, live, name, minutes, progress, models)
         run = Run(folder)
         write_predictions(run, asked if live else tasks, lines)
@@ -546,13 +522,6 @@ _MERGED = {  # the file that holds the identity -> the logs that belong to it; t
 }
 
 
-def _identity_in(path: Path) -> dict:
-    found = read_json(path).get("identity") or {}
-    if not isinstance(found, dict):
-        raise DataError("its identity is none", path, remedy="Compute that shard again")
-    return found
-
-
 def _same_identity(name: str, folders: Sequence[Path]) -> bool:  # False: none of them has one
     "Whether folders hold a file with the same identity. Raises RunMismatch, which names file and key."
     having = [f for f in folders if (f / name).exists()]
@@ -560,7 +529,10 @@ def _same_identity(name: str, folders: Sequence[Path]) -> bool:  # False: none o
         if folder not in having:
             lacks = f"{folder} has no {name}, and {having[0]} has one"
             raise RunMismatch(f"{lacks}. Give its command again: it goes on where it stopped")
-        one, other = (_identity_in(f / name) for f in (having[0], folder))
+        one, other = (read_json(f / name).get("identity") or {} for f in (having[0], folder))
+        if not isinstance(other, dict):
+            path, remedy = folder / name, "Compute that shard again"
+            raise DataError("its identity is none", path, remedy=remedy)
         if differ := "; ".join(diff_identity(one, other)):
             other = f"another run than in {having[0]}, in {differ}"
             remedy = "Compute all shards with the same settings, models and index"

@@ -31,19 +31,17 @@ from ..systems.stages import WAYS_TO_CITE, Cited, Claim, claims_of
 
 if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings
-    from mtrag_nb.core.types import Gold
     from mtrag_nb.models.calls import BatchingChat, Models
     from mtrag_nb.search.ingest import Index
     from mtrag_nb.search.web import Web
-    from mtrag_nb.show.browser import CaseBrowser
     from mtrag_nb.systems.stages import Toolbox
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['ID', 'DOUBT', 'Reasons', 'REMOVED', 'place_of', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate',
-           'ServedRun', 'new_id', 'now', 'readable', 'exchange', 'without_sources', 'end_of', 'Conversations',
+__all__ = ['ID', 'DOUBT', 'REMOVED', 'place_of', 'told_step', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun',
+           'new_id', 'now', 'readable', 'shaped', 'exchange', 'without_sources', 'end_of', 'Conversations',
            'with_sources', 'as_markdown', 'label_of', 'marked_line', 'marked', 'accepted_questions', 'keep_mark',
-           'read_one', 'browse', 'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
+           'read_one', 'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 def place_of(c: Context) -> dict:
@@ -60,19 +58,15 @@ def place_of(c: Context) -> dict:
 def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
     "All grades of a turn, in order."
     lines = []
-    for step in t.of(Graded):
-        for grade in step.grades:
-            i, v = grade.id, grade.verdict
-            place = {"document": i, "section": "", "page": None}
-            if i in contexts:
-                place = place_of(contexts[i])
-            line = {"label": str(v.label.value), "kept": i in step.kept, "how": v.how}
-            line |= {"score": v.score, "threshold": v.threshold}
-            lines.append({"passage": i, **place, **line})
+    for step, g in ((s, g) for s in t.of(Graded) for g in s.grades):
+        c, v = contexts.get(g.id), g.verdict
+        place = place_of(c) if c else {"document": g.id, "section": "", "page": None}
+        line = {"label": str(v.label.value), "kept": g.id in step.kept, "how": v.how}
+        lines.append({"passage": g.id, **place, **line, "score": v.score, "threshold": v.threshold})
     return lines
 
 
-def step_line(
+def told_step(
     step: Step,
     name: Callable[[str], str] = document_of,  # id of a passage -> what a reader calls it
 ) -> dict:
@@ -312,18 +306,22 @@ def readable(read: Callable[[], object]) -> list[str]:
             said.append(f"{path.name}{f', line {e.line}' * bool(e.line)}: {e.problem}")
 
 
-_KINDS = {"turn": int, "time": str, "question": str, "reply": dict}
+def shaped(line: dict, **kinds: type) -> dict:
+    "A line of a record, as it is. Raises TypeError for one without a value of the kind under each key."
+    for key, kind in kinds.items():
+        if not isinstance(line.get(key), kind):
+            raise TypeError(f"{key} is {line.get(key)!r:.40}")
+    return line
 
 
 def _checked_line(line: dict) -> dict:
     "A line of a conversation, as it is. Raises TypeError for another object."
-    if isinstance(line.get("title"), str):  # another name for the conversation
-        return line
-    for key, kind in _KINDS.items():
-        if not isinstance(line.get(key), kind):
-            raise TypeError(f"{key} is {line.get(key)!r:.40}")
-    if not all(isinstance(line["reply"].get(key), str) for key in ("outcome", "answer")):
-        raise TypeError("the reply has no answer")
+    if not isinstance(line.get("title"), str):  # another name for the conversation
+        shaped(
+            shaped(line, turn=int, time=str, question=str, reply=dict)["reply"],
+            answer=str,
+            outcome=str,
+        )
     return line
 
 
@@ -468,11 +466,11 @@ _SHOULD = {"wrong": "ANSWERABLE", "refuse": "UNANSWERABLE", "ask": "UNDERSPECIFI
 _RIGHT = {"answered": "ANSWERABLE", "i_dont_know": "UNANSWERABLE", "asked_back": "UNDERSPECIFIED"}
 
 
-def label_of(said: Mapping, outcome: str, passages: Iterable) -> str:
+def label_of(said: Mapping, outcome: str, passages: Sequence) -> str:
     "The answerability of a question by what a person said of its turn; '' where nothing follows."
     if verdict := said["verdict"]:
         return _SHOULD.get(verdict) or _RIGHT.get(outcome, "")
-    return "ANSWERABLE" if said["answer"] or any(True for _ in passages) else ""
+    return "ANSWERABLE" if said["answer"] or passages else ""
 
 
 def marked_line(
@@ -499,22 +497,15 @@ def marked_line(
     }
 
 
-def _marks(o: dict) -> None:
-    if not (isinstance(o["marks"], dict) and isinstance(o["contexts"], list)):
-        raise TypeError("its marks are none")
-
-
 def marked(folder: Path) -> Benchmark:
     "What is marked in a record. Raises DataError for a file that is none."
     path = folder / "reference.jsonl"
-    list(read_lines(path, _marks, "a marked turn"))
+    list(read_lines(path, lambda o: shaped(o, marks=dict, contexts=list), "a marked turn"))
     return read_benchmark(path) if path.exists() else Benchmark((), {}, {})
 
 
 def _question(o: dict) -> dict:
-    drawn = o["drawn"]
-    if not (isinstance(drawn["kind"], str) and isinstance(drawn["documents"], list)):
-        raise TypeError("it was not drawn")
+    shaped(shaped(o, task_id=str, drawn=dict)["drawn"], kind=str, documents=list)
     return {"task_id": o["task_id"], **o}
 
 
@@ -557,62 +548,19 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     tasks = (o["task"] for o in _lines_with(folder / "tasks.jsonl", task_id))
     return t, contexts, next(structured(Task, o) for o in tasks if o["id"] == task_id)
 
-# %% ../../nbs/serve/02_reply.ipynb #b40115e1
-_VERDICTS = {"good": "right", "should refuse": "refuse"} | dict.fromkeys(
-    ("wrong", "unfaithful", "incomplete", "should answer"), "wrong"
-)  # label of the browser -> verdict
-
-
-def _mark_labelled(
-    folder: Path, run: str, task_id: str, label: str, note: str, passage: str
-) -> dict[str, Gold]:
-    "Keep a label as the mark of a turn; the gold of all marked turns. Raises InUse while a service writes the record."
-    with only_writer(folder, "service's record"):
-        t, contexts, task = read_one(folder / "runs" / run, task_id)
-        old = marked(folder).lines.get(task_id, {"marks": {}, "contexts": []})
-        better = old["marks"].get("answer", "")
-        said = {"verdict": _VERDICTS.get(label, ""), "answer": better, "note": note}
-        passages, fields = old["contexts"], ("document_id", "text", "title", "url", "source")
-        if c := contexts.get(passage):
-            others = [p for p in passages if p["document_id"] != c.document_id]
-            passages = [*others, {k: getattr(c, k) for k in fields}]
-        where = next((c.domain for c in contexts.values()), "documents")
-        keep_mark(folder, task_id, marked_line(task, t, said, passages, where))
-    return marked(folder).gold
-
-
-def browse(
-    folder: str | Path,  # the record of a service
-    **how,  # see `CaseBrowser`
-) -> CaseBrowser:
-    "The turns of a record in the notebook's browser; a label that is saved there is a mark. Raises DataError where no turn is."
-    from mtrag_nb.show.browser import CaseBrowser
-
-    folder = Path(folder)
-    paths = sorted(p.parent for p in (folder / "runs").glob("*/manifest.json"))
-    runs = [r for p in paths if ".aside" not in p.name and (r := Run(p)).trajectories]
-    if not runs:
-        raise DataError("no turn on record", folder, remedy="Name the --out of mtrag serve")
-    kept = {"labels": folder / "labels.jsonl", "mark": partial(_mark_labelled, folder)}
-    return CaseBrowser(runs, marked(folder).gold, **kept, **how)
-
 # %% ../../nbs/serve/02_reply.ipynb #f21fce31
 _ENDED = Fault("", _INTERRUPTED, "the service ended before the turn did: ask again")
 # What a run folder of something else raises when it is read
 _ODD = (MTRAGError, KeyError, TypeError, ValueError, AttributeError)
 
-Reasons = Callable[[str], Iterable[Reason]]  # a system's name -> its reasons
+_Reasons = Callable[[str], Iterable[Reason]]  # a system's name -> its reasons
 
 
-def _unended(run: Run) -> list[Trajectory]:
-    "Turns that were begun in a run and have no end, as broken ones."
+def _recover_run(path: Path, talks: Conversations, reasons: _Reasons) -> tuple[int, int]:
+    "Bring the record of one run into order; counts as `recover`. A turn that was begun and has no end is a broken one."
+    run = Run(path)
     left = [t for i, t in run.tasks.items() if i not in run.trajectories]
-    return [replace(trajectory(t, {}, 0.0, RuntimeError()), error=_ENDED) for t in left]
-
-
-def _recover_run(path: Path, talks: Conversations, reasons: Reasons) -> tuple[int, int]:
-    "Bring the record of one run into order; counts as `recover`."
-    broken = _unended(Run(path))
+    broken = [replace(trajectory(t, {}, 0.0, RuntimeError()), error=_ENDED) for t in left]
     with JsonlLog(path / "trajectories.jsonl") as log:
         for t in broken:
             log.append(turn_line(t))
@@ -630,7 +578,7 @@ def _recover_run(path: Path, talks: Conversations, reasons: Reasons) -> tuple[in
 def recover(
     folder: Path,  # with the run folders
     talks: Conversations,
-    reasons: Reasons = lambda system: (),
+    reasons: _Reasons = lambda system: (),
 ) -> tuple[int, int]:
     """Bring the record of a service that was killed into order: counts of turns that had not ended, and of turns that had not
     reached their conversation. What is no run is set aside, and named in `talks.aside`."""
@@ -689,11 +637,12 @@ def _holds(folder: Path, text: str) -> bool:
     return any(text.encode() in p.read_bytes() for p in folder.rglob("*") if p.is_file())
 
 
-def _drop(path: Path, conversation: str, task_id: Callable[[dict], object]) -> int:
+def _drop(path: Path, conversation: str) -> int:
     "Take the lines of a conversation's tasks out of a log; how many there were."
 
     def left(o: dict) -> dict | None:
-        return None if str(task_id(o)).startswith(f"{conversation}<::>") else o
+        i = o["task"]["id"] if path.name == "tasks.jsonl" else o["task_id"]
+        return None if str(i).startswith(f"{conversation}<::>") else o
 
     return _rewrite(path, left, conversation.encode())
 
@@ -704,7 +653,7 @@ def _forget_conversation(folder: Path, conversation: str) -> int:
         return 0
     _keep_only_logs(folder)
     for name in _LOGS:
-        _drop(folder / f"{name}.jsonl", conversation, lambda o: o["task_id"])
+        _drop(folder / f"{name}.jsonl", conversation)
     seen: set[str] = set()
 
     def look(o: dict) -> dict:
@@ -713,17 +662,19 @@ def _forget_conversation(folder: Path, conversation: str) -> int:
 
     _rewrite(folder / "trajectories.jsonl", look)
     _rewrite(folder / "passages.jsonl", lambda o: o if o["id"] in seen else None)
-    return _drop(folder / "tasks.jsonl", conversation, lambda o: o["task"]["id"])
+    return _drop(folder / "tasks.jsonl", conversation)
 
 # %% ../../nbs/serve/02_reply.ipynb #fd998ae5
-def _blank(c: dict, key: str, document: str) -> dict:
-    "A passage, as a line of some log has it, without its text if it is of a document; `key`: where its id stands."
-    return {**c, "text": REMOVED} if document_of(str(c.get(key))) == document else c
-
-
-def _without_texts(o: dict, document: str) -> dict:
-    "A line of predictions or marks without the text of a document."
-    return {**o, "contexts": [_blank(c, "document_id", document) for c in o["contexts"]]}
+def _without_texts(o: object, document: str) -> object:
+    "A line of any log without the text of a document's passages, which have an id beside it, and without marks in it."
+    if isinstance(o, list):
+        return [_without_texts(x, document) for x in o]
+    if not isinstance(o, dict):
+        return o
+    ids = [str(o.get(key)) for key in ("id", "document_id", "passage")]
+    if "text" in o and document in map(document_of, ids):
+        return {**o, "text": REMOVED} | ({"marks": []} if "marks" in o else {})
+    return {k: _without_texts(v, document) for k, v in o.items()}
 
 
 def _forget_document(folder: Path, document: str) -> None:
@@ -731,17 +682,8 @@ def _forget_document(folder: Path, document: str) -> None:
     if not _holds(folder, document):
         return
     _keep_only_logs(folder)
-    _rewrite(folder / "predictions.jsonl", partial(_without_texts, document=document))
-    _rewrite(folder / "passages.jsonl", lambda o: _blank(o, "id", document))
-
-
-def _without_document(line: dict, document: str) -> dict:
-    "A turn of a conversation without the text of a document that it cites."
-    if not (old := line.get("reply", {}).get("citations")):
-        return line
-    new = [_blank(c, "passage", document) for c in old]
-    new = [{**b, "marks": []} if b is not a else a for a, b in zip(old, new)]
-    return {**line, "reply": {**line["reply"], "citations": new}}
+    for name in ("predictions", "passages"):
+        _rewrite(folder / f"{name}.jsonl", partial(_without_texts, document=document))
 
 
 def to_delete(folder: Path, **what: str) -> None:
@@ -779,15 +721,14 @@ def delete_from(folder: Path, talks: Conversations, **what: str) -> int:
     if "conversation" in what:
         turns = sum(_forget_conversation(run, i) for run in runs)
         for name in ("labels", "reference"):
-            _drop(folder / f"{name}.jsonl", i, lambda o: o["task_id"])
+            _drop(folder / f"{name}.jsonl", i)
         talks.delete(i)
     else:
         for run in runs:
             _forget_document(run, i)
-        _rewrite(folder / "reference.jsonl", partial(_without_texts, document=i))
         _rewrite(folder / "questions.jsonl", lambda o: None if i in o["drawn"]["documents"] else o)
-        for path in talks.folder.glob("*.jsonl"):
-            _rewrite(path, partial(_without_document, document=i))
+        for path in (folder / "reference.jsonl", *talks.folder.glob("*.jsonl")):
+            _rewrite(path, partial(_without_texts, document=i))
     cross_out(folder, **what)
     return turns
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import re
 import secrets
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +34,7 @@ from .reply import DOUBT, ID, REMOVED, Conversations, Gate, ServedRun
 from .reply import accepted_questions, cross_out, delete_from, deletions, error_line
 from .reply import exchange, fault_number, keep_mark, label_of, marked, marked_line
 from .reply import new_id, now, open_run, place_of, read_one, readable, recover
-from .reply import reply_of, step_line, to_delete
+from .reply import reply_of, shaped, to_delete, told_step
 from ..systems.registry import SERVING, configured, is_place, system_named, system_names
 
 if TYPE_CHECKING:
@@ -48,9 +46,9 @@ if TYPE_CHECKING:
     from mtrag_nb.search.ingest import Index
 
 # %% auto #0
-__all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'systems_of', 'Service', 'ask', 'begin', 'why_html',
-           'about_turn', 'turns_of', 'search', 'document_text', 'mark', 'report_html', 'predictions_of', 'drawn',
-           'accepted', 'accept', 'again', 'delete_conversation', 'delete_document', 'status']
+__all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'Service', 'ask', 'begin', 'why_html', 'about_turn',
+           'turns_of', 'search', 'document_text', 'mark', 'report_html', 'predictions_of', 'drawn', 'accepted',
+           'accept', 'again', 'delete_conversation', 'delete_document', 'status']
 
 # %% ../../nbs/serve/04_service.ipynb #e9758f3e
 class Denied(MTRAGError):
@@ -191,12 +189,6 @@ def _trim() -> None:
 STOPPING = "the service is stopping. Send it again when it is there"
 
 
-def _added(o: dict) -> tuple[str, str]:
-    if not (isinstance(o["id"], str) and isinstance(o["time"], str)):
-        raise TypeError("it names no document")
-    return o["id"], o["time"]
-
-
 class _Documents:
     "The documents of a library that is served. Safe to use from several threads: one is read at a time, one change made."
 
@@ -225,16 +217,15 @@ class _Documents:
         "All documents, by name."
         if not self.there:
             return []
-        added = self.times()
-        found = []
-        for e in self.library.documents():
-            about = {k: getattr(e, k) for k in _SHOWN}
-            found.append({**about, "chunks": e.passages, "added": added.get(e.id)})
-        return found
+        added, there = self.times(), self.library.documents()
+        about = [{k: getattr(e, k) for k in _SHOWN} for e in there]
+        more = ({"chunks": e.passages, "added": added.get(e.id)} for e in there)
+        return [a | b for a, b in zip(about, more)]
 
     def times(self) -> dict[str, str]:
         "Document id -> when it came, as the log has it."
-        return dict(read_lines(self.log, _added, "a document"))
+        lines = read_lines(self.log, lambda o: shaped(o, id=str, time=str), "a document")
+        return {o["id"]: o["time"] for o in lines}
 
     def generations(self) -> dict[str, int]:
         "Document id -> the generation of the library with which it came."
@@ -242,9 +233,8 @@ class _Documents:
 
     def get(self, i: str) -> dict:
         "One of them. Raises Denied if it is not there."
-        for d in self.all():
-            if d["id"] == i:
-                return d
+        if found := [d for d in self.all() if d["id"] == i]:
+            return found[0]
         raise Denied(404, f"no document {i[:40]!r}. GET /api/documents names them")
 
     def submit(self, path: Path, name: str, collection: str) -> Future:
@@ -367,11 +357,6 @@ def _served(own: str) -> dict[str, str]:
     return names | ({system_named(own).name: own} if is_place(own) else {})
 
 
-def systems_of(service: Service) -> list[str]:
-    "The systems that a client may name, exactly so."
-    return list(service.systems)
-
-
 def _check_question(
     service: Service, question: object, system: str, collection: str, top_k: int, index: Index
 ) -> None:
@@ -382,7 +367,7 @@ def _check_question(
     if len(question) > limits.question_chars:
         raise Denied(413, f"a question has at most {limits.question_chars:,} characters")
     if system not in service.systems:
-        raise Denied(404, f"no system {system[:40]!r}: there are {', '.join(systems_of(service))}")
+        raise Denied(404, f"no system {system[:40]!r}: there are {', '.join(service.systems)}")
     collections = list(index.manifest.domains)
     if collection and collection not in collections:
         there = ", ".join(collections) or "none yet"
@@ -565,7 +550,7 @@ def ask(
         task = _next_task(service, conversation, question.strip(), collection, history)
 
         def on_step(step: Step) -> None:
-            on_event("step", step_line(step, run.name))
+            on_event("step", told_step(step, run.name))
 
         t = run.take(task, on_step, lambda text: on_event("writing", {"text": text[-4000:]}))
         if t.failed:
@@ -596,19 +581,14 @@ def begin(service: Service, do: Callable[..., dict] = ask, **question) -> Future
     return future
 
 # %% ../../nbs/serve/04_service.ipynb #0d276e18
-def _turn_of(service: Service, conversation: str, turn: int) -> dict:
-    "The reply of a turn of a conversation, as it is on record. Raises Denied if it is not there."
-    for line in service.talks.lines(conversation):
-        if line["turn"] == turn:
-            return line["reply"]
-    raise Denied(404, f"no turn {turn} of conversation {conversation[:40]!r}")
-
-
 class _Turn:
-    "A turn on record with what it found, its task, and what is marked of it."
+    "A turn on record with what it found, its task, and what is marked of it. Raises Denied if it is not there."
 
     def __init__(self, service: Service, conversation: str, turn: int):
-        self.service, self.reply = service, _turn_of(service, conversation, turn)
+        replies = {line["turn"]: line["reply"] for line in service.talks.lines(conversation)}
+        if turn not in replies:
+            raise Denied(404, f"no turn {turn} of conversation {conversation[:40]!r}")
+        self.reply = replies[turn]
         self.folder = service.folder / "runs" / self.reply["run"]
         self.t, self.contexts, self.task = read_one(self.folder, self.reply["trajectory_id"])
         if self.t.error:  # of a fault clients see only its number
@@ -725,12 +705,8 @@ def _task_context(c: Context) -> dict:
 
 def _with_passage(service: Service, it: _Turn, i: str, answers: bool) -> list[dict]:
     "The marked passages of a turn with one more, or without it."
-    there = it.line["contexts"]
-    left = [p for p in there if not f"{i}#".startswith(f"{p['document_id']}#")]
-    if not answers:
-        return left
-    c = _passage_of(service, it, i)
-    return [*left, _task_context(c)][-20:]
+    left = [p for p in it.line["contexts"] if not f"{i}#".startswith(f"{p['document_id']}#")]
+    return [*left, _task_context(_passage_of(service, it, i))][-20:] if answers else left
 
 
 def mark(
@@ -803,12 +779,11 @@ _NO_SUBJECT = re.compile(
 
 def _fact_of(sentence: str) -> tuple[str, str, str] | None:
     "The form of the question that a sentence answers, its verb and its subject; None for a sentence that states no fact of these forms."
-    if not (4 < len(sentence.split()) <= 40 and sentence.endswith(".")):
-        return None
-    for pattern, form in _FACTS.items():
-        if (m := re.match(pattern, f"{sentence[:-1]} ")) and not _NO_SUBJECT.match(m["s"]):
-            s, verb = m["s"], m.groupdict().get("v") or ""
+    fits = 4 < len(sentence.split()) <= 40 and sentence.endswith(".")
+    for pattern, form in _FACTS.items() if fits else ():
+        if (m := re.match(pattern, f"{sentence[:-1]} ")) and not _NO_SUBJECT.match(s := m["s"]):
             article = s.split()[0] in ("The", "A", "An", "Each")
+            verb = m.groupdict().get("v") or ""
             return form, verb, s[0].lower() + s[1:] if article else s
     return None
 
@@ -848,18 +823,20 @@ def _facts(contexts: Iterable[Context]) -> tuple[list[_Fact], list[_Fact]]:
 
 def _task_of(service: Service, fact: _Fact, kind: str, before: _Fact | None = None) -> dict | None:
     "A drawn question as a line of a reference file, `drawn` beside it; None where no passage is left for an unanswerable one."
-    passages, i = [fact.context], digest([fact.id, kind])
+    passages, i, label = [fact.context], digest([fact.id, kind]), "ANSWERABLE"
     said = [Turn("user", fact.question)]
     if kind == "follow-up":
         said = [*exchange(before.question, before.answer), Turn("user", f"And {fact.subject}?")]
     if kind == "unanswerable":
-        found = search(service, fact.question, most=6)
-        own = fact.context.document_id
+        found, own, label = (
+            search(service, fact.question, most=6),
+            fact.context.document_id,
+            "UNANSWERABLE",
+        )
         left = [p for p in found if not p["passage"].startswith(own)]
         left = [p["passage"] for p in left if fact.answer not in " ".join(p["text"].split())]
         with service.generations.present() as held:
             passages = held.index.contexts(left[:3])
-    label = "UNANSWERABLE" if kind == "unanswerable" else "ANSWERABLE"
     documents = {document_of(c.document_id) for c in (fact.context, *passages)}
     return passages and {
         "conversation_id": i,
@@ -1028,13 +1005,11 @@ def delete_document(service: Service, document: str) -> dict:
 # %% ../../nbs/serve/04_service.ipynb #1b1bef8a
 def _memory_mb() -> dict:
     "What this process holds now, and held at most, in MB; None where the system does not say."
-    if sys.platform != "linux":
-        return {"now_mb": None, "peak_mb": None}
-    import resource
-
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"now_mb": pages * os.sysconf("SC_PAGE_SIZE") // 10**6, "peak_mb": peak // 10**6}
+    about = Path("/proc/self/status")
+    text = about.read_text() if about.exists() else ""
+    kb = dict(re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB", text, re.M))
+    mb = {key: int(n) * 1024 // 10**6 for key, n in kb.items()}
+    return {"now_mb": mb.get("VmRSS"), "peak_mb": mb.get("VmHWM")}
 
 
 def _models_of(service: Service) -> list[dict]:
@@ -1075,11 +1050,9 @@ def status(service: Service) -> dict:
         "version": __version__,
         "profile": service.profile,
         "system": service.system,
-        "systems": systems_of(service),
+        "systems": list(service.systems),
         "models": _models_of(service),
-        "stand_ins": _stand_ins(
-            service.systems.get(service.system, service.system), service.settings
-        ),
+        "stand_ins": _stand_ins(service.systems[service.system], service.settings),
         "index": _index_of(service),
         "memory": _memory_mb(),
         "progress": "a model's text while it is written, and each node",

@@ -22,14 +22,8 @@ from ..core.types import DataError, Gold, MTRAGError, Outcome
 from ..evaluate.pairs import turn_result
 from ..evaluate.scores import Evidence, as_evidence, failure_summary
 from .turn import SIGNS, beside_html, difference, ending, fault_of, first_to_fail
-from mtrag_nb.show.turn import (
-    measure_of,
-    outcome_of,
-    outcome_words,
-    run_html,
-    strip_html,
-    turn_html,
-)
+from .turn import measure_of, outcome_of, outcome_words, run_html
+from .turn import strip_html, turn_html
 
 # %% auto #0
 __all__ = ['VIEW', 'CaseBrowser', 'Case', 'pick_cases', 'CaseView', 'published', 'PublishedCase', 'published_cases',
@@ -54,22 +48,16 @@ class _TurnRow:
     contexts: frozenset[str]  # ids of all contexts that it found
     measures: Mapping[str, float | None] = field(hash=False)  # what it can be sorted by
 
-    @property
-    def failed(self) -> bool:
-        return self.sign == SIGNS["failed"]
+    failed = property(lambda self: self.sign == SIGNS["failed"])
 
 # %% ../../nbs/8_show/03_browser.ipynb #5d8f2dc3
-def _sortable(run: Evidence, t: Trajectory) -> dict[str, float | None]:
-    "The numbers of a turn: what was measured, and what it took."
-    m = run.measures_of(t.task_id)
-    measured = {"turn": t.turn, "K-precision": m.support, "judge": m.judge, **m.scores}
-    return {**measured, "drafts": len(t.drafts), "tokens": t.calls.tokens, "seconds": t.seconds}
-
-
 def _row_of(run: Evidence, t: Trajectory) -> _TurnRow:
     "The row of a turn."
     b, wrong = outcome_of(run, t.task_id), fault_of(run, t.task_id)
     texts = [t.task_id, t.question, t.answer, *(s.text for s in (*t.drafts, *t.rewrites))]
+    m = run.measures_of(t.task_id)
+    measured = {"turn": t.turn, "K-precision": m.support, "judge": m.judge, **m.scores}
+    spent = {"drafts": len(t.drafts), "tokens": t.calls.tokens, "seconds": t.seconds}
     return _TurnRow(
         run=run.name,
         task_id=t.task_id,
@@ -83,7 +71,7 @@ def _row_of(run: Evidence, t: Trajectory) -> _TurnRow:
         question=clean(" ".join(t.question.split())),
         text="\n".join([*texts, t.error.message if t.error else ""]).lower(),
         contexts=frozenset(t.found),
-        measures=_sortable(run, t),
+        measures={**measured, **spent},
     )
 
 # %% ../../nbs/8_show/03_browser.ipynb #4e93b07a
@@ -121,15 +109,11 @@ class _TurnIndex:
             remedy = "Give one another name: Run(folder, name)"
             raise DataError("two runs have the same name", names, remedy=remedy)
         self.rows = [_row_of(r, t) for r in runs for t in r.turns.values()]
-        apart = _disagreements(self.rows)
-        self.worth = {
-            r.name: {**_worth_a_look(r), "systems disagree": apart & r.turns.keys()} for r in runs
-        }
-        self.passages = {
-            (r.name, i): f"{c.document_id}\n{c.title}\n{c.text}".lower()
-            for r in runs
-            for i, c in r.contexts.items()
-        }
+        apart = {"systems disagree": _disagreements(self.rows)}
+        self.worth = {r.name: {**_worth_a_look(r), **apart} for r in runs}
+        found = {(r.name, i): c for r in runs for i, c in r.contexts.items()}
+        texts = (f"{c.document_id}\n{c.title}\n{c.text}".lower() for c in found.values())
+        self.passages = dict(zip(found, texts))
 
     def values(self, name: str) -> list:
         "The values that a field of the rows takes, in order."
@@ -163,15 +147,16 @@ def _ordered(rows: Sequence[_TurnRow], by: str, highest: bool) -> list[_TurnRow]
 
 
 def _filtered(
-    index: _TurnIndex,
-    wanted: Mapping[str, object],  # a field of _TurnRow -> its value; None is no condition
-    which: str = "every turn",  # a key of `_TurnIndex.worth`, or "labelled"
-    text: str = "",
-    labelled: Iterable[tuple[str, str]] = (),  # run and task id of the turns that have a label
-    by: str = _FAILED_FIRST,  # or another order, or a measure
-    highest: bool = False,  # True: the highest value first
+    index,
+    wanted: Mapping,
+    which="every turn",
+    text="",
+    labelled=(),
+    by=_FAILED_FIRST,
+    highest=False,
 ) -> list[_TurnRow]:
-    "The rows that fulfil all conditions, in the wanted order."
+    """The rows that fulfil all conditions, in the wanted order, the highest value first or the lowest. wanted: a field of
+    _TurnRow -> its value (None: any); which: a key of `_TurnIndex.worth`, or `labelled`, of the turns with a label."""
 
     def belongs(r: _TurnRow) -> bool:
         if which == "labelled":
@@ -230,10 +215,8 @@ class _Controls:
         self.sort = told(w.Dropdown, "sort by", 20, options=orders, value=_FAILED_FIRST)
         self.highest = w.Checkbox(description="highest first", indent=False, layout=_width(9))
         self.search = told(w.Text, "search", 28, placeholder=hint)
-        self.beside = {
-            n: w.ToggleButton(description=n, tooltip=f"beside it: {n}", layout=auto)
-            for n in index.runs
-        }
+        look = {n: {"description": n, "tooltip": f"beside it: {n}"} for n in index.runs}
+        self.beside = {n: w.ToggleButton(**how, layout=auto) for n, how in look.items()}
         some = {"options": _LABELS, "placeholder": "choose or write", "ensure_option": False}
         self.label = told(w.Combobox, "label", 20, **some)
         self.note = told(w.Textarea, "note", 34, rows=2)
@@ -295,9 +278,7 @@ def _button_of(r: _TurnRow, here: bool, said: str, then: Callable[[str, str], No
     return b
 
 # %% ../../nbs/8_show/03_browser.ipynb #61be1b3f
-def _turn_or_beside(
-    run: Evidence, others: Sequence[Evidence], task_id: str, timing: bool = True
-) -> str:
+def _turn_or_beside(run: Evidence, others: Sequence[Evidence], task_id: str, timing=True) -> str:
     "A turn, alone or beside the same turn of other runs."
     have = [r for r in others if task_id in r.turns and r is not run]
     missing = [r.name for r in others if task_id not in r.turns]
@@ -321,9 +302,8 @@ class CaseBrowser:
         gold: Mapping[str, Gold] | None = None,  # by task id
         labels: str | Path = "labels.jsonl",  # where labels and notes are appended
         timing: bool = True,  # False: no seconds
-        mark: Callable[..., Mapping[str, Gold]]
-        | None = None,  # takes run, task id, label, note and a passage's id; keeps them, and gives the gold of all turns
-        page_turns: int = 300,  # a run of at most so many turns stands whole in the static page, of a longer one the first 100 turns
+        mark: Callable[..., Mapping[str, Gold]] | None = None,  # see `save_label`
+        page_turns: int = 300,  # of a longer run the first 100 turns stand in the static page
         **known,  # qrels, absent, histories: see Evidence
     ):
         runs = [runs] if isinstance(runs, (Run, Evidence, str, Path)) else list(runs)
@@ -343,15 +323,15 @@ class CaseBrowser:
             widget.observe(lambda change: self._busy or self.apply(), "value")
         for button in c.beside.values():
             button.observe(lambda change: self.show(), "value")
-        c.turns.observe(lambda change: self._listed(change["new"]), "value")
+
+        def chosen(change):  # a turn in the list
+            if not self._busy and change["new"] is not None:
+                self.step(change["new"] - self.at)
+
+        c.turns.observe(chosen, "value")
         c.previous.on_click(lambda button: self.step(-1))
         c.next.on_click(lambda button: self.step(1))
         c.save.on_click(lambda button: self.save_label())
-
-    def _listed(self, at: int | None) -> None:
-        "A turn was chosen in the list."
-        if not self._busy and at is not None:
-            self.step(at - self.at)
 
     @property
     def current(self) -> _TurnRow | None:
@@ -372,8 +352,8 @@ class CaseBrowser:
             self.at = (self.at + by) % len(self.found)
         self.show()
 
-    def _find(self, task_id: str, run: str) -> int | None:  # None: the filters leave it out
-        "Where a turn stands among those that are left."
+    def _find(self, task_id: str, run: str) -> int | None:
+        "Where a turn stands among those that the filters leave; None: it does not."
         there = (n for n, r in enumerate(self.found) if r.task_id == task_id and run in ("", r.run))
         return next(there, None)
 
@@ -441,13 +421,13 @@ class CaseBrowser:
         first = first_to_fail(run, run.turns[row.task_id].conversation_id)
         others = [self.index.runs[name] for name in c.shown_beside]
         body = _turn_or_beside(run, others, row.task_id, self.timing)
-        if not first:
-            return "", page(body, styled=False)
         words = "is the first to fail in this conversation"
-        return _said(f"▲ turn {run.turns[first].turn}", words), page(body, styled=False)
+        said = _said(f"▲ turn {run.turns[first].turn}", words) if first else ""
+        return said, page(body, styled=False)
 
     def save_label(self) -> None:
-        "Append label and note of the present turn; what goes wrong stands beside the button, and the text stays in its box."
+        """Append label and note of the present turn; what goes wrong stands beside the button, and the text stays in its box.
+        `mark` takes run, task id, label, note and a passage's id, keeps them, and gives the gold of all turns."""
         row, c = self.current, self.controls
         if row is None:
             return
@@ -593,13 +573,9 @@ class Case:
     size: float  # how much it is worth a look, within its kind
 
 
-def pick_cases(
-    run: Evidence,
-    other: Evidence | None = None,  # a second run over the same tasks, for differences
-    measure: str = "K-precision",  # by which the two are compared: "K-precision", "judge" or a score's name
-    each: int = 2,  # cases of a kind
-) -> list[Case]:
-    "The turns that the rules point at, in their order, the largest of each kind first; ties go to the smaller task id."
+def pick_cases(run: Evidence, other=None, measure: str = "K-precision", each=2) -> list[Case]:
+    """The turns that the rules point at, in their order, the `each` largest of a kind first; ties go to the smaller task id.
+    Differences are of a second run over the same tasks, by K-precision, judge or a score."""
     cases = []
     for kind, rule in _RULES.items():
         said = {i: x for i in run.turns if (x := rule(run, other, i, measure))}
@@ -609,16 +585,9 @@ def pick_cases(
 
 # %% ../../nbs/8_show/03_browser.ipynb #9ae6d872
 class CaseView(View):
-    "A case of a run."
+    "A case of a run, beside another run that has its turn; with seconds or without, so many characters before a fold."
 
-    def __init__(
-        self,
-        case: Case,
-        run: Evidence,
-        other: Evidence | None = None,
-        timing: bool = True,  # False: no seconds
-        chars: int = 600,  # of a text, before the fold
-    ):
+    def __init__(self, case: Case, run: Evidence, other=None, timing=True, chars: int = 600):
         t = run.turns[case.task_id]
         has = other and case.task_id in other.turns
         pair = beside_html([run, other], case.task_id, chars) if has else ""
@@ -677,24 +646,16 @@ class PublishedView(View):
         super().__init__(f"{case.id}: {case.question}", body, text)
 
 # %% ../../nbs/8_show/03_browser.ipynb #66787877
-def _file(n: int, kind: str, question: str) -> str:
+def _file(n: int, *words: str) -> str:
     "A file name out of words."
-
-    def slug(text):
-        return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:48] or "case"
-
-    return f"{n:02}-{slug(kind)}-{slug(question)}.html"
+    slugs = [re.sub(r"[^a-z0-9]+", "-", w.lower()).strip("-")[:48] or "case" for w in words]
+    return f"{n:02}-{'-'.join(slugs)}.html"
 
 
 def write_cases(
-    folder: str | Path,
-    cases: Iterable[Case],
-    run: Evidence,
-    other: Evidence | None = None,
-    published: Iterable[PublishedCase] = (),
-    timing: bool = True,  # False: no seconds
-) -> Path:  # the index page
-    "One page a case, and an index of them."
+    folder: str | Path, cases: Iterable[Case], run: Evidence, other=None, published=(), timing=True
+) -> Path:
+    "One page a case, of two runs and of papers (`published_cases`), and an index of them, whose path is returned."
     asked = {i: t.question for i, t in run.turns.items()}
     made = [(c.kind, c.why, asked[c.task_id], CaseView(c, run, other, timing)) for c in cases]
     tables = [(f"published, Table {p.table}", p) for p in published]

@@ -51,8 +51,7 @@ class Known:
     @property
     def ending(self) -> dict[str, str]:
         "Outcome, reason and blame in words, without those that there are none of."
-        b = self.blame
-        t = self.turn
+        b, t = self.blame, self.turn
         words = {"outcome": t.outcome.value, "reason": t.reason, "judged": b.verdict}
         words |= {"stage to blame": b.stage, "cause": b.cause, "node to blame": b.node}
         words |= {"proof of the blame": self.proof.words if self.proof else ""}
@@ -152,35 +151,24 @@ def _output(k: Known) -> dict:
     usage = {**tokens, "total_tokens": spent.tokens}
     return {"model": _model_of(k.run), "choices": choices, "usage": usage, "time": t.seconds}
 
-
-def _marks(k: Known) -> dict[str, dict]:
-    "The scores of a turn as Inspect has them, with the blame as one of words."
-    blamed: dict = {"value": k.blame.verdict, "metadata": k.ending}
-    if k.blame.cause:
-        blamed["explanation"] = f"{k.blame.stage}: {k.blame.cause}"
-    return {**{m: {"value": v} for m, v in k.scores.items()}, "blame": blamed}
-
 # %% ../../nbs/8_show/05_export.ipynb #add25c8a
 def _sample(k: Known, start: float) -> dict:
     "A turn as a sample."
     t, output = k.turn, _output(k)
     about = {"conversation": t.conversation_id, "turn": t.turn, "domain": t.domain}
-    sample = {
-        "id": t.task_id,
-        "epoch": 1,
-        "input": k.messages(),
-        "target": list(k.gold.targets) if k.gold else "",
-        "messages": [*k.messages(), *(c["message"] for c in output["choices"])],
-        "output": output,
-        "scores": _marks(k),
-        "metadata": {**about, **k.ending, "contexts": plain(k.contexts)},
-        "events": list(_step_events(k, start)),
-        "model_usage": {output["model"]: output["usage"]},
-        "started_at": _stamp(start),
-        "completed_at": _stamp(start + t.seconds),
-        "total_time": t.seconds,
-        "uuid": _name_of(k.run.name, t.task_id, digits=22),
-    }
+    sample = {"id": t.task_id, "epoch": 1, "input": k.messages()}
+    sample["target"] = list(k.gold.targets) if k.gold else ""
+    sample["messages"] = [*k.messages(), *(c["message"] for c in output["choices"])]
+    blamed: dict = {"value": k.blame.verdict, "metadata": k.ending}
+    if k.blame.cause:
+        blamed["explanation"] = f"{k.blame.stage}: {k.blame.cause}"
+    scores = {m: {"value": v} for m, v in k.scores.items()}
+    sample |= {"output": output, "scores": {**scores, "blame": blamed}}
+    sample["metadata"] = {**about, **k.ending, "contexts": plain(k.contexts)}
+    sample["events"] = list(_step_events(k, start))
+    sample["model_usage"] = {output["model"]: output["usage"]}
+    sample |= {"started_at": _stamp(start), "completed_at": _stamp(start + t.seconds)}
+    sample |= {"total_time": t.seconds, "uuid": _name_of(k.run.name, t.task_id, digits=22)}
     if e := t.error:
         told = {"message": f"{e.type}: {e.message}", "traceback": e.traceback}
         sample["error"] = {**told, "traceback_ansi": e.traceback}
@@ -199,9 +187,7 @@ def _results(run: Evidence, samples: Sequence[Mapping]) -> dict:
     return {"total_samples": len(samples), "completed_samples": done, "scores": scores}
 
 # %% ../../nbs/8_show/05_export.ipynb #0202aaea
-def _write_inspect(
-    path: str | Path, runs: Sequence[Evidence], tasks: Mapping[str, Task] = {}
-) -> dict[str, int]:
+def _write_inspect(path: str | Path, runs: Sequence[Evidence], tasks: Mapping = {}) -> dict:
     "Write one run as a log of Inspect, version 2 of its format (inspect_ai 0.3)."
     (run,) = runs
     start, samples = _began(run), []
@@ -244,6 +230,11 @@ def _otlp(value: object) -> dict:
     return {"doubleValue": value} if isinstance(value, float) else {"stringValue": str(value)}
 
 
+def _attributes(values: Mapping[str, object]) -> list[dict]:
+    "Values by key as attributes of OTLP."
+    return [{"key": key, "value": _otlp(v)} for key, v in values.items()]
+
+
 def _flat(prefix: str, entries: Sequence[Mapping]) -> dict:
     "Entries of a list as flat attributes: prefix, place and key."
     return {f"{prefix}.{n}.{k}": v for n, e in enumerate(entries) for k, v in e.items()}
@@ -259,13 +250,6 @@ def _left(before: Sequence[str], s: Step) -> Sequence[str]:
     if isinstance(s, Retrieved):
         return s.contexts
     return s.kept if isinstance(s, (Graded, Ranked)) else before
-
-
-def _decided(s: Checked | Gated) -> str:
-    "The verdict of a step as JSON."
-    v = s.verdict
-    told = {"asked": s.asked, "verdict": v.label.value, v.how: v.score, "threshold": v.threshold}
-    return json.dumps({name: x for name, x in told.items() if x is not None})
 
 # %% ../../nbs/8_show/05_export.ipynb #a1278fac
 def _step_attributes(k: Known, s: Step, query: str, before: Sequence[str]) -> dict:
@@ -284,7 +268,10 @@ def _step_attributes(k: Known, s: Step, query: str, before: Sequence[str]) -> di
         out |= _documents(k, "input.documents", [g.id for g in s.grades], {})
         out |= _documents(k, "output.documents", s.kept, scores)
     elif isinstance(s, (Checked, Gated)):
-        out["output.value"] = _decided(s)
+        v = s.verdict
+        told = {"asked": s.asked, "verdict": v.label.value, v.how: v.score}
+        told = {**told, "threshold": v.threshold}
+        out["output.value"] = json.dumps({n: x for n, x in told.items() if x is not None})
     elif isinstance(s, (Drafted, Rewritten)):
         out["output.value"] = s.text
     left = _left((), s) if isinstance(s, (Retrieved, Graded, Ranked)) else True
@@ -316,18 +303,11 @@ def _annotations(k: Known, s: Step | None) -> list[dict]:  # None: the whole tur
 def _span(name, kind, trace, id, parent, start, seconds, attributes, error="") -> dict:
     "A span of OTLP."
     told = {"openinference.span.kind": kind, **attributes}
-    nano = [int(round((start + x) * 1e9)) for x in (0, seconds)]
-    return {
-        "traceId": trace,
-        "spanId": id,
-        "parentSpanId": parent,
-        "name": name,
-        "kind": 1,
-        "startTimeUnixNano": str(nano[0]),
-        "endTimeUnixNano": str(nano[1]),
-        "attributes": [{"key": key, "value": _otlp(v)} for key, v in told.items()],
-        "status": {"code": 2, "message": error} if error else {"code": 1},
-    }
+    began, ended = (str(int(round((start + x) * 1e9))) for x in (0, seconds))
+    place = {"traceId": trace, "spanId": id, "parentSpanId": parent, "name": name, "kind": 1}
+    times = {"startTimeUnixNano": began, "endTimeUnixNano": ended}
+    status = {"code": 2, "message": error} if error else {"code": 1}
+    return {**place, **times, "attributes": _attributes(told), "status": status}
 
 
 def _annotated(found: Sequence[Mapping]) -> dict:
@@ -405,29 +385,26 @@ def _phoenix(k: Known, spans: Sequence[Mapping]) -> Iterator[dict]:
             yield {**about, "result": result, "identifier": "mtrag_nb"}
 
 # %% ../../nbs/8_show/05_export.ipynb #2276c85d
-def _write_openinference(
-    path: str | Path, runs: Sequence[Evidence], tasks: Mapping[str, Task] = {}
-) -> dict[str, int]:
+def _write_openinference(path: str | Path, runs: Sequence[Evidence], tasks: Mapping = {}) -> dict:
     "Write one run as spans, and its annotations beside them (`NAME.annotations.json`)."
-    (run,), path, annotations, n = runs, Path(path), [], 0
+    (run,), path, annotations, counts = runs, Path(path), [], []
     about = {"service.name": run.system, "openinference.project.name": run.name}
-    resource = {"attributes": [{"key": w, "value": _otlp(v)} for w, v in about.items()]}
+    resource = {"attributes": _attributes(about)}
     scope = {"name": "mtrag_nb", "version": __version__}
 
     def lines():
-        nonlocal n
         start = _began(run)
         for k in known_turns(run, tasks):
             spans = _turn_spans(k, start)
             start += max(k.turn.seconds, sum(s.seconds for s in k.turn.steps))
-            n += len(spans)
+            counts.append(len(spans))
             annotations.extend(_phoenix(k, spans))
             group = [{"scope": scope, "spans": spans}]
             yield {"resourceSpans": [{"resource": resource, "scopeSpans": group}]}
 
     traces = write_jsonl(path, lines())
     write_json(path.with_suffix(".annotations.json"), {"data": annotations})
-    return {"traces": traces, "spans": n, "annotations": len(annotations)}
+    return {"traces": traces, "spans": sum(counts), "annotations": len(annotations)}
 
 # %% ../../nbs/8_show/05_export.ipynb #5c815616
 # Format -> the name of its file, its writer. Inspect lists logs whose names begin with a time.
@@ -438,14 +415,11 @@ FORMATS: dict[str, tuple[str, Callable[..., dict]]] = {
 }
 _SETTINGS = "settings, prompts and identity of the run"
 _WHEN = "when a turn began (times follow each other from the start of the run)"
+_WHOSE = "which text belongs to which passage, titles and scores of passages"
 LOST: dict[str, tuple[str, ...]] = {  # format -> what it cannot hold
     "inspect": ("passages that no generator saw, except by id", _WHEN),
     "openinference": (_SETTINGS, "judgements and scores, except as annotations", _WHEN),
-    "csv": (
-        "steps, except the one to blame",
-        "which text belongs to which passage, titles and scores of passages",
-        _SETTINGS,
-    ),
+    "csv": ("steps, except the one to blame", _WHOSE, _SETTINGS),
 }
 
 # %% ../../nbs/8_show/05_export.ipynb #c5006633

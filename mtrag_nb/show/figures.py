@@ -20,11 +20,11 @@ from matplotlib import RcParams, rc_context, rc_params_from_file
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 from matplotlib.text import Text
 from PIL import Image
 
@@ -36,9 +36,9 @@ from ..evaluate.blame import CostPoint, RiskCoverage
 from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 
 # %% auto #0
-__all__ = ['SERIES', 'INK', 'QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'nothing_figure', 'svg_uri', 'small_png', 'dark_twin',
-           'save_figure', 'ink_on', 'outcomes_figure', 'breakdown_figure', 'score_figure', 'comparison_figure',
-           'risk_coverage_figure', 'cost_figure', 'flow_figure', 'shares_figure', 'gain_figure']
+__all__ = ['SERIES', 'INK', 'QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'svg_uri', 'small_png', 'save_figure', 'ink_on',
+           'outcomes_figure', 'breakdown_figure', 'score_figure', 'comparison_figure', 'risk_coverage_figure',
+           'cost_figure', 'flow_figure', 'shares_figure', 'gain_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.5)), (0, (8, 2, 1.2, 2)), (0, (2.5, 1)), (0, (8, 4)))
@@ -98,7 +98,7 @@ def blank(width: float = 7.0, height: float = 3.0) -> Figure:  # inches
 
 
 @drawn
-def nothing_figure(why: str) -> Figure:  # why: a sentence
+def _nothing_figure(why: str) -> Figure:  # why: a sentence
     "A sentence in place of a figure; it has no axes."
     lines = wrap(why, 91)
     fig = blank(height=0.2 + 0.17 * len(lines))
@@ -151,7 +151,7 @@ def _turn(part: Artist, *looks: str) -> None:
     part.set(**{look: _turned(getattr(part, f"get_{look}")()) for look in looks})
 
 
-def dark_twin(fig: Figure) -> Figure:
+def _dark_twin(fig: Figure) -> Figure:
     "A copy of a figure for a page with a dark ground."
     twin = pickle.loads(pickle.dumps(fig))
     inside = [t for ax in twin.axes for t in ax.texts if t.get_transform() is ax.transData]
@@ -189,10 +189,8 @@ def save_figure(
         how = {"dpi": 200} if f == "png" else {}
         return write_whole(Path(folder) / f"{name}.{f}", _file(fig, f, **how))
 
-    files = tuple(written(f) for f in formats)
-    return (
-        (*files, *save_figure(dark_twin(fig), f"{name}_dark", folder, formats)) if dark else files
-    )
+    twin = save_figure(_dark_twin(fig), f"{name}_dark", folder, formats) if dark else ()
+    return (*map(written, formats), *twin)
 
 # %% ../../nbs/8_show/01_figures.ipynb #8fa8d960
 def _name_rows(ax: Axes, names: Sequence[str], grid: bool = False) -> None:
@@ -205,16 +203,8 @@ def _name_rows(ax: Axes, names: Sequence[str], grid: bool = False) -> None:
         ax.set_axisbelow(True)
 
 
-def _estimate(
-    ax: Axes,
-    y: float,
-    estimate: Sequence[float | None],  # value, low, high
-    colour: str,
-    marker: str = "o",
-    filled: bool = True,
-    talks: Sequence[float] = (),  # the values of conversations, drawn where there is no interval
-) -> None:
-    "A value with its interval, lying."
+def _estimate(ax: Axes, y: float, estimate, colour: str, marker="o", filled=True, talks=()) -> None:
+    "A value with its interval (value, low, high), lying; where there is none the values of conversations."
     value, low, high = estimate
     if low is not None:
         ax.plot([low, high], [y, y], color=colour, linewidth=1.8, solid_capstyle="butt")
@@ -246,12 +236,6 @@ def ink_on(colour: str, dark: str = INK) -> str:
     return "#ffffff" if light < 0.1791 else dark
 
 
-def _write_on(ax: Axes, x: float, y: float, text: str, colour: str, dark: str = INK) -> None:
-    "A text in the middle of something coloured."
-    look = {"ha": "center", "va": "center", "fontsize": 8}
-    ax.text(x, y, text, color=ink_on(colour, dark), **look)
-
-
 def _words(end: str) -> str:
     return end.replace("_", " ")
 
@@ -259,37 +243,24 @@ def _words(end: str) -> str:
 _FEW_TURNS = 30  # below, bars are counts
 
 
-def _bars(
-    ax: Axes,
-    rows: Sequence[Mapping[str, float]],  # from the top: name of a part -> count
-    colours: Mapping[str, str],  # name -> colour, in the order of drawing
-    scale: np.ndarray,  # for each row the count that has length 1
-    least: float = 0.045,  # a part at least so long has its count written into it
-    names: Mapping[str, str] = {},  # name -> what the legend calls it
-    dark: str = INK,
-    **look,  # of the bars
-) -> None:
-    "Rows of counts as stacked bars. A part that no row has is left out."
+def _bars(ax: Axes, rows, colours, scale, least=0.045, names={}, dark=INK, **look) -> None:
+    """Rows (from the top: name of a part -> count) as stacked bars; `scale`: for each the count that has length 1. A part at
+    least so long has its count written into it, one that no row has is left out; names: what the legend calls it."""
     left = np.zeros(len(rows))
     for name, colour in colours.items():
         parts = np.array([r.get(name, 0) for r in rows], float)
         if not parts.any():
             continue
         wide, label = parts / scale, names.get(name, _words(name))
+        text = {"ha": "center", "va": "center", "fontsize": 8, "color": ink_on(colour, dark)}
         ax.barh(range(len(rows)), wide, left=left, color=colour, label=label, **look)
         for y, n in enumerate(parts):
             if n and wide[y] >= least:
-                _write_on(ax, left[y] + wide[y] / 2, y, f"{n:g}", colour, dark)
+                ax.text(left[y] + wide[y] / 2, y, f"{n:g}", **text)
         left += wide
 
 
-def _stack(
-    ax: Axes,
-    rows: Sequence[Mapping[str, float]],
-    colours: Mapping[str, str],
-    least: float = 0.045,
-    counts: bool = False,
-) -> None:
+def _stack(ax: Axes, rows: Sequence[Mapping], colours, least=0.045, counts: bool = False) -> None:
     "Rows of counts as stacked bars: as shares of each row, or as counts."
     totals = np.array([max(sum(r.values()), 1) for r in rows] or [1], float)
     scale = np.full(len(rows), totals.max()) if counts else totals[: len(rows)]
@@ -304,12 +275,10 @@ def _stack(
 
 # %% ../../nbs/8_show/01_figures.ipynb #016bfa63
 @drawn
-def outcomes_figure(
-    parts: Mapping[object, Telemetry],  # run, domain or turn -> its telemetry
-) -> Figure:
-    "A bar for each part: its turns by outcome and reason, with counts."
+def outcomes_figure(parts: Mapping[object, Telemetry]) -> Figure:
+    "A bar for each part (a run, a domain, a turn): its turns by outcome and reason, with counts."
     if not any(t.turns for t in parts.values()):
-        return nothing_figure("There is no turn yet, so none has ended.")
+        return _nothing_figure("There is no turn yet, so none has ended.")
     fig, few = blank(height=1.1 + 0.35 * len(parts)), max(t.turns for t in parts.values())
     ax, colours = fig.subplots(), _colours_of(parts.values())
     _stack(ax, [t.ends for t in parts.values()], colours, counts=few < _FEW_TURNS)
@@ -320,16 +289,13 @@ def outcomes_figure(
 
 # %% ../../nbs/8_show/01_figures.ipynb #38a1cb74
 @drawn
-def breakdown_figure(
-    runs: Mapping[str, Mapping[object, Telemetry]],  # run -> group -> telemetry, of `breakdown`
-    head: str,  # what the groups are: "domain", "turn"
-) -> Figure:
-    "How the turns ended, by group, the runs side by side, three in a row."
+def breakdown_figure(runs: Mapping[str, Mapping[object, Telemetry]], head: str) -> Figure:
+    "How the turns ended, by group (head: domain or turn; of each run as `breakdown` gives them), the runs three in a row."
     groups = sorted({g for parts in runs.values() for g in parts})
     sizes = {g: max(p[g].turns for p in runs.values() if g in p) for g in groups}
     if len(sizes) < 2:
         alone = f"All turns are of one {head}: how they ended, by {head}, is how they ended."
-        return nothing_figure(alone)
+        return _nothing_figure(alone)
     colours = _colours_of(t for parts in runs.values() for t in parts.values())
     across, few = min(len(runs), 3), max(sizes.values()) < _FEW_TURNS
     down, prefix = -(-len(runs) // across), "turn " if head == "turn" else ""
@@ -347,11 +313,10 @@ def breakdown_figure(
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #137a5cf4
-def _scale_of(measure: str, values: Iterable[float]) -> tuple[float, float]:
+def _scale_of(measure: str, values: Sequence[float]) -> tuple[float, float]:
     "The ends of a measure's scale: 1 to 10 for a judge's scores, else 0 to 1, wider if a value lies outside."
     graded = measure.startswith("judge_") and measure not in ("judge_idk", "judge_hallucination")
     low, high = (1.0, 10.0) if graded else (0.0, 1.0)
-    values = list(values)
     return min([low, *values]), max([high, *values])
 
 # %% ../../nbs/8_show/01_figures.ipynb #c3167647
@@ -364,14 +329,8 @@ def _by_talk(scores: Mapping[str, float | None], talks: Mapping[str, str]) -> li
     return [sum(v) / len(v) for v in found.values()]
 
 
-def _distribution(
-    ax: Axes,
-    name: str,
-    scores: Mapping[str, float | None],
-    talks: Mapping[str, str],
-    edges: np.ndarray,  # of the bins
-) -> None:
-    "The scores of one run, with mean and interval, or conversations."
+def _distribution(ax: Axes, name: str, scores: Mapping, talks: Mapping[str, str], edges) -> None:
+    "The scores of one run in bins, with mean and interval, or conversations."
     known = {t: v for t, v in scores.items() if v is not None}
     counts, _ = np.histogram(list(known.values()), edges)
     mean, top = mean_interval(list(known.values()), [talks[t] for t in known]), max(counts.max(), 1)
@@ -393,7 +352,7 @@ def score_figure(
     "The distribution of one measure in each run, with mean and interval, or conversations where they are too few."
     values = [v for by_task in scores.values() for v in by_task.values() if v is not None]
     if not values:
-        return nothing_figure(f"No task has a value of {_words(measure)}.")
+        return _nothing_figure(f"No task has a value of {_words(measure)}.")
     (low, high), fig = _scale_of(measure, values), blank(height=0.75 + 0.95 * len(scores))
     axes = fig.subplots(len(scores), 1, sharex=True, squeeze=False)[:, 0]
     for ax, (name, by_task) in zip(axes, scores.items()):
@@ -422,8 +381,8 @@ class _Scored:
         return _by_talk({t: ours[t] - theirs[t] for t in both}, self.talks)
 
 
-def _systems_panel(ax: Axes, found: Comparison, some: _Scored, numbered: bool) -> None:
-    "The mean of each system, on all its tasks and on those that all have; rows of a matrix are numbered."
+def _systems_panel(ax: Axes, found: Comparison, some: _Scored) -> None:
+    "The mean of each system, on all its tasks and on those that all have."
     uneven, names = any(r.missing for r in found.systems), []
     for n, r in enumerate(found.systems):
         _estimate(ax, n, (r.mean, r.low, r.high), SERIES[0][0], talks=some.means(r.system))
@@ -431,29 +390,21 @@ def _systems_panel(ax: Axes, found: Comparison, some: _Scored, numbered: bool) -
         if on_common:
             ax.plot([r.common], [n], "D", color=INK, markerfacecolor="white", markersize=5)
         few = f"\n({r.n} of {r.n + r.missing} tasks)" if r.missing > 0.05 * r.n else ""
-        number = f"{n + 1}  " if numbered else ""
-        names.append(f"{number}{r.system}  {r.common if on_common else r.mean:.3f}{few}")
+        names.append(f"{r.system}  {r.common if on_common else r.mean:.3f}{few}")
     _name_rows(ax, names, grid=True)
     none = "a stroke: a conversation" if some.scores else "too few conversations for an interval"
     spans = any(r.low is not None for r in found.systems)
     legend = [*wrap(f"mean {_words(found.measure)}", 40)]
-    legend += [f"{found.level:.0%} interval" if spans else none]
+    legend += ["95% interval" if spans else none]
     legend += [f"◇ and number: on the {found.shared} tasks that all have"] if uneven else []
     ax.set_xlabel("\n".join(legend))
 
 # %% ../../nbs/8_show/01_figures.ipynb #1091c307
-_SURE = 0.05  # a pair whose p value after Holm's correction is smaller is marked
-
-
-def _is_sure(p: PairRow) -> bool:
-    return p.p_holm is not None and p.p_holm < _SURE
-
-
 def _pairs_panel(ax: Axes, pairs: Sequence[PairRow], some: _Scored) -> None:
     "The difference of each pair."
     names = []
     for y, p in enumerate(pairs):
-        sure, talks = _is_sure(p), some.means(p.a, p.b)
+        sure, talks = p.p_holm is not None and p.p_holm < 0.05, some.means(p.a, p.b)
         colour = SERIES[1][0] if sure else QUIET
         _estimate(ax, y, (p.difference, p.low, p.high), colour, "s", sure, talks)
         names.append(f"{p.a} –{' ' if len(p.a + p.b) < 24 else chr(10)}{p.b}")
@@ -462,38 +413,6 @@ def _pairs_panel(ax: Axes, pairs: Sequence[PairRow], some: _Scored) -> None:
     key = "difference, paired; right of 0 the first\nis better; filled: p < 0.05 (Holm)"
     ax.set_xlabel(key, loc="right")
 
-
-def _cell(ax: Axes, x: int, y: int, p: PairRow, difference: float, most: float) -> None:
-    "One pair of a matrix; `difference`: of the row to the column, `most`: the largest of all."
-    strength, sure = min(abs(difference) / (most or 1), 1), _is_sure(p)
-    tint = np.array(to_rgb(SERIES_COLOURS[0 if difference > 0 else 1]))
-    face, edge = 1 - 0.6 * strength * (1 - tint), 1.4 if sure else 0
-    square = Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, facecolor=face, linewidth=edge)
-    square.set_edgecolor(INK)
-    ax.add_patch(square)
-    text = f"{difference:+.2f}".replace("0.", ".").replace("-", "–")
-    text = text if abs(difference) >= 0.005 else "0"
-    weight = "bold" if sure else "normal"
-    ax.text(x, y, text, ha="center", va="center", fontsize=8, fontweight=weight)
-
-# %% ../../nbs/8_show/01_figures.ipynb #7eefa687
-def _pairs_matrix(ax: Axes, found: Comparison) -> None:
-    "Every pair: the row against the column, by the numbers of the systems."
-    at = {r.system: n for n, r in enumerate(found.systems)}
-    known = [p for p in found.pairs if p.difference is not None]
-    most = max((abs(p.difference) for p in known), default=0)
-    for p in known:
-        _cell(ax, at[p.b], at[p.a], p, p.difference, most)
-        _cell(ax, at[p.a], at[p.b], p, -p.difference, most)
-    numbers = [x + 1 for x in range(len(at))]
-    ax.set(xlim=(-0.5, len(at) - 0.5), ylim=(len(at) - 0.5, -0.5))
-    ax.set_xticks(range(len(at)), numbers)
-    ax.set_yticks(range(len(at)), numbers)
-    key = "mean of the row minus\nmean of the column, paired;\nframed: p < 0.05 (Holm)"
-    ax.set_xlabel(key)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-
 # %% ../../nbs/8_show/01_figures.ipynb #495d05c6
 @drawn
 def comparison_figure(
@@ -501,18 +420,16 @@ def comparison_figure(
     scores: Mapping[str, Mapping[str, float | None]] | None = None,  # system -> task id -> score
     talks: Mapping[str, str] | None = None,  # task id -> conversation
 ) -> Figure:
-    "Means with intervals, or conversations, if scores are given; and the paired differences, as a matrix from four systems on."
+    "Means with intervals, or conversations, if scores are given; and the paired differences, from four systems on of the best alone."
     pairs = [p for p in found.pairs if p.difference is not None]
     some, n = _Scored(scores or {}, talks or {}), len(found.systems)
-    matrix = n > 3 and len(pairs) == n * (n - 1) // 2
+    if n > 3:
+        pairs = [p for p in pairs if found.systems[0].system in (p.a, p.b)]
     two_lines = any(len(p.a + p.b) > 23 for p in pairs)
-    rows = max(n, 0 if matrix else len(pairs), 2)
-    fig = blank(height=1.0 + (0.4 if two_lines else 0.3) * rows)
+    fig = blank(height=1.0 + (0.4 if two_lines else 0.3) * max(n, len(pairs), 2))
     left, *rest = np.atleast_1d(fig.subplots(1, 2 if pairs else 1))
-    _systems_panel(left, found, some, matrix)
-    if rest and matrix:
-        _pairs_matrix(rest[0], found)
-    elif rest:
+    _systems_panel(left, found, some)
+    if rest:
         _pairs_panel(rest[0], pairs, some)
     return fig
 
@@ -522,12 +439,8 @@ def _series(names: Iterable[str]) -> list[tuple]:
     return [(name, *SERIES[n % len(SERIES)]) for n, name in enumerate(names)]
 
 
-def _name_at_right(
-    ax: Axes,
-    ends: Sequence[tuple[float, str, str, str]],  # value, name, colour, marker
-    apart: float = 0.075,
-) -> None:
-    "Names at the right of an axis from 0 to 1, each as near as it can stand to where its line ends."
+def _name_at_right(ax: Axes, ends: Sequence[tuple], apart: float = 0.075) -> None:
+    "Names at the right of an axis from 0 to 1, near where their lines end: value, name, colour, marker of each."
     places, ordered = [], sorted(ends)
     for value, *_ in ordered:
         places.append(max(value, places[-1] + apart) if places else value)
@@ -539,15 +452,12 @@ def _name_at_right(
 
 # %% ../../nbs/8_show/01_figures.ipynb #8af9e5e7
 @drawn
-def risk_coverage_figure(
-    curves: Mapping[str, RiskCoverage],  # by run
-    measure: str = "RougeL",
-) -> Figure:
+def risk_coverage_figure(curves: Mapping[str, RiskCoverage], measure: str = "RougeL") -> Figure:
     "Risk against coverage, one line a run, with the interval of the risk; the mark at its right end is where the system stood."
     curves = {n: c for n, c in curves.items() if len(c.points) > 1}
-    alone = "No run has two answers of different confidence: refusing more would have left nothing to compare."
     if not curves:
-        return nothing_figure(alone)
+        alone = "No run has two answers of different confidence: refusing more would have left nothing to compare."
+        return _nothing_figure(alone)
     fig, ends = blank(height=3.2), []
     ax = fig.subplots()
     for name, colour, marker, line in _series(curves):
@@ -586,11 +496,9 @@ def cost_figure(
     known = {n: p for n, p in points.items() if None not in (p.cost.value, p.score.value)}
     worse, means = dominated or {}, {n: (p.cost.value, p.score.value) for n, p in known.items()}
     if len(known) < 2:
-        said = [
-            f"One run: {c:,.0f} tokens a turn, mean {_words(measure)} {s:.2f}."
-            for c, s in means.values()
-        ]
-        return nothing_figure(" ".join([*said, "Cost against quality needs two runs."]))
+        one = "One run: {:,.0f} tokens a turn, mean {} {:.2f}. "
+        said = "".join(one.format(cost, _words(measure), s) for cost, s in means.values())
+        return _nothing_figure(f"{said}Cost against quality needs two runs.")
     fig = blank(height=3.4)
     ax = fig.subplots()
     if dominated is not None:
@@ -655,7 +563,7 @@ def shares_figure(
     ax.set(xlim=(0, 1), xlabel=what)
     _name_rows(ax, [f"{run}  ({totals[run]})" for run in counts])
     _legend_below(fig, [ax], 6)
-    return dark_twin(fig) if dark else fig
+    return _dark_twin(fig) if dark else fig
 
 
 @drawn

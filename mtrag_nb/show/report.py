@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, cached_property
-from itertools import combinations, permutations
+from itertools import accumulate, combinations, permutations
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -69,13 +69,9 @@ def _is_number(html: str) -> bool:
     return bool(re.match(r"[-+–]?(\d|$)", re.sub(r"<[^<>]*>", "", html).strip()))
 
 
-def _table(
-    head: str | Sequence[object],  # the name of one in report.json, or the cells
-    rows: Iterable[Sequence[object]],  # the first cell of each heads its row
-    caption: str = "",  # above the table
-    above: Sequence[tuple[str, int]] = (),  # column groups: name, columns
-) -> Markup:
-    "A table in a frame that scrolls."
+def _table(head: str | Sequence[object], rows: Iterable, caption="", above=()) -> Markup:
+    """A table in a frame that scrolls; the first cell of each row heads it. head: the name of one in report.json, or the
+    cells; above: column groups as name and columns."""
     head = _words_of("heads")[head] if isinstance(head, str) else head
     cells = [[v if isinstance(v, Markup) else Markup(esc(show(v))) for v in r] for r in rows]
     right = [all(_is_number(r[i]) for r in cells) for i in range(len(head))]
@@ -92,12 +88,8 @@ def _mark_of(word: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", word.lower()).strip("_") or "none"
 
 
-def _link(
-    text: object,  # a count, or words
-    *marks: str,  # that the turns have in common
-    title: str = "",  # what the turns are, in words; "": the marks
-) -> Markup:
-    "A link to the turns with some marks; a zero leads nowhere."
+def _link(text: object, *marks: str, title: str = "") -> Markup:
+    "A link (a count, or words) to the turns with some marks, which are the title if there is none; a zero leads nowhere."
     if text == 0:
         return Markup("0")
     said = title or ", ".join(m.replace("_", " ") for m in marks)
@@ -109,8 +101,8 @@ _LINK = re.compile(r'<a class="f" href="#f-([\w-]+)"(?: data-n="(\d+)")?')
 
 def _links_in(html: str) -> dict[tuple[str, ...], int | None]:
     "The links of a page: marks, and how many turns are to have them, if it says."
-    found = {tuple(m.split("-")): None for m, _ in _LINK.findall(html)}
-    return found | {tuple(m.split("-")): int(n) for m, n in _LINK.findall(html) if n}
+    found = [(tuple(m.split("-")), n) for m, n in _LINK.findall(html)]
+    return dict.fromkeys(m for m, _ in found) | {m: int(n) for m, n in found if n}
 
 # %% ../../nbs/8_show/02_report.ipynb #e547ecf5
 @dataclass(frozen=True)
@@ -121,9 +113,7 @@ class Board:
     beside: str = ""  # the folder with the turns, as the page names it; "": they are on the page
     forks: Mapping[int, Forked] = field(default_factory=dict)  # number of a run -> its forks
 
-    @property
-    def runs(self) -> list[Evidence]:
-        return [s.run for s in self.standings]
+    runs = property(lambda self: [s.run for s in self.standings])
 
     @cached_property
     def own(self) -> tuple[RunSummary, ...]:
@@ -291,10 +281,8 @@ def _place(ax: Axes, x: float, y: float, b: Blame) -> None:
 
 
 @drawn
-def grid_figure(
-    reports: Sequence[BlameReport],  # one a row, over the same tasks
-) -> Figure:
-    "Systems and turns, with the stage to blame for each turn that failed. Raises SettingsError for reports over other tasks."
+def grid_figure(reports: Sequence[BlameReport]) -> Figure:
+    "Systems (a row each) and turns, with the stage to blame for each that failed. Raises SettingsError for reports over other tasks."
     talks = _turns_of(reports)
     starts = [sum(len(t) for t in talks[:n]) + 0.5 * n for n in range(len(talks))]
     end = starts[-1] + len(talks[-1])
@@ -328,8 +316,8 @@ def _grid_key(reports: Sequence[BlameReport]) -> str:
     return "   ".join([*(f"{sign} {word}" for sign, word in signs), *stages])
 
 
-def _leading(stages: Mapping[str, int]) -> str:  # stage -> failed turns; "": no stage can be named
-    "The stage at which most turns failed first, or the stages where they are equal, with its number of turns."
+def _leading(stages: Mapping[str, int]) -> str:
+    "The stage at which most turns failed first (or those that are equal), with its number of turns; stage -> failed turns."
     most = max(stages.values())
     top = [s or "no stage that can be named" for s, n in stages.items() if n == most]
     return f"{most} of them {'each ' if len(top) > 1 else ''}first at: {' and '.join(top)}"
@@ -446,8 +434,7 @@ def _how_sure(found: Comparison, best: str, others: Sequence[str]) -> str:
     rest = ", ".join(o for o in others if o not in sure)
     better = f"better than {', '.join(sure)}" if sure else "not significantly better than any other"
     rest = f", not significantly better than {rest}" if sure and rest else ""
-    few = "too few conversations differ"
-    p = few if first.p_holm is None else f"p {first.p_holm:.3f}"
+    p = "too few conversations differ" if first.p_holm is None else f"p {first.p_holm:.3f}"
     return f"{_points(gap)} over {others[0]} ({p}): {better}{rest} (Holm, over conversations)."
 
 # %% ../../nbs/8_show/02_report.ipynb #203c9753
@@ -804,6 +791,9 @@ def _run_facts(run: Evidence) -> dict[str, str]:
     models = {"chat model": "chat", "embedder": "embedder", "reranker": "reranker"}
     blank = "" if s else _UNKNOWN
     loose = unlicensed(run.run, (step for t in run.turns.values() for step in t.steps))
+    imported = m.get("imported", {})  # what the file of a run from elsewhere lacks, and has amiss
+    odd = ", ".join(f"{what} {n}" for what, n in imported.get("odd", {}).items())
+    notes = {"notes": ". ".join(imported.get("notes", ())), "odd in the file": odd}
     return {
         "system": f"{run.system}: {m['about']}" if m.get("about") else run.system,
         "setting": identity.get("setting", _UNKNOWN),
@@ -817,15 +807,8 @@ def _run_facts(run: Evidence) -> dict[str, str]:
         "sessions": _session_words(m.get("sessions", [])),
         "machine": _machine_words(m.get("machine", {})),
         "commit": m.get("commit") or _UNKNOWN,
-        **_imported_facts(m.get("imported", {})),
+        **{name: text for name, text in notes.items() if text},
     }
-
-
-def _imported_facts(imported: Mapping) -> dict[str, str]:
-    "What a run that was read from a file cannot tell, and what was odd in it."
-    odd = ", ".join(f"{what} {n}" for what, n in imported.get("odd", {}).items())
-    facts = {"notes": ". ".join(imported.get("notes", ())), "odd in the file": odd}
-    return {name: text for name, text in facts.items() if text}
 
 
 def _columns(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:
@@ -834,10 +817,9 @@ def _columns(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:
     return [[k, *(str(c.get(k, "–")) for c in columns)] for k in keys]
 
 
-def came_later(
-    groups: dict[str, type] = {},  # of a system: name -> type of its own settings
-) -> dict[str, object]:
-    "Dotted settings that a record of an earlier version may lack, at the value that means what was done then."
+def came_later(groups: dict[str, type] = {}) -> dict[str, object]:
+    """Dotted settings that a record of an earlier version may lack, at the value that means what was done then; with those
+    of a system (`groups`: name -> type of its settings)."""
     shared = {"chat": ModelSpec, "embedder": ModelSpec, "retrieval": RetrievalSettings}
     every = {**shared, "stages": StageSettings, **groups}
     found = [(g, f) for g, kind in every.items() for f in fields(kind)]
@@ -845,20 +827,15 @@ def came_later(
     return {f"{g}.{f.name}": f.metadata.get("gone", f.default) for g, f in later}
 
 
-def _settings_of(run: Evidence) -> dict[str, object]:
-    "All settings of a run, each under a dotted name; `own` only where the system has some."
-    settings = run.manifest.get("settings", {})
-    flat = dotted({k: v for k, v in settings.items() if k != "own" or v})
-    return {**came_later(), **flat} if flat else {}
-
-
 def _manifest_html(board: Board) -> str:
     "What was run, a column a run."
     runs = board.runs
     head = ["", *(r.name for r in runs)]
+    recorded = [r.manifest.get("settings", {}) for r in runs]
     facts = _columns([*map(_run_facts, runs)])
     marked = [[row[0] + (" ≠" if len(set(row[1:])) > 1 else ""), *row[1:]] for row in facts]
-    settings = _columns([*map(_settings_of, runs)])
+    flat = [dotted({k: v for k, v in s.items() if k != "own" or v}) for s in recorded]
+    settings = _columns([{**came_later(), **f} if f else {} for f in flat])
     tables = {
         "Settings that differ": [row for row in settings if len(set(row[1:])) > 1],
         "All settings": settings,
@@ -956,10 +933,9 @@ def _dials_html(runs: Sequence[Evidence]) -> str:
     curves = {r.name: risk_coverage(r, measure) for r in runs} if measure else {}
     if not any(c.points for c in curves.values()):
         return ""
-    rows, title = [], "Risk against coverage"
-    for name, c in curves.items():
-        own = map(show, c.own or (None, None))
-        rows.append([name, c.confidence, *own, show(c.area), c.left_out])
+    title, none = "Risk against coverage", (None, None)
+    own = {name: map(show, c.own or none) for name, c in curves.items()}
+    rows = [[n, c.confidence, *own[n], show(c.area), c.left_out] for n, c in curves.items()]
     drawn = _drawn_if(runs, lambda: risk_coverage_figure(curves, measure), f"{title} of each run")
     made = _join(drawn, _table("risk", rows, title))
     return _made("part", title, _words_of("notes")["risk"], made)
@@ -1060,8 +1036,8 @@ def _cells(board: Board, n: int, task_id: str) -> list[object]:
     return [s.name, place, label, *ended, way, *values, *cost]
 
 
-def _kinds(board: Board) -> list[tuple[str, str]]:  # name, link
-    "Links to kinds of turns; those without a turn are left out."
+def _kinds(board: Board) -> list[tuple[str, str]]:
+    "Links to kinds of turns, as name and link; those without a turn are left out."
     marks = {**_words_of("kinds"), **{s.name: [f"r{n}"] for n, s in enumerate(board.standings, 1)}}
     links = {name: _link(len(board.marked(*m)), *m, title=name) for name, m in marks.items()}
     return [(name, link) for name, link in links.items() if link != "0"]
@@ -1092,8 +1068,7 @@ def _view(board: Board, n: int, task_id: str, timing: bool) -> tuple[str, str]:
     "A turn of a run, folded; its address inside."
     run, place = board.runs[n], board.anchor(n, task_id)
     mark = "▲ first to fail" if first_to_fail(run, run.talks[task_id]) == task_id else ""
-    look = {"timing": timing, "chars": 400, "opened": False, "anchor": place}
-    return run.name, turn_html(run, task_id, mark, history=False, **look)
+    return run.name, turn_html(run, task_id, mark, False, timing, 400, False, place)
 
 
 def _talk_html(board: Board, conversation_id: str, timing: bool = True) -> str:
@@ -1112,12 +1087,8 @@ _INSIDE = 1_250_000  # bytes of views, at most, on the page itself
 
 def _fit_inside(board: Board, most: int = _INSIDE) -> bool:
     "Whether the views of all turns have room on the page; stops looking where they have not."
-    size = 0
-    for c in board.talks:
-        size += len(_talk_html(board, c).encode())
-        if size > most:
-            return False
-    return True
+    sizes = accumulate(len(_talk_html(board, c).encode()) for c in board.talks)
+    return all(size <= most for size in sizes)
 
 
 def turns_beside(path: Path) -> Path:
@@ -1141,11 +1112,10 @@ def _drop_views(folder: Path, keep: Iterable[str] = ()) -> None:
 
 def _write_views(board: Board, folder: Path, back: str) -> int:  # how many files
     "Write a file a conversation; `back` is the address of the page from there. Files of an earlier report go."
-    written = set()
-    for n, c in enumerate(board.talks, 1):
+    written = {board.file(n): c for n, c in enumerate(board.talks, 1)}
+    for n, (name, c) in enumerate(written.items(), 1):
         body = _made("beside", back, n, _talk_html(board, c))
-        write_whole(folder / board.file(n), document(f"Conversation {n}", body))
-        written.add(board.file(n))
+        write_whole(folder / name, document(f"Conversation {n}", body))
     _drop_views(folder, written)
     return len(written)
 
@@ -1233,16 +1203,13 @@ def _distinct_names(folders: Iterable[str | Path]) -> list[str]:
     "The folders' names, with as much of their paths as tells them apart."
     paths = [Path(f).resolve() for f in folders]
 
-    def last(p: Path, n: int) -> str:
-        return "/".join(p.parts[-n:])
-
-    def alone(p: Path, n: int) -> bool:
-        return sum(last(q, n) == last(p, n) for q in paths) == 1
-
     def shortest(p: Path) -> str:
-        return last(p, next((n for n in range(1, len(p.parts)) if alone(p, n)), len(p.parts)))
+        for n in range(1, len(p.parts)):
+            if sum(q.parts[-n:] == p.parts[-n:] for q in paths) == 1:
+                return "/".join(p.parts[-n:])
+        return "/".join(p.parts)
 
-    return [shortest(p) for p in paths]
+    return [*map(shortest, paths)]
 
 
 def _named(run: Run | str | Path, name: str) -> Run:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
+from itertools import accumulate
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -24,8 +25,8 @@ from ..evaluate.scores import Evidence, as_evidence
 
 # %% auto #0
 __all__ = ['SIGNS', 'unlicensed', 'ending', 'outcome_of', 'outcome_words', 'fault_of', 'first_to_fail', 'turn_html', 'TurnView',
-           'strip_html', 'conversation_html', 'ConversationView', 'run_html', 'RunView', 'decisions', 'side_by_side',
-           'divergence', 'beside_html', 'measure_of', 'difference']
+           'strip_html', 'ConversationView', 'run_html', 'RunView', 'decisions', 'divergence', 'beside_html',
+           'measure_of', 'difference']
 
 # %% ../../nbs/8_show/00_turn.ipynb #3f5be350
 _ASK_NO_MODEL = ("support", "claims", "rules")
@@ -170,14 +171,7 @@ def _parsed(verdicts: Sequence[Verdict]) -> str:
 class _Shown:
     "A turn of a run, and what the template asks of it."
 
-    def __init__(
-        self,
-        run: Evidence,
-        task_id: str,
-        history: bool = False,  # the conversation before the question is shown
-        timing: bool = True,  # False: no seconds
-        chars: int = 600,  # of a text, before the fold
-    ):
+    def __init__(self, run: Evidence, task_id: str, history=False, timing=True, chars=600):
         self.run, self.t, self.timing, self.chars = run, run.turns[task_id], timing, chars
         self.gold, self.measures = run.gold.get(task_id), run.measures_of(task_id)
         self.outcome, fault = outcome_of(run, task_id), run.failure_summary(task_id)
@@ -214,9 +208,7 @@ class _Shown:
         "Those of them that stand in no passage."
         return sum(word not in self.words for _, _, word in content_spans(self.t.answer))
 
-    @property
-    def failed_at(self) -> Step | None:
-        return _failed_at(self.t, self.outcome)
+    failed_at = property(lambda self: _failed_at(self.t, self.outcome))
 
     def hits(self, found: Retrieved) -> list[tuple[int, Context, Found | None, Grade | None, bool]]:
         "Rank, context, hit, grade, and whether it is gold, of each context that was found."
@@ -226,10 +218,8 @@ class _Shown:
                 first.setdefault(i, h)
         graded = {g.id: g for step in _grades(self.t, found) for g in step.grades}
         there = {i: self._context(i) for i in found.contexts}
-        return [
-            (n, c, first.get(i), graded.get(i), c.document_id in self.relevant)
-            for n, (i, c) in enumerate(there.items(), 1)
-        ]
+        known = [(c, first.get(i), graded.get(i)) for i, c in there.items()]
+        return [(n, *k, k[0].document_id in self.relevant) for n, k in enumerate(known, 1)]
 
     def _context(self, i: str) -> Context:
         gone = "(the text is not at hand)"
@@ -268,53 +258,33 @@ class _Shown:
         "Whether a step says anything besides its shared kind."
         return bool(step.note or self.unplaced(step) or own_fields(step))
 
-    @property
-    def counter_head(self) -> tuple[str, ...]:
-        return _COUNTED if self.timing else _COUNTED[:-1]
+    counter_head = property(lambda self: _COUNTED if self.timing else _COUNTED[:-1])
 
     @property
     def counter_rows(self) -> list[tuple[str, ...]]:
         return [row[: len(self.counter_head)] for row in _counter_rows(self.t)]
 
-    @property
-    def parsed(self) -> str:
-        return _parsed(self.t.verdicts)
-
-    @cached_property
-    def unlicensed(self) -> list[str]:
-        return unlicensed(self.run.run, self.t.steps)
-
-    @property
-    def unread(self) -> int:
-        return sum(v.defaulted for v in self.t.verdicts)
+    parsed = property(lambda self: _parsed(self.t.verdicts))
+    unlicensed = cached_property(lambda self: unlicensed(self.run.run, self.t.steps))
+    unread = property(lambda self: sum(v.defaulted for v in self.t.verdicts))
 
 # %% ../../nbs/8_show/00_turn.ipynb #84e9cbd8
 def turn_html(
-    run: Evidence,
-    task_id: str,
-    mark: str = "",  # said beside the turn, e.g. that it is the first to fail
-    history: bool = True,  # False where the turns before stand on the same page
-    timing: bool = True,  # False: no seconds
-    chars: int = 600,  # of a text, before the fold
-    opened: bool = True,
-    anchor: str = "",  # the name of its place on the page
+    run: Evidence, task_id, mark="", history=True, timing=True, chars=600, opened=True, anchor=""
 ) -> str:
-    "A turn of a run, with everything that is known of it, folded under one line."
+    """A turn of a run, with everything that is known of it, folded under one line: a mark beside it, the turns before,
+    seconds, so many characters of a text before the fold; the name of its place on the page."""
     shown = _Shown(run, task_id, history, timing, chars)
     return render("turn.html", "turn", shown, mark, opened, anchor)
 
 
-class TurnView(View):
-    "A turn of a run. Raises DataError if the run has no such turn."
+_AnyRun = Run | Evidence | str | Path  # or its folder
 
-    def __init__(
-        self,
-        run: Run | Evidence | str | Path,
-        task_id: str,
-        timing: bool = True,  # False: no seconds
-        chars: int = 600,  # of a text, before the fold
-        **known,  # gold, qrels, absent, histories: see Evidence
-    ):
+
+class TurnView(View):
+    "A turn of a run, with seconds or without; `known`: see `Evidence`. Raises DataError if the run has no such turn."
+
+    def __init__(self, run: _AnyRun, task_id: str, timing=True, chars: int = 600, **known):
         run = as_evidence(run, **known)
         if task_id not in run.turns:
             remedy = "Name the task id of a finished turn"
@@ -336,52 +306,31 @@ def strip_html(run: Evidence, conversation_id: str) -> str:
     return render("turn.html", "strip", _views(run, conversation_id), first)
 
 
-def conversation_html(
-    run: Evidence,
-    conversation_id: str,
-    timing: bool = True,  # False: no seconds
-    chars: int = 600,  # of a text, before the fold
-    opened: str = "",  # a task id: this turn is unfolded
-) -> str:
-    "A conversation: the strip, then each turn."
-    views, first = _views(run, conversation_id, timing, chars), first_to_fail(run, conversation_id)
+def _conversation_html(run: Evidence, conversation_id: str, timing=True, opened: str = "") -> str:
+    "A conversation, with seconds or without: the strip, then each turn; the one with the id `opened` is unfolded."
+    views, first = _views(run, conversation_id, timing), first_to_fail(run, conversation_id)
     return render("turn.html", "conversation", views, first, opened)
 
 # %% ../../nbs/8_show/00_turn.ipynb #29c043fc
-def _talk_line(run: Evidence, t: Trajectory) -> str:
-    "A turn on one line of text."
-    asked = clean(" ".join(t.question.split())[:60])
-    return f"{t.turn:2} {ending(t):25} {outcome_words(run, t.task_id)}: {asked}"
-
-
 class ConversationView(View):
-    "A conversation of a run. Raises DataError if the run has no such conversation."
+    "A conversation of a run, as `_conversation_html`; `known`: see `Evidence`. Raises DataError if the run does not have it."
 
-    def __init__(
-        self,
-        run: Run | Evidence | str | Path,
-        conversation_id: str,
-        timing: bool = True,  # False: no seconds
-        opened: str = "",  # a task id: this turn is unfolded
-        **known,  # gold, qrels, absent, histories: see Evidence
-    ):
+    def __init__(self, run: _AnyRun, conversation_id: str, timing=True, opened="", **known):
         run = as_evidence(run, **known)
         if conversation_id not in run.conversations:
             raise DataError(f"no conversation {conversation_id!r}", run.name)
-        text = "\n".join(_talk_line(run, t) for t in run.conversations[conversation_id])
-        body = conversation_html(run, conversation_id, timing, opened=opened)
+        turns = run.conversations[conversation_id]
+        asked = [clean(" ".join(t.question.split())[:60]) for t in turns]
+        said = [f"{t.turn:2} {ending(t):25} {outcome_words(run, t.task_id)}" for t in turns]
+        text = "\n".join(map(": ".join, zip(said, asked)))
+        body = _conversation_html(run, conversation_id, timing, opened=opened)
         super().__init__(f"{run.name}: {conversation_id}", body, text)
 
 # %% ../../nbs/8_show/00_turn.ipynb #6926badf
 def _fitting(run: Evidence, most: int) -> list[str]:
     "The first conversations that have at most so many turns together, and the first in any case."
-    fit, turns = [], 0
-    for c, ts in run.conversations.items():
-        if fit and turns + len(ts) > most:
-            break
-        fit.append(c)
-        turns += len(ts)
-    return fit
+    ends = accumulate(map(len, run.conversations.values()))
+    return [c for n, (c, end) in enumerate(zip(run.conversations, ends)) if not n or end <= most]
 
 # %% ../../nbs/8_show/00_turn.ipynb #426aa514
 def _tally(run: Evidence) -> list[tuple[str, str, int]]:  # what came of them, tone, how many
@@ -394,13 +343,9 @@ def _tally(run: Evidence) -> list[tuple[str, str, int]]:  # what came of them, t
     return [*judged, *((end, "plain", n) for end, n in ends.most_common())]
 
 
-def run_html(
-    run: Evidence,
-    most: int = 400,  # turns on the page; the conversations that fit are shown whole
-    timing: bool = True,  # False: no seconds
-    chars: int = 400,  # of a text, before the fold
-) -> str:
-    "A run: its outcomes, and each conversation folded."
+def run_html(run: Evidence, most: int = 400, timing: bool = True, chars: int = 400) -> str:
+    """A run: its outcomes, and each conversation folded; those that fit into so many turns, with seconds or without, and so
+    many characters of a text before the fold."""
     talks, fit = run.conversations, _fitting(run, most)
     n, left = sum(len(talks[c]) for c in fit), ""
     if n < len(run.turns):
@@ -415,15 +360,9 @@ def run_html(
 
 
 class RunView(View):
-    "A run."
+    "A run, as `run_html` has it; `known`: see `Evidence`."
 
-    def __init__(
-        self,
-        run: Run | Evidence | str | Path,
-        most: int = 400,  # turns on the page
-        timing: bool = True,  # False: no seconds
-        **known,  # gold, qrels, absent, histories: see Evidence
-    ):
+    def __init__(self, run: _AnyRun, most: int = 400, timing: bool = True, **known):
         run = as_evidence(run, **known)
         counts = ", ".join(f"{said} {n}" for said, _, n in _tally(run))
         text = f"{run.name}: {len(run.turns)} turns, {counts}"
@@ -461,7 +400,7 @@ def decisions(t: Trajectory) -> dict[str, object]:
     return {**out, "outcome": ending(t), "answer": t.answer}
 
 # %% ../../nbs/8_show/00_turn.ipynb #499d6c82
-def side_by_side(turns: Sequence[Trajectory]) -> list[tuple[str, tuple[object, ...], bool]]:
+def _side_by_side(turns: Sequence[Trajectory]) -> list[tuple[str, tuple[object, ...], bool]]:
     "The decisions of several turns in one order: what, how each decided (None: it had nothing to decide), whether all agree."
     made, order = [decisions(t) for t in turns], []
     for d in made:
@@ -474,29 +413,21 @@ def side_by_side(turns: Sequence[Trajectory]) -> list[tuple[str, tuple[object, .
 
 def divergence(*turns: Trajectory) -> str:
     "The first decision on which turns differ; '' if there is none."
-    return next((what for what, _, same in side_by_side(turns) if not same), "")
+    return next((what for what, _, same in _side_by_side(turns) if not same), "")
 
 # %% ../../nbs/8_show/00_turn.ipynb #7740e1f6
-def beside_html(
-    runs: Sequence[Evidence],
-    task_id: str,  # of a turn that all runs have
-    chars: int = 400,  # of a text, before the fold
-) -> str:
-    "A turn in several runs, decision by decision."
+def beside_html(runs: Sequence[Evidence], task_id: str, chars: int = 400) -> str:
+    "A turn that all runs have, decision by decision; so many characters of a text before the fold."
     views = [_Shown(r, task_id, chars=chars) for r in runs]
-    rows = side_by_side([v.t for v in views])
+    rows = _side_by_side([v.t for v in views])
     gold = next((v.gold for v in views if v.gold), None)
     targets = gold.targets if gold else ()
     first = next((what for what, _, same in rows if not same), "")
     return render("turn.html", "beside", views, rows, first, targets)
 
 # %% ../../nbs/8_show/00_turn.ipynb #40a4629b
-def measure_of(
-    run: Evidence,
-    task_id: str,
-    measure: str,  # "K-precision", "judge" or the name of a score
-) -> float | None:  # None, too, for a turn that the run does not have
-    "One measure of a turn."
+def measure_of(run: Evidence, task_id: str, measure: str) -> float | None:
+    "One measure of a turn: K-precision, judge or a score by its name; None, too, for a turn that the run does not have."
     if task_id not in run.turns:
         return None
     m = run.measures_of(task_id)
@@ -504,9 +435,7 @@ def measure_of(
     return known[measure] if measure in known else run.scores[task_id].get(measure)
 
 
-def difference(
-    a: Evidence, b: Evidence, task_id: str, measure: str = "K-precision"
-) -> float | None:
+def difference(a: Evidence, b: Evidence, task_id: str, measure="K-precision") -> float | None:
     "`b` minus `a`; None where one of them has no value."
     x, y = measure_of(a, task_id, measure), measure_of(b, task_id, measure)
     return None if x is None or y is None else y - x

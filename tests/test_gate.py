@@ -1,0 +1,169 @@
+"`mtrag gate` and `mtrag card`: exit codes, what they install, repeated runs of one system, the workflow that a user copies."
+
+import json
+import random
+import subprocess
+import sys
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mtrag_nb.app.cli import main
+from mtrag_nb.core.files import data_dir, read_json, write_jsonl
+from mtrag_nb.evaluate.gate import measure_loss
+from mtrag_nb.evaluate.pairs import read_ending, right_and_wrong
+from tests.test_house import HEAVY
+
+ROOT = Path(__file__).resolve().parents[1]
+RIGHT, WRONG = "A dog costs four crowns a crossing.", "It was free in 1912."
+RUNS = data_dir("recorded")
+
+
+def written(folder: Path, name: str, wrong: int, talks: int = 40) -> Path:
+    "A file of predictions of the first conversations of forty, wrong in the last so many of them; and the reference beside it."
+    lines = []
+    for n in range(40):
+        about = {"conversation_id": f"c{n}", "task_id": f"c{n}<::>1", "turn": 1, "contexts": []}
+        asked = [{"speaker": "user", "text": f"What does a dog cost on ferry {n}?"}]
+        known = {"targets": [{"speaker": "agent", "text": RIGHT}], "Answerability": ["ANSWERABLE"]}
+        lines.append({**about, "Collection": "ferries", "input": asked, **known})
+    write_jsonl(folder / "reference.jsonl", lines)
+    first, path = lines[:talks], folder / f"{name}.jsonl"
+    texts = [WRONG if talks - n <= wrong else RIGHT for n in range(talks)]
+    write_jsonl(path, [{**x, "predictions": [{"text": t}]} for x, t in zip(first, texts)])
+    return path
+
+
+def gate(folder: Path, *options: str) -> int:
+    paths = [str(folder / f"{n}.jsonl") for n in ("base", "new")]
+    return main(["gate", *paths, "--reference", str(folder / "reference.jsonl"), *options])
+
+
+@pytest.mark.parametrize(
+    "wrong, talks, code, said",
+    [
+        ((3, 3), (40, 40), 0, "every answer is the same"),
+        ((0, 12), (40, 40), 1, "worse"),
+        ((12, 0), (40, 40), 0, "not worse"),
+        ((0, 2), (40, 40), 2, "cannot tell from 40 conversations, about"),
+        ((0, 1), (5, 5), 2, "cannot tell from 5 conversations, about"),
+        ((0, 0), (40, 30), 2, "lacks 10 turns of base"),
+    ],
+)
+def test_exit_codes(tmp_path, capsys, wrong, talks, code, said):
+    for name, n, some in zip(("base", "new"), wrong, talks):
+        written(tmp_path, name, n, some)
+    assert gate(tmp_path) == code
+    told = capsys.readouterr()
+    assert said in (told.err if code == 2 else told.out)
+
+
+def test_the_comment_and_the_json_name_the_turns_that_were_spoilt(tmp_path, capsys):
+    written(tmp_path, "base", 0), written(tmp_path, "new", 12)
+    assert gate(tmp_path, "--json", "--comment", str(tmp_path / "gate.md")) == 1
+    found, comment = json.loads(capsys.readouterr().out), (tmp_path / "gate.md").read_text()
+    assert found["code"] == 1 and len(found["spoilt"]) == 12
+    assert found["interval"]["high"] < 0 and found["needed"] > 40
+    assert comment.startswith("### mtrag gate: worse") and "Spoilt: 10 of 12 turns" in comment
+    assert f"| {RIGHT} | {WRONG} |" in comment
+
+
+def test_a_loss_that_does_not_matter_is_let_pass(tmp_path, capsys):
+    written(tmp_path, "base", 0), written(tmp_path, "new", 12)
+    assert gate(tmp_path, "--least", "0.6") == 0
+    assert "a smaller loss is shown" in capsys.readouterr().out
+    assert [gate(tmp_path, "--least", x) for x in ("0", "nan", "-1")] == [2, 2, 2]
+
+
+READING = """
+import sys
+
+class Nowhere:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked}:
+            raise ModuleNotFoundError(f"{{name}} is blocked")
+
+sys.meta_path.insert(0, Nowhere())
+from mtrag_nb.app.cli import main
+assert main(["gate", {base!r}, {new!r}, "--reference", {reference!r}]) == 1
+assert main(["card", {run!r}]) == 0
+"""
+
+
+def test_both_work_in_the_light_install(tmp_path):
+    base, new = (str(written(tmp_path, n, k)) for n, k in (("base", 0), ("new", 12)))
+    files = {"base": base, "new": new, "reference": str(tmp_path / "reference.jsonl")}
+    script = READING.format(blocked=HEAVY.split(), run=str(RUNS / "sample_ncl"), **files)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-1500:]
+
+
+def repeats() -> list[dict[str, float]]:
+    "Five runs of one system with other seeds over 120 conversations: task id -> right answers less half of the wrong ones."
+    told = read_json(data_dir("measured") / "equal.json")
+    first = told["endings"]["self_crag+graded"]
+    some = [first, *(first | other for other in told["seeds"].values())]
+    ends = [{i: right_and_wrong(read_ending(e)) for i, e in x.items()} for x in some]
+    return [{i: right - wrong / 2 for i, (right, wrong) in x.items()} for x in ends]
+
+
+def test_a_system_is_not_worse_than_itself():
+    codes = []
+    for old, new in permutations(repeats(), 2):
+        talks = {i: i.partition("<::>")[0] for i in old}
+        codes.append(measure_loss({i: new[i] - old[i] for i in old}, talks, 0.03).code)
+    assert len(codes) == 20 and 1 not in codes
+
+
+def test_a_loss_that_few_conversations_would_not_show_is_not_let_pass():
+    "Twenty turns without a difference may hide a loss of .03; of five hundred one would have been seen."
+    for n, code in ((20, 2), (500, 0)):
+        talks = {f"c{k}<::>1": f"c{k}" for k in range(n)}
+        found = measure_loss(dict.fromkeys(talks, 0.0), talks, 0.03)
+        assert found.code == code and 90 < found.needed < 130
+
+
+@pytest.mark.parametrize("loss, wanted", [(0.0, range(0, 11)), (0.5, range(190, 201))])
+def test_false_alarms_and_losses_seen_of_200(loss, wanted):
+    "Turns of 60 conversations that change by chance, and that lose half a turn on average beside it."
+    rng, stopped = random.Random(3), 0
+    for _ in range(200):
+        ids = {f"c{n}<::>1": f"c{n}" for n in range(60)}
+        chance = {i: rng.choice((-1.0, 0.0, 0.0, 1.0)) for i in ids}
+        found = measure_loss({i: x - (rng.random() < loss) for i, x in chance.items()}, ids, 0.03)
+        stopped += found.code == 1
+    assert stopped in wanted
+
+
+def test_a_card_counts_what_fired_and_what_it_cost(capsys):
+    assert main(["card", str(RUNS / "sample_agents"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = {(r["mechanism"], r["kind"]): r for r in found["mechanisms"]}
+    again = rows["reformulate", "rewrite"]
+    assert (again["visits"], again["fired"]) == (6, 0) and again["calls"] == 18
+    assert sum(r["tokens"] for r in rows.values()) <= found["tokens"]
+    assert found["audited"] == {} and any("never fires" in x for x in found["findings"])
+
+
+def test_the_workflow_that_a_user_copies_gates(tmp_path):
+    steps = yaml.safe_load((ROOT / ".github" / "gate.example.yml").read_text())["jobs"]["gate"]
+    used = [s["uses"] for s in steps["steps"] if "uses" in s]
+    pinned = (ROOT / ".github" / "workflows" / "test.yml").read_text()
+    assert used and all(x in pinned for x in used), used
+    step = next(s["run"] for s in steps["steps"] if "mtrag gate" in s.get("run", ""))
+    for wrong, code in ((0, 0), (12, 1), (2, 2)):
+        folder = tmp_path / "tests" / "rag"
+        folder.mkdir(parents=True, exist_ok=True)
+        written(folder, "base", 0), written(folder, "new", wrong)
+        (folder / "new.jsonl").rename(tmp_path / "new.jsonl")
+        tool = tmp_path / "bin" / "mtrag"
+        tool.parent.mkdir(exist_ok=True)
+        call = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from mtrag_nb.app.cli import main; sys.exit(main())"
+        tool.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{call}" "$@"\n')
+        tool.chmod(0o755)
+        env = {"PATH": f"{tool.parent}:/usr/bin:/bin", "GITHUB_STEP_SUMMARY": str(tmp_path / "sum")}
+        done = subprocess.run(["bash", "-e", "-c", step], cwd=tmp_path, env=env)
+        assert done.returncode == code
+        assert "### mtrag gate" in (tmp_path / "sum").read_text()
