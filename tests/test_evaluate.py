@@ -1,18 +1,20 @@
 "What `7_evaluate` answers where its notebooks do not show it: faults that were found once, and cases by the dozen."
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
-from mtrag_nb.core.files import data_dir, make_folder, write_jsonl
+from mtrag_nb.core.files import data_dir, make_folder, write_json, write_jsonl
 from mtrag_nb.core.record import Grade, Graded, Refused, Retrieved, Run, kept_by, new_turn
 from mtrag_nb.core.text import scored
 from mtrag_nb.core.types import DOMAINS, Context, DataError, Gold, Passage
 from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
-from mtrag_nb.evaluate.blame import blame_turn
+from mtrag_nb.evaluate.blame import blame, blame_turn, proof_of, proof_report
 from mtrag_nb.evaluate.judge import HALLUCINATION, IDK_LABEL, SCORE, read_judge_reply
 from mtrag_nb.evaluate.measures import score_retrieval
 from mtrag_nb.evaluate.scores import Evidence
+from tests.support.planted import Bench, tasks
 from tools.real_data import calibrate_laptop, license_laptop, make_pool, pool_file, slice_of
 
 PLACES = [Context("g#0", "g", "The ferry costs 12 crowns."), Context("b#0", "b", "Bees sleep.")]
@@ -162,3 +164,38 @@ def test_real_data_is_named_by_the_environment(monkeypatch, tmp_path):
     for measure in (calibrate_laptop, license_laptop):
         with pytest.raises(DataError, match="MTRAG_DATA is not set"):
             measure(out=tmp_path / "none.json")
+
+
+# Blame that is proved
+
+
+def test_a_proof_is_read_for_the_turns_that_were_forked_and_for_no_others(tmp_path):
+    run = shutil.copytree(data_dir("recorded") / "sample_naive", tmp_path / "run")
+    known = read_benchmark(sample_dir() / "reference.jsonl").gold
+    report = blame(Evidence(run, known))
+    first, second = report.failed[:2]
+    turns = {first.task_id: {"tried": {"reference answer": "right"}, "why": ""}}
+    kept = {"run": Run(run).state, "seconds": 1.0, "turns": turns}
+    write_json(run / "proof.json", kept)
+    rec = Evidence(run, known)
+    assert proof_of(rec, first).status == "verified" and proof_of(rec, second) is None
+    assert proof_of(rec, replace(first, verdict="right")) is None, "judged anew, it did not fail"
+    assert proof_report(rec, report).share("verified").n == 1
+    write_json(run / "proof.json", kept | {"run": "another state"})
+    assert proof_report(Evidence(run, known), report) is None
+
+
+def test_planted_faults_are_proved_and_a_wrong_blame_is_refuted(tmp_path):
+    bench, both = Bench(tmp_path), ("a retriever without gold", "another generator")
+    intact = blame(bench.run("naive"))
+    right = [t for t in tasks if intact.turns[t.id].verdict == "right"][:5]
+    found = {}
+    for faults in ((both[0],), (both[1],), both):
+        run = bench.run("naive", *faults, some=right)
+        found[faults] = bench.prove("naive", *faults, run=run).proofs.values()
+    assert [{(p.blame.stage, p.status, p.stage) for p in some} for some in found.values()] == [
+        {("retrieve", "verified", "retrieve")},
+        {("generate", "verified", "generate")},
+        {("retrieve", "refuted", "generate")},  # gold alone does not help: the draft is broken, too
+    ]
+    assert all(len(some) >= 3 for some in found.values())

@@ -100,6 +100,7 @@ report     app.evaluate Write one page for a run or several: the verdict, the ru
 gate       app.cli      Say whether a new run is worse than an old one: exit code 0 if it is not, 1 if it is, 2 if that cannot be told; for continuous integration.
 card       app.cli      Say for each mechanism of a run how often it fired, how those turns ended, what it cost, and which thresholds decide nothing.
 cases      app.evaluate Write a page of all turns of runs, what failed first at its head: to filter, search and step through by the keys j and k.
+blame      app.evaluate:blame_runs Say which stage failed first in each turn; with --prove, run failed turns again with one stage repaired, and say whether it holds.
 replay     app.evaluate Take up a recorded turn, or all turns of a run, at a node, with something changed there: only what lies downstream is computed.
 audit      app.evaluate Say which stage failed first, what each gate kept and dropped, and what each mechanism was worth, by switching it off.
 ladder     app.evaluate Make one stage after the other perfect, with what the benchmark knows, and say what that repairs.

@@ -25,10 +25,11 @@ from .scores import LEAST_SUPPORT, Evidence, as_evidence, decision
 from .statistics import Interval, Report, auroc_interval, mean_interval
 
 # %% auto #0
-__all__ = ['COSTS', 'MINIMAL_CHANGE', 'STAGES', 'costs', 'CostPoint', 'cost_point', 'RiskPoint', 'RiskCoverage', 'risk_coverage',
-           'draft_rouge_l', 'Blame', 'strayed', 'documents', 'unsupported', 'blame_turn', 'place_of', 'BlameReport',
-           'blame', 'Decided', 'Gate', 'GateDecision', 'gate_decisions', 'turn_gates', 'merge_gates', 'gates',
-           'gate_table', 'blame_items', 'beside_gold', 'reassign_generation_failures']
+__all__ = ['COSTS', 'MINIMAL_CHANGE', 'STAGES', 'REPAIRS', 'STATUSES', 'costs', 'CostPoint', 'cost_point', 'RiskPoint',
+           'RiskCoverage', 'risk_coverage', 'draft_rouge_l', 'Blame', 'strayed', 'documents', 'unsupported',
+           'blame_turn', 'place_of', 'BlameReport', 'blame', 'Proof', 'proof_of', 'ProofReport', 'proof_report',
+           'Decided', 'Gate', 'GateDecision', 'gate_decisions', 'turn_gates', 'merge_gates', 'gates', 'gate_table',
+           'blame_items', 'beside_gold', 'reassign_generation_failures']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -514,6 +515,131 @@ def blame(
     groups = {"system": dict.fromkeys(run.turns, run.system), **_groups_of(run.turns, run.gold)}
     turns = {i: blame_turn(run, i) for i in run.turns}
     return BlameReport(run.name, turns, run.talks, groups)
+
+# %% ../../nbs/7_evaluate/05_blame.ipynb #c18b5378
+# a stage made perfect (`6_runs/01_forks`), or another run that stands for it -> the stage, in the order of the chain
+REPAIRS = {
+    "human rewrite": "rewrite",
+    "gold passages": "retrieve",
+    "perfect rerank": "rerank",
+    "perfect grade": "grade",
+    "perfect refusal": "gate",
+    "perfect check": "check",
+    "reference answer": "generate",
+}
+STATUSES = ("verified", "partial", "refuted", "open", "not testable")
+
+
+@dataclass(frozen=True)
+class Proof:
+    "What became of a failed turn with stages repaired, and whether its blame holds."
+
+    blame: Blame
+    tried: Mapping[str, str]  # a repair, or two joined by "+" -> the verdict on the turn with it
+    why: str = ""  # not testable: why
+    stages: Mapping[str, str] = field(default_factory=lambda: REPAIRS)  # repair -> stage
+
+    @property
+    def own(self) -> str:
+        "The repair of the blamed stage; '' if it was not tried. A passage that is not in the index is repaired as one that was not found."
+        stage = "retrieve" if self.blame.stage == "index" else self.blame.stage
+        return next((r for r, s in self.stages.items() if s == stage and r in self.tried), "")
+
+    @property
+    def repairs(self) -> tuple[str, ...]:
+        "The minimal repairs: single ones that make the turn right, in the order of the chain; pairs only without any."
+        right = [r for r, verdict in self.tried.items() if verdict == "right"]
+        return tuple([r for r in self.stages if r in right] or right)
+
+    @property
+    def status(self) -> str:  # of STATUSES
+        if not self.own or not self.repairs:
+            return "open" if self.own else "not testable"
+        if self.own in self.repairs:
+            return "verified"
+        return "partial" if any(self.own in r.split("+") for r in self.repairs) else "refuted"
+
+    @property
+    def stage(self) -> str:
+        "The stage to blame by the proof: the rule's, unless it is refuted; then that of the first repair in the chain."
+        if self.status != "refuted":
+            return self.blame.stage
+        return self.stages[self.repairs[0].split("+")[0]]
+
+    @property
+    def words(self) -> str:
+        "The status, and what repairs the turn, or why nothing could be tried."
+        said = {
+            "verified": "verified by repair",
+            "partial": f"holds only in part: it takes {self.repairs[:1] and self.repairs[0]}",
+            "refuted": f"refuted: {self.repairs[:1] and self.repairs[0]} repairs it",
+            "open": "open: nothing tried repairs it",
+            "not testable": f"not testable: {self.why or 'its repair was not tried'}",
+        }
+        return said[self.status]
+
+
+def proof_of(run: Evidence, known: Blame) -> Proof | None:
+    "What is kept of the proof of a turn; None for one that did not fail or was not tried, and if the run has changed since."
+    kept = run.proof.get("turns", {}).get(known.task_id)
+    return Proof(known, kept["tried"], kept["why"]) if kept and known.verdict == "failed" else None
+
+# %% ../../nbs/7_evaluate/05_blame.ipynb #906ae438
+@dataclass(frozen=True, repr=False)
+class ProofReport(Report):
+    "Of the failed turns of a run, how many blames hold."
+
+    name: str
+    proofs: Mapping[str, Proof]  # task id -> of each failed turn
+    talks: Mapping[str, str]  # task id -> conversation
+    seconds: float = 0.0  # that all forks took
+
+    def share(self, *statuses: str, among: Sequence[str] = STATUSES) -> Interval:
+        "The share of the failed turns, or of those with one of some statuses, that has one of these."
+        some = {i: p.status for i, p in self.proofs.items() if p.status in among}
+        hits = [float(s in statuses) for s in some.values()]
+        return mean_interval(hits, [self.talks[i] for i in some])
+
+    @property
+    def agreement(self) -> Interval:
+        "Of the turns that some repair makes right, the share in which that of the blamed stage does."
+        return self.share("verified", among=STATUSES[:3])
+
+    @property
+    def forks(self) -> int:
+        return sum(len(p.tried) for p in self.proofs.values())
+
+    def _table(self):
+        def counted(names: Iterable[str]) -> str:
+            return ", ".join(f"{name} {n}" for name, n in Counter(names).most_common())
+
+        def row(status):
+            some = [p for p in self.proofs.values() if p.status == status]
+            blamed = counted(p.blame.stage or "none" for p in some)
+            repairs = counted(p.repairs[0] for p in some if p.repairs and p.own)
+            return [status, len(some), str(self.share(status)), blamed, repairs]
+
+        return ["the blame is", "turns", "share", "blamed", "first repair"], [*map(row, STATUSES)]
+
+    @property
+    def note(self) -> str:
+        several = self.proofs and sum(len(p.repairs) > 1 for p in self.proofs.values())
+        n = len(self.proofs) or 1
+        whys = Counter(p.why for p in self.proofs.values() if p.status == "not testable" and p.why)
+        untold = "".join(f" Not testable: {why} ({k})." for why, k in whys.most_common())
+        return (
+            f"{self.name}: the blamed stage is one that repairs the turn in {self.agreement} of the "
+            f"turns that something repairs; {several} turns have several repairs. "
+            f"{self.forks / n:.1f} forks a failed turn.{untold} "
+            "Intervals: over conversations."
+        )
+
+
+def proof_report(run: Evidence, report: BlameReport) -> ProofReport | None:
+    "What is kept of the proof of a run; None where nothing was tried."
+    found = {b.task_id: p for b in report.failed if (p := proof_of(run, b))}
+    seconds = run.proof.get("seconds", 0.0)
+    return ProofReport(run.name, found, run.talks, seconds) if found else None
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #253b765a
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import numpy as np
 from ..core.record import Checked, Clarified, Outcome, Retried, Run, Step, Trajectory
 from ..core.text import clipped, declines
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, digest
-from .blame import COSTS, Blame, BlameReport, CostPoint, blame, blame_turn
-from .blame import draft_rouge_l, place_of
+from .blame import COSTS, REPAIRS, Blame, BlameReport, CostPoint, blame
+from .blame import blame_turn, draft_rouge_l, place_of
 from .measures import verdict_of
 from .measures import RetrievalReport
 from .scores import Evidence, decision, distinct
@@ -496,8 +496,7 @@ class Forked:
         return found
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #fork0005
-RUNG_NAMES = ("human rewrite", "gold passages", "perfect grade")
-RUNG_NAMES += ("perfect refusal", "perfect check", "reference answer")
+RUNG_NAMES = tuple(r for r in REPAIRS if r != "perfect rerank")  # from the lowest up
 
 
 def sort_rungs(known: Mapping[str, Evidence]) -> dict[str, Evidence]:

@@ -608,6 +608,13 @@ class Evidence(_Scored):
         return told == asked_digest(item, self.gold[task_id])
 
     @cached_property
+    def proof(self) -> dict:
+        "What `mtrag blame --prove` left in the folder: `turns`, by task id, and `seconds`; {} if there is none of the present turns."
+        path = self.folder / "proof.json"
+        kept = read_json(path) if path.is_file() else {}
+        return kept if kept.get("run") == (self.run.state if kept else "") else {}
+
+    @cached_property
     def circular(self) -> frozenset[str]:
         "The measures that decided inside the run: they do not score it."
         return circular(self.run)

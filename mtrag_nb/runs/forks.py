@@ -23,8 +23,8 @@ from pydantic import TypeAdapter
 
 from ..core.html import esc
 from ..core.record import LEFT_OUT, Calls, Checked, Drafted, Found, Gated, Graded, Refused
-from ..core.record import Retrieved, Rewritten, Run, Step, Trajectory, TurnDiff, as_run
-from ..core.record import diff_turns, trajectory, turn_line
+from ..core.record import Ranked, Retrieved, Rewritten, Run, Step, Trajectory, TurnDiff
+from ..core.record import as_run, diff_turns, trajectory, turn_line
 from ..core.settings import Settings, legs
 from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMismatch
 from ..core.types import ModelNotFound, MTRAGError, Outcome, Passage, Reason, RunMismatch
@@ -45,9 +45,9 @@ from ..systems.system import skip_check, skip_grade, skip_rewrite, surround, upd
 from ..systems.system import verdict_by_hand
 
 # %% auto #0
-__all__ = ['ASKED', 'Right', 'Changed', 'RUNGS', 'Visit', 'visits_of', 'NotVisited', 'NotRecorded', 'NotLoaded', 'system_of_run',
-           'settings_of_run', 'Lazy', 'RecordedPassages', 'Intervention', 'Replayer', 'Fork', 'fork', 'Change',
-           'replay_run', 'Plant', 'step_of', 'put_instead', 'planted', 'leave_out_tasks', 'LeaveGoldOut',
+__all__ = ['ASKED', 'Right', 'Changed', 'RUNGS', 'RERANK', 'Visit', 'visits_of', 'NotVisited', 'NotRecorded', 'NotLoaded',
+           'system_of_run', 'settings_of_run', 'Lazy', 'RecordedPassages', 'Intervention', 'Replayer', 'Fork', 'fork',
+           'Change', 'replay_run', 'Plant', 'step_of', 'put_instead', 'planted', 'leave_out_tasks', 'LeaveGoldOut',
            'leave_gold_out', 'mechanisms_of', 'ablation', 'folder_of', 'intervene', 'audit_run', 'Oracle',
            'gold_passages', 'Rung', 'rungs_named', 'oracle', 'climb']
 
@@ -728,6 +728,7 @@ def replay_run(
     minutes: float | None = None,  # start no new turn after so long
     limit: int | None = None,  # only the first so many turns
     progress: bool = True,
+    only: Sequence[str] = (),  # only the turns of these tasks; (): all
 ) -> Run:
     """All turns of a run under a change; a turn that never visited the node stands as it was.
 
@@ -736,7 +737,7 @@ def replay_run(
     folder, run = Path(folder), replayer.run
     if folder.resolve() == run.folder.resolve():
         raise SettingsError("a replay needs a folder of its own: this one holds the run")
-    ids = list(run.trajectories)[:limit]
+    ids = [i for i in run.trajectories if i in only or not only][:limit]
     if unknown := [i for i in ids if not replayer.knows(i)]:
         problem = f"the conversation of {unknown[0]} is not on the record"
         raise DataError(problem, run.folder, remedy="Name the file of its tasks")
@@ -1094,6 +1095,15 @@ def _perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -
     return {"kept": [*before, *o.among(state, graded, tools)]}, {}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0ea577d2
+def _perfect_rerank(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
+    "Of what was found, the gold passages come first."
+    ids = state.get("found") or []
+    if not (step := step_of(update, Ranked)) or not (gold := o.among(state, ids, tools)):
+        return _NOTHING
+    others = [r.id for r in step.ranks if r.id not in gold]
+    return {"kept": [*gold, *others][: max(len(step.ranks), len(gold))]}, {}
+
+
 _KNOWN = Reason("known", "declined", "an oracle knew that there is no answer")
 
 
@@ -1157,6 +1167,8 @@ RUNGS = (
     Rung("perfect check", "check", _perfect_check),
     Rung("reference answer", "generate"),
 )
+"What the benchmark's knowledge can make perfect, in the order of the ladder."
+RERANK = Rung("perfect rerank", "rerank", _perfect_rerank)  # of no ladder; see `evaluate.proof`
 
 
 def rungs_named(names: Sequence[str]) -> tuple[Rung, ...]:
@@ -1197,6 +1209,7 @@ def oracle(
     gold: Mapping[str, Gold],
     rungs: Sequence[Rung],
     right: Right = lambda task_id, draft: None,  # for the perfect check
+    system: System | None = None,  # None: the run's
 ) -> Intervention:
     "Some stages of a run made perfect."
     known = {i: gold[i] for i in run.trajectories if i in gold}
@@ -1204,7 +1217,7 @@ def oracle(
     added = {n: _added_by(by_node[n]) for n in _leaving(by_node, Drafted)}
     empty = {n: {k: type(v)() for k, v in some.items()} for n, some in added.items()}
     retrieving = frozenset(_leaving(by_node, Retrieved))
-    system = system_of_run(run)
+    system = system or system_of_run(run)
     o = Oracle(known, right, system.derived, retrieving, empty, bool(system.toolbox_for))
     shows = any(r.after is gold_passages for r in rungs)
     name = f"oracle:{'+'.join(r.name for r in rungs)}:{_gold_digest(known)}"

@@ -20,7 +20,7 @@ from ..core.record import Checked, Drafted, Gated, Graded, Ranked, Retrieved, Re
 from ..core.record import Step, Trajectory, own_fields, step_line, turn_line
 from ..core.types import Context, Gold, SettingsError, Task, plain
 from ..data.traces import OWN, own_document
-from ..evaluate.blame import Blame, blame
+from ..evaluate.blame import Blame, Proof, blame, proof_of
 from ..evaluate.scores import Evidence
 
 # %% auto #0
@@ -44,11 +44,17 @@ class Known:
         return [self.run.contexts[i] for i in self.turn.contexts]
 
     @property
+    def proof(self) -> Proof | None:
+        "What is kept of the proof of its blame."
+        return proof_of(self.run, self.blame)
+
+    @property
     def ending(self) -> dict[str, str]:
         "Outcome, reason and blame in words, without those that there are none of."
         b, t = self.blame, self.turn
         words = {"outcome": t.outcome.value, "reason": t.reason, "judged": b.verdict}
         words |= {"stage to blame": b.stage, "cause": b.cause, "node to blame": b.node}
+        words |= {"proof of the blame": self.proof.words if self.proof else ""}
         return {k: v for k, v in words.items() if v}
 
     def messages(self) -> list[dict[str, str]]:
@@ -75,6 +81,7 @@ def _row(k: Known) -> dict[str, object]:
     row |= {"turn": t.turn, "domain": t.domain, "question": t.question, "answer": t.answer}
     row |= {"outcome": t.outcome.value, "reason": t.reason, "judged": b.verdict}
     row |= {"stage_to_blame": b.stage, "cause": b.cause, "node_to_blame": b.node}
+    row |= {"proof": k.proof.status if k.proof else ""}
     row |= {"answerability": gold.answerability, "target": "\n".join(gold.targets)}
     row |= {"passage_ids": "; ".join(c.id for c in k.contexts)}
     return row | {"passages": "\n\n".join(c.text for c in k.contexts), **k.scores}

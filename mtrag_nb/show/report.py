@@ -27,7 +27,8 @@ from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, plugins
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
-from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
+from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs
+from ..evaluate.blame import proof_of, proof_report, risk_coverage
 from ..evaluate.judge import judge_report, run_items
 from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SHARES, SELF_CORRECTIONS, Forked, Pair
 from ..evaluate.pairs import RunSummary, disagreements, compare_right, cost_points
@@ -200,6 +201,8 @@ def _marks(board: Board, n: int, task_id: str, differ: frozenset[str]) -> Iterat
         "apart": task_id in differ,
     }
     yield from (mark for mark, holds in conditions.items() if holds)
+    if proof := proof_of(s.run, b):
+        yield "proof_" + _mark_of(proof.status)
     if n in board.forks:
         yield from (_fork_mark(*x) for x in board.forks[n].marks.get(task_id, ()))
     yield from (f"over{b + 1}" for (a, b), ids in board.wins.items() if a == n and task_id in ids)
@@ -369,6 +372,18 @@ def _band_html(board: Board, numbers: Sequence[int]) -> str:
     return _made("wide", _made("band", sizes, rows), name)
 
 
+def _proof_html(board: Board) -> str:
+    "How much of the blame is proved, a row a run; '' where nothing was tried."
+    found = {n: proof_report(s.run, s.report) for n, s in enumerate(board.standings)}
+    rows = []
+    for n, proved in ((n, r) for n, r in found.items() if r):
+        mine = f"r{n + 1}"
+        shares = ((s, proved.share(s)) for s in STATUSES)
+        counts = (_of(n, i, "failed", "proof_" + _mark_of(s)) for s, i in shares)
+        rows.append([_link(proved.name, mine), *counts, _percent(proved.agreement)])
+    return _join(_table("proof", rows), _note("proof")) if rows else ""
+
+
 def _grid_html(board: Board) -> str:
     "All conversations, the key of the letters, and a summary in one line if the runs share their tasks."
     reports = [s.report for s in board.own]
@@ -377,7 +392,8 @@ def _grid_html(board: Board) -> str:
     notes = {r.name: r.manifest.get("imported", {}).get("notes") for r in board.runs}
     said = [finding(reports)] if same else []
     said += [f"{name}, from a file: {'; '.join(some)}." for name, some in notes.items() if some]
-    return _made("grid", " ".join(said), made, _OPEN, _grid_key(reports))
+    grid = _made("grid", " ".join(said), made, _OPEN, _grid_key(reports))
+    return _join(grid, _proof_html(board))
 
 # %% ../../nbs/8_show/02_report.ipynb #8e13ea61
 def _ranked(board: Board) -> list[tuple[int, RunSummary]]:  # number of the run, from 0

@@ -20,7 +20,7 @@ from ..core.record import Retrieved, Rewritten, Run, Step, Trajectory, own_field
 from ..core.record import telemetry, tell, without_places
 from ..core.text import Label, Verdict, content_spans, known_words
 from ..core.types import Context, DataError
-from ..evaluate.blame import Blame, blame_turn
+from ..evaluate.blame import Blame, blame_turn, proof_of
 from ..evaluate.scores import Evidence, as_evidence
 
 # %% auto #0
@@ -90,17 +90,19 @@ def _causes() -> dict[str, str]:
 
 
 def outcome_words(run: Evidence, task_id: str) -> str:
-    "What came of a turn; of a failed one the stage that failed first, and how."
+    "What came of a turn; of a failed one the stage that failed first, how, and whether a proof bears it out."
     b = outcome_of(run, task_id)
+    proof = proof_of(run, b)
+    proved = f" ({proof.words})" if proof else ""
     if b.verdict != "failed":
         return b.verdict
     if not b.stage:
-        return f"Failed: no stage can be named, {b.cause}"
+        return f"Failed: no stage can be named, {b.cause}{proved}"
     t = run.turns[task_id]
     if t.failed:
-        return f"Failed first at {b.node or 'the graph'}: {t.error.type}"
+        return f"Failed first at {b.node or 'the graph'}{proved}: {t.error.type}"
     said = _causes().get(b.cause, b.cause).replace("{rank}", _gold_rank(run, t))
-    return f"Failed first at {b.stage}: {said}"
+    return f"Failed first at {b.stage}{proved}: {said}"
 
 
 def fault_of(run: Evidence, task_id: str) -> str:
