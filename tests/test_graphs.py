@@ -62,7 +62,7 @@ def test_a_fork_at_every_visit_gives_the_same_record(graph, runs):
     recalled, anew, nodes = Counter(), Counter(), Counter()
     with Replayer(runs[graph]) as player:
         hints = get_type_hints(player.graph()[0].builder.state_schema)
-        for i in [*runs[graph].trajectories][:12]:
+        for i in [*runs[graph].trajectories][:16]:
             recalled[fork(player, i).same] += 1
             seen = Counter()
             for v in player.visits(i, hints):
