@@ -17,7 +17,7 @@ from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ran
 from ..core.record import Retrieved, Rewritten, Run, Trajectory, kept_by
 from ..core.text import content_words, known_words, share_known, support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Outcome
-from ..core.types import SettingsError, Task
+from ..core.types import SettingsError
 from .judge import Item
 from .measures import TargetVerdict, best_by_target, condition, rouge_l
 from .measures import says_target, target_recall
@@ -28,8 +28,8 @@ from .statistics import Interval, Report, auroc_interval, mean_interval
 __all__ = ['COSTS', 'MINIMAL_CHANGE', 'STAGES', 'REPAIRS', 'STATUSES', 'costs', 'CostPoint', 'cost_point', 'RiskPoint',
            'RiskCoverage', 'risk_coverage', 'draft_rouge_l', 'Blame', 'strayed', 'documents', 'unsupported',
            'blame_turn', 'place_of', 'BlameReport', 'blame', 'Proof', 'proof_of', 'ProofReport', 'proof_report',
-           'Decided', 'Gate', 'GateDecision', 'gate_decisions', 'turn_gates', 'merge_gates', 'gates', 'gate_table',
-           'blame_items', 'beside_gold', 'reassign_generation_failures']
+           'Decided', 'Gate', 'merge_gates', 'turn_gates', 'gates', 'gate_table', 'blame_items', 'beside_gold',
+           'reassign_generation_failures']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -62,34 +62,24 @@ def cost_point(run: Evidence, measure: str) -> CostPoint:
     return CostPoint(*(mean_interval([of[t] for t in both], talks) for of in (spent, scores)))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1783ebcf
-def _first_gate(t: Trajectory) -> float | None:
-    return t.gates[0].verdict.score if t.gates else None
-
-
-def _best_grade(t: Trajectory) -> float | None:
-    first = next((s.grades for s in t.of(Graded) if s.grades), ())
-    return max((g.verdict.score for g in first if g.verdict.score is not None), default=None)
-
-
-def _best_hit(t: Trajectory) -> float | None:
-    first = next((s.hits for s in t.retrievals if s.hits), ())
-    return max((h.ranked_by for h in first), default=None)
-
-
-_CONFIDENCES: dict[str, Callable[[Trajectory], float | None]] = {
-    "gate score": _first_gate,
-    "best grade": _best_grade,
-    "best retrieval score": _best_hit,
-}
+def _sure_scores(t: Trajectory) -> dict[str, list[float | None]]:
+    "The scores that a system has before it answers, by kind: of the first gate, the first grades, the first search."
+    grades = next((s.grades for s in t.of(Graded) if s.grades), ())
+    hits = next((s.hits for s in t.retrievals if s.hits), ())
+    return {
+        "gate score": [g.verdict.score for g in t.gates[:1]],
+        "best grade": [g.verdict.score for g in grades],
+        "best retrieval score": [h.ranked_by for h in hits],
+    }
 
 
 def _confidences(turns: Iterable[Trajectory]) -> tuple[str, dict[str, float]]:
-    "How sure a system could have been before it answered: the first of CONFIDENCES that every finished turn with passages has; by task."
-    found_some = [t for t in turns if not t.failed and t.found]
-    for name, way in _CONFIDENCES.items():
-        found = {t.task_id: v for t in found_some if (v := way(t)) is not None}
-        if found and len(found) == len(found_some):
-            return name, found
+    "How sure a system could have been before it answered: the first kind of score that every finished turn with passages has; by task."
+    each = {t.task_id: _sure_scores(t) for t in turns if not t.failed and t.found}
+    for name in next(iter(each.values()), ()):
+        found = {i: [x for x in some[name] if x is not None] for i, some in each.items()}
+        if all(found.values()):
+            return name, {i: max(scores) for i, scores in found.items()}
     return "", {}
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #ef600ef3
@@ -156,11 +146,8 @@ def risk_coverage(
     lost = np.array([loss[i] for i in order])
     talks = [run.talks[i] for i in order]
 
-    def span(k):
-        return mean_interval(lost[:k], talks[:k], resamples, seed=seed)
-
     def point(k):
-        risk = span(k + 1)
+        risk = mean_interval(lost[: k + 1], talks[: k + 1], resamples, seed=seed)
         return RiskPoint(sure[order[k]], (k + 1) / len(deciding), risk.value, risk.low, risk.high)
 
     ahead = [sure[i] for i in order[1:]] + [None]
@@ -421,10 +408,11 @@ _GROUPS = {  # what turns are grouped by -> the group of a turn, by itself and i
 
 
 def _groups_of(
-    turns: Mapping[str, Trajectory | Task | Item], gold: Mapping[str, Gold]
+    turns: Mapping[str, Trajectory | Item], gold: Mapping[str, Gold], system: str
 ) -> dict[str, dict[str, str]]:
     "What turns are grouped by -> task id -> group."
-    return {what: {i: of(t, gold.get(i)) for i, t in turns.items()} for what, of in _GROUPS.items()}
+    found = {k: {i: of(t, gold.get(i)) for i, t in turns.items()} for k, of in _GROUPS.items()}
+    return {"system": dict.fromkeys(turns, system), **found}
 
 
 @dataclass(frozen=True, repr=False)
@@ -458,9 +446,7 @@ class BlameReport(Report):
 
     def by(self, what: str) -> dict[str, dict[str, int]]:  # group -> stage -> failed turns
         "The stages to blame in each group of `groups[what]`; '' is 'none can be named'."
-        out: dict[str, Counter] = {}
-        for b in self.judged:
-            out.setdefault(self.groups[what][b.task_id], Counter())
+        out = {self.groups[what][b.task_id]: Counter() for b in self.judged}
         for b in self.failed:
             out[self.groups[what][b.task_id]][b.stage] += 1
         return {g: dict(c) for g, c in sorted(out.items())}
@@ -512,8 +498,8 @@ def blame(
 ) -> BlameReport:
     "Where each turn of a run went wrong first."
     run = as_evidence(run, **known)
-    groups = {"system": dict.fromkeys(run.turns, run.system), **_groups_of(run.turns, run.gold)}
     turns = {i: blame_turn(run, i) for i in run.turns}
+    groups = _groups_of(run.turns, run.gold, run.system)
     return BlameReport(run.name, turns, run.talks, groups)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c18b5378
@@ -696,66 +682,41 @@ def _good_draft(run: Evidence, t: Trajectory, check: Checked, known: bool) -> bo
     return None if verdict == "undecided" else verdict == "right"
 
 
-class GateDecision(NamedTuple):
-    "What a gate of a turn decided."
-
-    gate: str  # node, and what it asks
-    what: str  # of questions, passages, evidence or drafts
-    good: bool | None  # None: nobody can say
-    passed: bool
-    score: float | None
-    step: int | None  # place of the step whose calls it cost; None: it cost none of its own
-
-
-def gate_decisions(run: Evidence, t: Trajectory) -> Iterator[GateDecision]:
-    "What each gate of a turn decided."
+def _step_gates(run: Evidence, t: Trajectory) -> Iterator[Gate]:
+    "What each step of a turn decided, and what it cost, as a gate of its own."
     label, relevant, ids = run.gold[t.task_id].answerability, set(run.relevant(t.task_id)), ()
     known = label in TO_REFUSE or label in TO_ANSWER and bool(relevant)
 
     def gold(some):
         return bool(relevant & documents(run, some)) if known else None
 
-    def decided(gate, what, good, verdict):
-        return GateDecision(gate, what, good, verdict.passed, verdict.score, n)
+    def gate(name, what, *decided, calls=Calls()):
+        "`decided`: good (None: nobody can say), passed, score."
+        cases = tuple(Decided(t.conversation_id, *d) for d in decided if d[0] is not None)
+        return Gate(name, what, cases, calls.n, calls.tokens)
 
-    for n, s in enumerate(t.steps):
+    def asked(what, good, asks, s):
+        decided = (good, s.verdict.passed, s.verdict.score)
+        return gate(f"{s.node}: {asks}", what, decided, calls=s.calls)
+
+    for s in t.steps:
         if isinstance(s, Clarified):
-            clear = label not in TO_ASK if label else None
-            yield decided(f"{s.node}: clear", "questions", clear, s.verdict)
-        if isinstance(s, Graded):
-            for g in s.grades:
-                kept = g.id in kept_by(s)
-                yield GateDecision(s.node, "passages", gold([g.id]), kept, g.verdict.score, n)
+            yield asked("questions", label not in TO_ASK if label else None, "clear", s)
+        if isinstance(s, Graded) and s.grades:
+            kept = kept_by(s)
+            some = [(gold([g.id]), g.id in kept, g.verdict.score) for g in s.grades]
+            yield gate(s.node, "passages", *some, calls=s.calls)
         if isinstance(s, Gated):
-            yield decided(f"{s.node}: {s.asked}", "evidence", gold(ids), s.verdict)
+            yield asked("evidence", gold(ids), s.asked, s)
         if isinstance(s, Drafted) and ids:
-            gate, kept = f"{s.node}: may decline", not s.declined
-            yield GateDecision(gate, "evidence", gold(ids), kept, None, None)
+            yield gate(f"{s.node}: may decline", "evidence", (gold(ids), not s.declined))
         if isinstance(s, Checked):
-            good = _good_draft(run, t, s, known)
-            yield decided(f"{s.node}: {s.asked}", "drafts", good, s.verdict)
+            yield asked("drafts", _good_draft(run, t, s, known), s.asked, s)
         ids = kept_by(s) if isinstance(s, (Graded, Ranked)) else getattr(s, "contexts", ids)
-    if t.answered and t.drafts and run.cites:
-        for i in t.contexts:
-            yield GateDecision("citations", "passages", gold([i]), i in t.cited, None, None)
+    if t.answered and t.drafts and run.cites and t.contexts:
+        yield gate("citations", "passages", *((gold([i]), i in t.cited) for i in t.contexts))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #e12f27aa
-def turn_gates(run: Evidence, t: Trajectory) -> list[Gate]:
-    "The gates of one turn against gold."
-    made: dict[tuple[str, str], list[GateDecision]] = {}
-    for d in gate_decisions(run, t):
-        made.setdefault((d.gate, d.what), []).append(d)
-
-    def gate(key, some):
-        known = [d for d in some if d.good is not None]
-        cases = [Decided(t.conversation_id, d.good, d.passed, d.score) for d in known]
-        steps = {d.step for d in some if d.step is not None}
-        spent = sum((t.steps[n].calls for n in steps), Calls())
-        return Gate(*key, tuple(cases), spent.n, spent.tokens)
-
-    return [gate(key, some) for key, some in made.items()]
-
-
 def merge_gates(some: Iterable[Gate]) -> list[Gate]:
     "Gates of many turns, each once."
     found: dict[tuple[str, str], list[Gate]] = {}
@@ -769,27 +730,30 @@ def merge_gates(some: Iterable[Gate]) -> list[Gate]:
     return [whole(key, gs) for key, gs in found.items()]
 
 
+def turn_gates(run: Evidence, t: Trajectory) -> list[Gate]:
+    "The gates of one turn against gold."
+    return merge_gates(_step_gates(run, t))
+
+
 def gates(run: Evidence) -> list[Gate]:
     "All gates of a run against gold."
     known = [t for t in run.turns.values() if t.task_id in run.gold]
-    return merge_gates(g for t in known for g in turn_gates(run, t))
-
-
-_GATE_HEAD = (
-    "run|gate|of|good kept|good dropped|bad kept|bad dropped|of the good, kept|of the bad, dropped|"
-    "AUROC|calls|tokens"
-).split("|")
+    return merge_gates(g for t in known for g in _step_gates(run, t))
 
 
 def gate_table(found: Mapping[str, Sequence[Gate]]) -> tuple[list[str], list[list]]:
     "The gates of runs, by name, as header and rows."
+    head = (
+        "run|gate|of|good kept|good dropped|bad kept|bad dropped|of the good, kept|"
+        "of the bad, dropped|AUROC|calls|tokens"
+    )
 
     def row(name, g):
         counts = [g.count(good, passed) for good in (True, False) for passed in (True, False)]
         shares = [str(g.kept), str(g.dropped), str(g.auroc or "–")]
         return [name, g.name, g.what, *counts, *shares, g.calls, f"{g.tokens:,}"]
 
-    return _GATE_HEAD, [row(name, g) for name, gs in found.items() for g in gs]
+    return head.split("|"), [row(name, g) for name, gs in found.items() for g in gs]
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #75cac651
 def _blame_item(item: Item, gold: Gold, relevant: Iterable[str], idk: float | None = None) -> Blame:
@@ -831,13 +795,10 @@ def blame_items(
             wanted = [p for p, n in qrels.get(i.task_id, {}).items() if n > 0]
         return _blame_item(i, gold[i.task_id], wanted, decision(i)[1])
 
-    known = [i for i in items if i.task_id in gold]
-    turns = {i.task_id: became(i) for i in known}
-
-    groups = {"system": dict.fromkeys(turns, name)} | _groups_of(
-        {i.task_id: i for i in known}, gold
-    )
-    return BlameReport(name, turns, {i.task_id: i.conversation_id for i in known}, groups)
+    known = {i.task_id: i for i in items if i.task_id in gold}
+    turns = {t: became(i) for t, i in known.items()}
+    talks = {t: i.conversation_id for t, i in known.items()}
+    return BlameReport(name, turns, talks, _groups_of(known, gold, name))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #twin0002
 def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:

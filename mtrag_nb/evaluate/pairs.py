@@ -5,7 +5,7 @@
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #imports0
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,8 +17,7 @@ from ..core.text import clipped, declines
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, digest
 from .blame import COSTS, REPAIRS, Blame, BlameReport, CostPoint, blame
 from .blame import blame_turn, draft_rouge_l, place_of
-from .measures import verdict_of
-from .measures import RetrievalReport
+from .measures import RetrievalReport, verdict_of
 from .scores import Evidence, decision, distinct
 from .statistics import Comparison, Interval, Report, compare, compare_all
 from .statistics import difference_interval, mean_interval, sum_intervals
@@ -27,8 +26,8 @@ from .statistics import difference_interval, mean_interval, sum_intervals
 __all__ = ['PRICES', 'SHARES', 'FLOOR', 'PRICED_FLOOR', 'UP', 'WITHOUT', 'RUNG_NAMES', 'LIVE_HEAD', 'SELF_CORRECTIONS', 'Ending',
            'read_ending', 'endings', 'Pair', 'pair', 'paired', 'lost_of', 'right_and_wrong', 'PriceCurve',
            'price_curve', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked', 'sort_rungs',
-           'forked', 'by_place', 'live_rows', 'TurnResult', 'turn_result', 'RunSummary', 'summarize_run',
-           'shared_tasks', 'compare_right', 'cost_points', 'dominated', 'disagreements', 'wins', 'RetrievalComparison',
+           'forked', 'live_rows', 'TurnResult', 'turn_result', 'RunSummary', 'summarize_run', 'shared_tasks',
+           'compare_right', 'cost_points', 'dominated', 'disagreements', 'wins', 'RetrievalComparison',
            'compare_retrieval']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
@@ -112,9 +111,6 @@ class Pair:
         all_ = n + len(self.before)
         return f"{n} of {all_} turns broke and are left out: {told}" if why else ""
 
-    def _talks(self, ids: Sequence[str]) -> list[str]:
-        return [self.after[i].talk for i in ids]
-
     @cached_property
     def verdicts(self) -> dict[str, tuple[str, str]]:
         "Task id -> verdict before, after."
@@ -132,13 +128,14 @@ class Pair:
         both = {i: x for i, x in self.verdicts.items() if set(x) <= {"right", "failed"}}
         return {i: (a == "right", b == "right") for i, (a, b) in both.items()}
 
-    def count(self, before: bool, after: bool) -> int:
-        return sum(x == (before, after) for x in self.decided.values())
+    def ids(self, before: bool, after: bool) -> list[str]:
+        "The turns of one kind: fixed is (False, True), spoilt is (True, False)."
+        return [i for i, x in self.decided.items() if x == (before, after)]
 
-    kept = property(lambda self: self.count(True, True))
-    fixed = property(lambda self: self.count(False, True))
-    spoilt = property(lambda self: self.count(True, False))
-    left = property(lambda self: self.count(False, False))
+    kept = property(lambda self: len(self.ids(True, True)))
+    fixed = property(lambda self: len(self.ids(False, True)))
+    spoilt = property(lambda self: len(self.ids(True, False)))
+    left = property(lambda self: len(self.ids(False, False)))
 
     @property
     def undecided(self) -> int:
@@ -168,7 +165,7 @@ class Pair:
 
     def _accuracy(self, after: bool) -> Interval:
         right = [float(x[after]) for x in self.decided.values()]
-        return mean_interval(right, self._talks(list(self.decided)))
+        return mean_interval(right, [self.after[i].talk for i in self.decided])
 
     accuracy_before = property(lambda self: self._accuracy(False))  # the share that is right
     accuracy_after = property(lambda self: self._accuracy(True))
@@ -176,7 +173,7 @@ class Pair:
     def _difference(self, by_task: Mapping[str, tuple[float, float]]) -> Interval:
         "The mean of what comes after, less that before; paired."
         differences = [float(b) - float(a) for a, b in by_task.values()]
-        return difference_interval(differences, self._talks(list(by_task)))
+        return difference_interval(differences, [self.after[i].talk for i in by_task])
 
     @property
     def gain(self) -> Interval:
@@ -188,22 +185,10 @@ class Pair:
         "Mean value after, less that before; paired."
         return self._difference(self.values)
 
-    @property
-    def sums(self) -> list[float]:
-        "The difference in value, summed by conversation: what a sign-flip test flips (`7_evaluate/00_statistics`)."
-        found: dict[str, float] = {}
-        for i, (a, b) in self.values.items():
-            found[self.after[i].talk] = found.get(self.after[i].talk, 0.0) + b - a
-        return list(found.values())
-
     def cost(self, by: str = "tokens") -> Interval:  # a key of COSTS
         "What a turn costs after, less before; paired."
         ends = {i: (e.cost[by], self.after[i].cost[by]) for i, e in self.before.items()}
         return self._difference(ends)
-
-    def ids(self, before: bool, after: bool) -> list[str]:
-        "The turns of one kind: fixed is (False, True), spoilt is (True, False)."
-        return [i for i, x in self.decided.items() if x == (before, after)]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #e2313aef
 def pair(name: str, before: Evidence, after: Evidence) -> Pair:
@@ -251,7 +236,6 @@ class PriceCurve(Report):
     points: Mapping[tuple[float, float], Interval]  # price, share -> after less before
     turns: tuple[int, int]  # answerable, unanswerable
     changed: int  # conversations in which the two differ
-    least: int = _TESTABLE  # below so many the verdict is "not testable"
 
     def sign(self, price: float, share: float) -> int:  # 1, -1; 0: not shown
         i = self.points[price, share]
@@ -260,7 +244,7 @@ class PriceCurve(Report):
     @property
     def shown(self) -> int:
         "The sign that holds over the whole range; 0 if none does."
-        signs = {self.sign(*x) for x in self.points} if self.changed >= self.least else {0}
+        signs = {self.sign(*x) for x in self.points} if self.changed >= _TESTABLE else {0}
         return signs.pop() if len(signs) == 1 else 0
 
     def _where(self, sign: int) -> str:
@@ -276,7 +260,7 @@ class PriceCurve(Report):
     @property
     def verdict(self) -> str:
         "Where the sign of the difference is shown, in words."
-        if self.changed < self.least:
+        if self.changed < _TESTABLE:
             return f"not testable: {self.changed} conversations differ"
         if self.shown:
             return "better throughout" if self.shown > 0 else "worse throughout"
@@ -325,8 +309,11 @@ class Audit(Report):
     name: str  # of the run
     pairs: Mapping[str, Pair]  # mechanism -> the run without it, and the run
 
-    def rows(self) -> list[list]:
-        "A row a mechanism, under _AUDIT_HEAD."
+    def _table(self):
+        head = (
+            "run|mechanism|turns it changed|kept right|fixed|spoilt|left wrong|undecided|CL, CS|"
+            "right without|right with|gain|gain in value|calls a turn|tokens a turn"
+        )
 
         def row(name, p):
             counts = [p.changed, p.kept, p.fixed, p.spoilt, p.left, p.undecided]
@@ -335,21 +322,12 @@ class Audit(Report):
             means = map(str, (*right, p.cost("calls"), p.cost()))
             return [self.name, name, *counts, shares, *means]
 
-        return [row(name, p) for name, p in self.pairs.items()]
-
-    def _table(self):
-        return _AUDIT_HEAD, self.rows()
+        return head.split("|"), [row(name, p) for name, p in self.pairs.items()]
 
     @property
     def note(self) -> str:
         about = "Without a mechanism, and with it, from the same state on. Intervals: paired, over conversations"
         return ". ".join([about, *lost_of(self.pairs), ""]).strip()
-
-
-_AUDIT_HEAD = (
-    "run|mechanism|turns it changed|kept right|fixed|spoilt|left wrong|undecided|CL, CS|"
-    "right without|right with|gain|gain in value|calls a turn|tokens a turn"
-).split("|")
 
 
 def audit_pairs(run: Evidence, off: Mapping[str, Evidence]) -> Audit:
@@ -409,7 +387,11 @@ class Ladder(Report):
         "The rungs that repair each failed turn by themselves."
         return {i: tuple(self._right_at(i, self.alone)) for i in self.failed}
 
-    def rows(self) -> list[list]:
+    def _table(self):
+        head = (
+            "run|perfect|gain, alone|gain in value, alone|spoilt|repairs alone|lowest rung of|"
+            "right, with all up to it"
+        )
         first = Counter(self.repaired().values())
         alone = Counter(n for some in self.alone_repairs().values() for n in some)
 
@@ -417,10 +399,7 @@ class Ladder(Report):
             repairs = [p.spoilt, alone[n], first[n], str(self.together[n].accuracy_after)]
             return [self.name, n, str(p.gain), str(p.mean_difference), *repairs]
 
-        return [row(n, p) for n, p in self.alone.items()]
-
-    def _table(self):
-        return _LADDER_HEAD, self.rows()
+        return head.split("|"), [row(n, p) for n, p in self.alone.items()]
 
     @property
     def note(self) -> str:
@@ -430,12 +409,6 @@ class Ladder(Report):
         about = f"{self.name}: right as it was {right}; {failed}"
         parts = (about, "Intervals: paired, over conversations", *lost_of(self.pairs), "")
         return ". ".join(parts).strip()
-
-
-_LADDER_HEAD = (
-    "run|perfect|gain, alone|gain in value, alone|spoilt|repairs alone|lowest rung of|"
-    "right, with all up to it"
-).split("|")
 
 
 def ladder_pairs(run: Evidence, rungs: Mapping[str, Evidence]) -> Ladder:
@@ -458,14 +431,6 @@ def _fork_name(system: str) -> str:
     return rungs[0] if len(rungs) == 1 else UP + rungs[-1]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #fork0004
-_KINDS_OF_PAIRS = {
-    "kept": (True, True),
-    "fixed": (False, True),
-    "spoilt": (True, False),
-    "left": (False, False),
-}  # right before, after
-
-
 @dataclass(frozen=True)
 class Forked:
     "What `mtrag audit` and `mtrag ladder` made of a run."
@@ -480,19 +445,19 @@ class Forked:
     @cached_property
     def marks(self) -> dict[str, list[tuple[str, str]]]:
         "Task id -> (mechanism or rung, what it did to the turn)."
-        found: dict[str, list[tuple[str, str]]] = {}
+        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for name, p in self.audit.pairs.items():
-            kinds = {what: p.ids(*x) for what, x in _KINDS_OF_PAIRS.items()}
-            for what, ids in {"changed": p.changes, **kinds}.items():
-                for i in ids:
-                    found.setdefault(i, []).append((name, what))
+            kinds = {"changed": p.changes, "kept": p.ids(True, True), "fixed": p.ids(False, True)}
+            kinds |= {"spoilt": p.ids(True, False), "left": p.ids(False, False)}
+            for i, what in ((i, what) for what, ids in kinds.items() for i in ids):
+                found[i].append((name, what))
         for i, names in self.ladder.alone_repairs().items():
-            found.setdefault(i, []).extend((n, "repairs") for n in names)
+            found[i] += [(n, "repairs") for n in names]
         for i, name in self.ladder.repaired().items():
-            found.setdefault(i, []).append((name or "no rung", "lowest"))
+            found[i].append((name or "no rung", "lowest"))
         for name, p in self.ladder.alone.items():
             for i in p.ids(True, False):
-                found.setdefault(i, []).append((name, "spoils"))
+                found[i].append((name, "spoils"))
         return found
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #fork0005
@@ -501,12 +466,8 @@ RUNG_NAMES = tuple(r for r in REPAIRS if r != "perfect rerank")  # from the lowe
 
 def sort_rungs(known: Mapping[str, Evidence]) -> dict[str, Evidence]:
     "Rungs from the lowest up, each alone, then those on top of each other."
-    order = {name: n for n, name in enumerate(RUNG_NAMES)}
-
-    def place(name):
-        return name.startswith(UP), order.get(name.removeprefix(UP), len(order))
-
-    return {name: known[name] for name in sorted(known, key=place)}
+    order = [*RUNG_NAMES, *(UP + name for name in RUNG_NAMES)]
+    return {name: known[name] for name in order if name in known} | dict(known)
 
 
 def forked(run: Evidence) -> Forked:
@@ -530,26 +491,20 @@ LIVE_HEAD = (
 )
 
 
-def by_place(p: Pair) -> dict[str, Pair]:  # place -> the pair of the turns there; "all" last
-    "A pair, by where in its conversation a turn stands."
-    places = {i: place_of(e.turn) for i, e in p.after.items()}
-
-    def part(place):
-        ends = [{i: e for i, e in x.items() if places[i] == place} for x in (p.before, p.after)]
-        return Pair(p.name, *ends)
-
-    names = [n for n in ("first", "second to fourth", "later") if n in places.values()]
-    return {**{n: part(n) for n in names}, "all": p}
-
-
 def live_rows(pairs: Mapping[str, Pair]) -> list[list]:  # run -> given history, own history
-    "What the system's own answers in the history cost."
+    "What the system's own answers in the history cost, by where in its conversation a turn stands."
 
-    def row(name, place, q):
+    def row(name, p, place):
+        ids = [i for i, e in p.after.items() if place in (place_of(e.turn), "all")]
+        q = Pair(p.name, *({i: x[i] for i in ids} for x in (p.before, p.after)))
         means = (q.accuracy_before, q.accuracy_after, q.gain, q.mean_difference)
         return [name, place, len(q.decided), *map(str, means)]
 
-    return [row(n, place, q) for n, p in pairs.items() for place, q in by_place(p).items()]
+    def places(p):
+        there = {place_of(e.turn) for e in p.after.values()}
+        return [x for x in ("first", "second to fourth", "later") if x in there] + ["all"]
+
+    return [row(n, p, place) for n, p in pairs.items() for place in places(p)]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #607ace02
 def _first_verdict(run: Evidence, task_id: str, last: str) -> str:  # last: of the turn as it ended
@@ -674,8 +629,8 @@ class RunSummary:
 
 def _correction_steps(t: Trajectory) -> list[Step]:
     "The checks, and everything from the first retry on."
-    retries = [n for n, s in enumerate(t.steps) if isinstance(s, Retried)]
-    first = retries[0] if retries else len(t.steps)
+    retries = (n for n, s in enumerate(t.steps) if isinstance(s, Retried))
+    first = next(retries, len(t.steps))
     return [s for n, s in enumerate(t.steps) if isinstance(s, Checked) or n >= first]
 
 

@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, get_origin, get_type_hints
-from uuid import uuid4
 
 from pydantic import TypeAdapter
 
@@ -41,7 +39,7 @@ from ..systems.registry import system_named
 from ..systems.stages import Toolbox
 from ..systems.system import ENDING, START, Around, Mechanism, Node, NodeError, NoModel
 from ..systems.system import System, answered, edit_steps, exchanged, own_setting, run_turn
-from ..systems.system import skip_check, skip_grade, skip_rewrite, surround, update_of
+from ..systems.system import skip_check, skip_grade, skip_rewrite, update_of
 from ..systems.system import verdict_by_hand
 
 # %% auto #0
@@ -58,13 +56,6 @@ class Visit(NamedTuple):
     node: str
     before: dict[str, object]  # the state that the node saw, without task and steps
     update: dict[str, object] | None  # what it put there, its steps included; None: it broke
-
-
-def _ending(t: Trajectory, reasons: Sequence[Reason]) -> dict[str, object]:
-    "What the last step of a finished turn put into the state."
-    known = {r.name: r for r in reasons}
-    why = {"reason": known.get(t.reason) or Reason(t.reason, t.role, "")} if t.refused else {}
-    return {"outcome": t.outcome, "answer": t.answer, "cited": list(t.cited), **why}
 
 
 def visits_of(
@@ -84,7 +75,9 @@ def visits_of(
     if t.error:
         visits.append(Visit(t.error.node, dict(state), None))
     elif visits:
-        visits[-1].update.update(_ending(t, reasons))
+        known = {r.name: r for r in reasons}
+        why = {"reason": known.get(t.reason) or Reason(t.reason, t.role, "")} if t.refused else {}
+        visits[-1].update.update(outcome=t.outcome, answer=t.answer, cited=list(t.cited), **why)
     return visits
 
 
@@ -261,16 +254,6 @@ class Intervention:
     web: bool = True  # False: nothing is searched for beside the documents, though the run did
     shown: Mapping[str, Gold] = field(default_factory=dict)  # task id -> passages that can be shown
 
-
-class _AsTheyAre:
-    "The serializer of checkpoints that stay in memory: each value is kept, and handed back, as it is."
-
-    def dumps_typed(self, value: object) -> tuple[str, object]:
-        return "as it is", value
-
-    def loads_typed(self, data: tuple[str, object]) -> object:
-        return data[1]
-
 # %% ../../nbs/6_runs/01_forks.ipynb #0e54b016
 class Replayer(AbstractContextManager):
     """Resumes turns of a run.
@@ -298,14 +281,15 @@ class Replayer(AbstractContextManager):
         if base.one_piece:
             raise NotRecorded(f"{base.name} cannot be taken up: {base.one_piece}")
         self.system = replace(base, name=f"{base.name}+{name}") if name else base
-        self.changed, self.changes = bool(system or settings), dict(settings or {})
+        self.changes = dict(settings or {})
         own_models = base.by_visit and "imported" in self.run.manifest
         was = base.configured() if own_models else settings_of_run(self.run, base)
         how = {**self.changes, **self.intervention.settings}
         self.settings = replace(base, base="", changes={}, defaults={}).configured(was, how)
-        if self._is_of_run(base):
-            self.changed = bool(settings)
-        self.setting = self.run.manifest["identity"].get("setting", "rag")
+        made, here = self.run.manifest["identity"], base.identity(self.settings)
+        of_run = base.by_visit and all(made.get(k) == v for k, v in here.items())
+        self.changed = bool(settings or system and not of_run)  # of_run: of the same source
+        self.setting = made.get("setting", "rag")
         self._known = {**self.run.tasks, **{t.id: t for t in tasks}}
         self.models = models or Models(self.settings)
         self._graphs, self._lock = {}, threading.Lock()
@@ -317,11 +301,6 @@ class Replayer(AbstractContextManager):
         self.web = Web(None, searched) if self.intervention.web and searched.exists() else None
         if index is not None and self.setting == "rag":
             self.retriever.part  # one that is not there is said before the first turn
-
-    def _is_of_run(self, system: System) -> bool:
-        "Whether a system from outside, handed in, is the one that made the run: of the same source."
-        made, here = self.run.manifest["identity"], system.identity(self.settings)
-        return system.by_visit and all(made.get(k) == v for k, v in here.items())
 
     def _name_parts(self, was: Settings, index, any_models: bool) -> None:
         "Models and passages, each to be loaded when it is first needed."
@@ -353,14 +332,11 @@ class Replayer(AbstractContextManager):
         how = (self.settings, self.models, index, tasks, self.setting)
         return toolbox_of(self.system, *how).retriever
 
-    def close(self) -> None:
+    def __exit__(self, *exc):
         "Close the index, if it was opened here."
         index = getattr(self.retriever._part, "index", None)
         if index and not self._lent:
             index.close()
-
-    def __exit__(self, *exc):
-        self.close()
 
     def knows(self, task_id: str) -> bool:
         "Whether the conversation of a turn is known."
@@ -410,21 +386,15 @@ class Replayer(AbstractContextManager):
         asked = self.recalled if chat is None else chat  # an empty record is false
         adapters = self.models.adapters(self.settings) if self.settings.adapters else {}
         how = {"checker": self.checker, "adapters": adapters, "web": self.web}
-        recalling = (_recalling,) if self.system.by_visit else ()
-        how["around"] = (*recalling, *self.intervention.around)
+        how["around"] = (_recalling, *self.intervention.around)
         return Toolbox(self.settings, asked, self.embedder, self.retriever, **how)
 
     def graph(self, chat: ChatModel | None = None) -> tuple:
-        "The system's graph with a checkpointer, and the tools of its nodes; made once."
-        from langgraph.checkpoint.memory import InMemorySaver
-
+        "The system's graph, and the tools of its nodes; made once."
         with self._lock:
             if chat not in self._graphs:
-                tools, saver = self.tools(chat), InMemorySaver(serde=_AsTheyAre())
-                graph = self.system.graph(tools)
-                if not self.system.by_visit:
-                    graph = graph.builder.compile(checkpointer=saver)
-                self._graphs[chat] = graph, self.system.toolbox(tools)
+                tools = self.tools(chat)
+                self._graphs[chat] = self.system.graph(tools), self.system.toolbox(tools)
             return self._graphs[chat]
 
 # %% ../../nbs/6_runs/01_forks.ipynb #7883d110
@@ -432,63 +402,67 @@ class _BrokeBefore(Exception):
     "The node that broke in the record is reached again, in the same state."
 
 
-class _NotKnown(Exception):
-    "The record does not say what the node does in this state."
-
-
 @dataclass
-class _Thread:
-    "A turn on a fresh thread of a LangGraph graph."
+class _Turn:
+    "A recorded turn that is run from its beginning. Its visits are recalled one by one, also side by side and in subgraphs."
 
-    graph: object
-    tools: Toolbox
-    max_steps: int
-    visits: Sequence[Visit]  # that hold wherever their node sees the same state
+    visits: list[Visit | None]  # None: of no use, or recalled and not to be recalled again
+    last: int  # the visit that is changed; all up to it are recalled whatever was changed
+    changes: Mapping[str, object]
     anew: Callable[[str], bool]  # nodes that are computed all the same
     may_compute: bool  # False: the conversation is not known
+    by_visit: bool  # see `System`
+    imported: bool  # of a trace: what nodes saw is not known
     made: list[Step] = field(default_factory=list)  # steps that were computed
-    name: str = field(default_factory=lambda: uuid4().hex)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def config(self) -> dict:
-        return {"configurable": {"thread_id": self.name}, "recursion_limit": self.max_steps}
-
-    @property
-    def state(self) -> dict:
-        return self.graph.get_state(self.config).values
-
-    def recall(self, node: str, state: Mapping[str, object]) -> dict:
-        "What the node put there in this state. Raises _NotKnown, _BrokeBefore."
+    def recall(self, name: str, state: Mapping) -> tuple[int, Visit] | None:
+        "The first visit of a node that saw this state, or lies before the change."
         seen = {k: v for k, v in state.items() if k not in ("task", "steps") and v is not None}
-        known = (v for v in self.visits if v.node == node and v.before == seen)
-        if self.anew(node) or (v := next(known, None)) is None:
-            raise _NotKnown
-        if v.update is None:
-            raise _BrokeBefore
-        return v.update
+        known = [{"saw": ""}, {"saw": state["saw"]} if self.by_visit else seen]
+        with self.lock:
+            for n, v in enumerate(self.visits):
+                if v is None or v.node != name or n > self.last and self.anew(name):
+                    continue
+                earlier = n <= self.last
+                if v.before in known or earlier and not self.by_visit:
+                    self.visits[n] = None if self.by_visit or earlier else v
+                    return n, v
+        return None
 
-    def compute(self, next_node: str, only: bool = False) -> None:
-        "Go on to the end, or by one node. Raises NotRecorded, and what a node raises."
+    def visit(self, name: str, node: Node, state: Mapping) -> dict:
+        "What the record says that the node put there, else what it puts there now. Raises _BrokeBefore, NotRecorded."
+        if found := self.recall(name, state):
+            n, v = found
+            if v.update is None:
+                raise _BrokeBefore
+            ending = not self.changes.keys() - set(ENDING)
+            changed = n == self.last and self.changes
+            return _with_changes(v.update, self.changes, ending) if changed else v.update
         if not self.may_compute:
             why = "its conversation is not on the record: name the tasks"
-            raise NotRecorded(f"{next_node} has to be computed, and {why}")
-        known = len(self.state["steps"])
-        try:
-            self.graph.invoke(None, self.config, interrupt_after="*" if only else None)
-        finally:
-            self.made += self.state["steps"][known:]
+            raise NotRecorded(f"{name} has to be computed, and {why}")
+        if self.imported and any(self.visits[: self.last + 1]):
+            lacks = "a key of its state decides that, and no step of the trace holds it"
+            raise NotRecorded(f"the program goes to {name}, and the trace goes elsewhere: {lacks}")
+        update = node(state)
+        self.made += update["steps"]
+        return update
 
-    def go_on(self) -> None:
-        "To the end of the turn, by the record where it holds."
-        for left in reversed(range(self.max_steps)):
-            now = self.graph.get_state(self.config)
-            if not now.next:
-                return
-            node = surround(now.next[0], partial(self.recall, now.next[0]), self.tools)
-            try:
-                self.graph.update_state(self.config, node(now.values), as_node=now.next[0])
-            except _NotKnown:
-                self.compute(now.next[0], only=bool(self.visits) and left > 0)
+
+_TURN: ContextVar[_Turn] = ContextVar("the turn that is resumed")
+
+
+def _recalling(name: str, node: Node, tools: Toolbox) -> Node:
+    "A node that gives the record's update of the turn that is resumed."
+
+    def run(state) -> dict:
+        turn = _TURN.get(None)
+        if turn is None or turn.by_visit and "saw" not in state:
+            return node(state)
+        return turn.visit(name, node, state)
+
+    return run
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0f0225e9
 def _with_changes(update: Mapping, changes: Mapping[str, object], ending: bool) -> dict:
@@ -498,15 +472,6 @@ def _with_changes(update: Mapping, changes: Mapping[str, object], ending: bool) 
     if changes.get("grounded"):
         new.pop("unsupported", None)
     return {**new, "steps": edit_steps(update["steps"], changes)}
-
-
-def _state_after(visits: Sequence[Visit], changes: Mapping[str, object]) -> dict[str, object]:
-    "The state after the last of some visits of a turn, with a change there."
-    *earlier, (_, before, update) = visits
-    if changes:
-        update = _with_changes(update, changes, not changes.keys() - set(ENDING))
-    steps = [s for v in earlier for s in v.update["steps"]]
-    return {**before, **update, "steps": [*steps, *update["steps"]]}
 
 
 def _finished(state: Mapping[str, object], tools: Toolbox) -> dict:
@@ -562,99 +527,27 @@ class Fork:
         return f"<div>{esc(self.note)}</div>{self.diff._repr_html_()}"
 
 # %% ../../nbs/6_runs/01_forks.ipynb #79f67a3f
-def _resume(thread: _Thread, node: str, state: Mapping) -> tuple[dict, BaseException | None]:
-    "The final state of a turn that goes on behind a node, and what broke."
-    from langsmith import tracing_context
-
+def _retrace(
+    graph, task: Task, most: int, turn: _Turn, tools: Toolbox
+) -> tuple[dict, BaseException | None]:
+    "The final state of a turn run from its beginning by the record, and what broke."
+    token = _TURN.set(turn)
     try:
-        with tracing_context(enabled=False):
-            thread.graph.update_state(thread.config, state, as_node=node)
-            thread.go_on()
-        return _finished(thread.state, thread.tools), None
-    except KeyError as e:
-        why = "the run was recorded before states were. Run it again"
-        raise NotRecorded(f"the state of {state['task'].id} does not hold {e}: {why}") from None
+        return _finished(run_turn(graph, task, most), tools), None
     except (*_CANNOT, SettingsError):
         raise
     except Exception as e:
         cause = e.__cause__ if isinstance(e, NodeError) else e
         if isinstance(cause, _CANNOT):
             raise cause from None
-        return {"steps": thread.state.get("steps", [])}, e
-    finally:
-        thread.graph.checkpointer.delete_thread(thread.name)
-
-# %% ../../nbs/6_runs/01_forks.ipynb #retrace1
-_RETRACED: ContextVar[_Retraced] = ContextVar("the turn that is resumed")
-
-
-@dataclass
-class _Retraced:
-    "A turn of a graph whose visits are recalled one by one, also side by side and in subgraphs."
-
-    visits: list[Visit | None]  # None: recalled already, or of no use
-    last: int  # the visit that is changed; all up to it are recalled whatever was changed
-    changes: Mapping[str, object]
-    anew: Callable[[str], bool]  # nodes that are computed all the same
-    may_compute: bool  # False: the conversation is not known
-    imported: bool = False  # of a trace: what nodes saw is not known
-    made: list[Step] = field(default_factory=list)  # steps that were computed
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def recall(self, name: str, saw: str) -> tuple[int, Visit] | None:
-        "The first visit of a node that saw this and is not recalled yet."
-        with self.lock:
-            for n, v in enumerate(self.visits):
-                here = v and v.node == name and v.before["saw"] in ("", saw)
-                if here and (n <= self.last or not self.anew(name)):
-                    self.visits[n] = None
-                    return n, v
-        return None
-
-    def visit(self, name: str, node: Node, state: Mapping) -> dict:
-        "What the record says that the node put there, else what it puts there now. Raises _BrokeBefore."
-        if found := self.recall(name, state["saw"]):
-            n, v = found
-            ending = not self.changes.keys() - set(ENDING)
-            changed = n == self.last and self.changes
-            return _with_changes(v.update, self.changes, ending) if changed else v.update
-        left = [v for v in self.visits if v]
-        if not self.made and [(v.node, v.update) for v in left] == [(name, None)]:
-            raise _BrokeBefore
-        if not self.may_compute:
-            why = "its conversation is not on the record: name the tasks"
-            raise NotRecorded(f"{name} has to be computed, and {why}")
-        if self.imported and any(self.visits[: self.last + 1]):
-            lacks = "a key of its state decides that, and no step of the trace holds it"
-            raise NotRecorded(f"the program goes to {name}, and the trace goes elsewhere: {lacks}")
-        update = node(state)
-        self.made += update["steps"]
-        return update
-
-
-def _recalling(name: str, node: Node, tools: Toolbox) -> Node:
-    "A node that gives the record's update of the turn that is resumed."
-
-    def run(state) -> dict:
-        turn = _RETRACED.get(None)
-        return node(state) if turn is None or "saw" not in state else turn.visit(name, node, state)
-
-    return run
-
-
-def _retrace(graph, task: Task, most: int, turn: _Retraced) -> tuple[dict, BaseException | None]:
-    "The final state of a turn run from its beginning by the record, and what broke."
-    token = _RETRACED.set(turn)
-    try:
-        return run_turn(graph, task, most), None
-    except (*_CANNOT, SettingsError):
-        raise
-    except Exception as e:
         if isinstance(e, KeyError) and turn.imported:
             raise NotRecorded(f"the program needs {e}, which the trace does not hold") from None
+        if isinstance(e, KeyError) and not turn.by_visit:
+            why = "the run was recorded before states were. Run it again"
+            raise NotRecorded(f"the state of {task.id} does not hold {e}: {why}") from None
         return {"steps": e.steps}, e
     finally:
-        _RETRACED.reset(token)
+        _TURN.reset(token)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #forkcall
 def fork(
@@ -676,24 +569,18 @@ def fork(
     visits, changes = replayer.visits(task_id, hints), _read_changes(changes, hints)
     nodes = [*graph.builder.nodes, *dict.fromkeys(v.node for v in visits if ":" in v.node)]
     n = _place(visits, nodes, at, visit, changes)
-    if n < 0:
-        node, state, task = START, {"steps": []}, replace(task, **changes)
-    else:
-        node = visits[n].node
-        state = {} if replayer.system.by_visit else _state_after(visits[: n + 1], changes)
+    node = START if n < 0 else visits[n].node
+    task = replace(task, **changes) if n < 0 else task
     another = fresh or replayer.changed or n < 0 and changes  # the record holds nowhere then
-    most, known = replayer.system.max_steps(replayer.settings), [] if another else visits
-    how = (replayer.anew(task_id), replayer.knows(task_id))
-    if replayer.system.by_visit:
-        held = [m <= n or known and v.before["saw"] for m, v in enumerate(visits)]
-        recalled = [v if h and v.node in nodes else None for h, v in zip(held, visits)]
-        imported = not all(v.before["saw"] for v in visits if v.update)
-        thread = _Retraced(recalled, n, changes if n >= 0 else {}, *how, imported)
-        state, error = _retrace(graph, task, most, thread)
-    else:
-        thread = _Thread(graph, tools, most, known, *how)
-        state, error = _resume(thread, node, {**state, "task": task})
-    seconds = sum(s.seconds for s in state["steps"]) if thread.made or changes else t.seconds
+    held = [m <= n or not another and v.before.get("saw", True) for m, v in enumerate(visits)]
+    recalled = [v if h and v.node in nodes else None for h, v in zip(held, visits)]
+    by_visit = replayer.system.by_visit
+    imported = by_visit and not all(v.before["saw"] for v in visits if v.update)
+    how = (replayer.anew(task_id), replayer.knows(task_id), by_visit, imported)
+    turn = _Turn(recalled, n, changes if n >= 0 else {}, *how)
+    most = replayer.system.max_steps(replayer.settings) + (n + 1 if changes else 0)
+    state, error = _retrace(graph, task, most, turn, tools)
+    seconds = sum(s.seconds for s in state["steps"]) if turn.made or changes else t.seconds
     if isinstance(error, _BrokeBefore):
         after = replace(t, steps=tuple(state["steps"]))
     else:
@@ -701,7 +588,7 @@ def fork(
     if not changes and replayer.intervention.name:
         changes = {"intervention": replayer.intervention.name}
     diff, changes = diff_turns(t, after, replayer.run.passages), {**replayer.changes, **changes}
-    return Fork(t, after, node, visit, changes, tuple(thread.made), diff)
+    return Fork(t, after, node, visit, changes, tuple(turn.made), diff)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #ad1225ee
 @dataclass(frozen=True)
@@ -1154,21 +1041,21 @@ class Rung:
     "A stage made perfect."
 
     name: str  # as it stands in the identity of a run
-    stage: str  # that it makes perfect
     after: Callable[[Oracle, Mapping, Mapping, Toolbox], Changed] | None = None
     "From what is known, the state, the update of a node and the tools; None: the reference in the place of a draft."
+    needs: tuple[type[Step], ...] = (Step,)  # kinds of step, one of which a run has
 
 
 RUNGS = (
-    Rung("human rewrite", "rewrite", _human_rewrite),
-    Rung("gold passages", "retrieve", gold_passages),
-    Rung("perfect grade", "grade", _perfect_grade),
-    Rung("perfect refusal", "gate", _perfect_refusal),
-    Rung("perfect check", "check", _perfect_check),
-    Rung("reference answer", "generate"),
+    Rung("human rewrite", _human_rewrite),
+    Rung("gold passages", gold_passages, (Retrieved,)),
+    Rung("perfect grade", _perfect_grade, (Graded, Gated)),
+    Rung("perfect refusal", _perfect_refusal),
+    Rung("perfect check", _perfect_check, (Checked,)),
+    Rung("reference answer"),
 )
 "What the benchmark's knowledge can make perfect, in the order of the ladder."
-RERANK = Rung("perfect rerank", "rerank", _perfect_rerank)  # of no ladder; see `evaluate.proof`
+RERANK = Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluate.proof`
 
 
 def rungs_named(names: Sequence[str]) -> tuple[Rung, ...]:
@@ -1224,14 +1111,6 @@ def oracle(
     return Intervention(name, (_perfect(o, rungs),), shown=known if shows else {})
 
 
-# rung -> kinds of step, one of which a run has
-_NEEDS = {
-    "perfect grade": (Graded, Gated),
-    "perfect check": (Checked,),
-    "gold passages": (Retrieved,),
-}
-
-
 def _steps_of_ladder(
     run: Run, gold: Mapping[str, Gold], rungs: Sequence[Rung] = RUNGS
 ) -> dict[str, tuple[Rung, ...]]:
@@ -1240,7 +1119,7 @@ def _steps_of_ladder(
     rewritten = any(gold[i].rewrite for i in run.trajectories if i in gold)
 
     def applies(r: Rung) -> bool:
-        has = any(_leaving(by_node, k) for k in _NEEDS.get(r.name, (object,)))
+        has = any(_leaving(by_node, k) for k in r.needs)
         return has and (rewritten or r.after is not _human_rewrite)
 
     used = list(filter(applies, rungs))
