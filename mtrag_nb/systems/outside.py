@@ -233,8 +233,8 @@ class _Reader:
         found = enumerate(self.memory.contexts(ids), 1)
         return [(c, round(1 / n if c.score is None else c.score, 4)) for n, c in found]
 
-    def rewritten(self, text: str) -> Rewritten:
-        return Rewritten(text=text, raw=text, kept=True)
+    def rewritten(self, text: object) -> Rewritten:
+        return Rewritten(text=str(text), raw=str(text), kept=True)
 
     def retrieved(self, passages: object) -> Retrieved:
         given = _as_passages(passages, self.domain)
@@ -253,11 +253,11 @@ class _Reader:
         self.kept = self.ids(passages)
         return Ranked(ranks=tuple(Rank(c.id, score) for c, score in self.scored(self.kept)))
 
-    def drafted(self, text: str) -> Drafted:
-        declined = stance(text) is Stance.DECLINES
-        return Drafted(text=text, attempt=self.retries, declined=declined)
+    def drafted(self, text: object) -> Drafted:
+        declined = stance(str(text)) is Stance.DECLINES
+        return Drafted(text=str(text), attempt=self.retries, declined=declined)
 
-    def retried(self) -> Retried:
+    def retried(self, _) -> Retried:
         self.retries += 1
         return Retried(retries=self.retries)
 
@@ -268,29 +268,26 @@ class _Reader:
             remedy = f"The kinds are {', '.join(_KINDS)}"
             raise DataError(f"the step {kind!r} is of no known kind", remedy=remedy)
         needed, make = _KINDS[kind]
-        if lacking := [k for k in needed if k not in data]:
-            raise DataError(f"the step {kind!r} lacks {lacking[0]!r}", remedy="Add it")
-        step, seconds = make(self, data), data.get("seconds", 0.0)
-        note = str(data.get("note", ""))
-        return replace(step, node=str(data.get("node", kind)), seconds=float(seconds), note=note)
+        if needed not in data:
+            raise DataError(f"the step {kind!r} lacks {needed!r}", remedy="Add it")
+        if needed == "passed":
+            step = make(verdict=_verdict(data["passed"], data.get("score"), data.get("threshold")))
+        else:
+            step = make(self, data[needed])
+        seconds, note = float(data.get("seconds", 0.0)), str(data.get("note", ""))
+        return replace(step, node=str(data.get("node", kind)), seconds=seconds, note=note)
 
 
-_KINDS: dict[str, tuple[tuple[str, ...], Callable[[_Reader, Mapping], Step]]] = {
-    "rewrite": (("text",), lambda r, d: r.rewritten(str(d["text"]))),
-    "retrieve": (("passages",), lambda r, d: r.retrieved(d["passages"])),
-    "rerank": (("passages",), lambda r, d: r.ranked(d["passages"])),
-    "grade": (("kept",), lambda r, d: r.graded(d["kept"])),
-    "gate": (
-        ("passed",),
-        lambda r, d: Gated(verdict=_verdict(d["passed"], d.get("score"), d.get("threshold"))),
-    ),
-    "draft": (("text",), lambda r, d: r.drafted(str(d["text"]))),
-    "check": (
-        ("passed",),
-        lambda r, d: Checked(verdict=_verdict(d["passed"], d.get("score"), d.get("threshold"))),
-    ),
-    "retry": ((), lambda r, d: r.retried()),
-    "note": (("note",), lambda r, d: Step()),
+_KINDS = {  # kind of step -> the field that it needs, and what makes a step of that
+    "rewrite": ("text", _Reader.rewritten),
+    "retrieve": ("passages", _Reader.retrieved),
+    "rerank": ("passages", _Reader.ranked),
+    "grade": ("kept", _Reader.graded),
+    "gate": ("passed", Gated),
+    "draft": ("text", _Reader.drafted),
+    "check": ("passed", Checked),
+    "retry": ("step", _Reader.retried),
+    "note": ("note", lambda reader, note: Step()),
 }
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00037
@@ -495,17 +492,6 @@ def _known_of(state: _StagesState, tools: Toolbox) -> dict[str, object]:
     return {**known, **state.get("own", {})}
 
 
-def _check_own(name: str, own: Mapping[str, object]) -> None:
-    "Raises DataError for what a stage hands on and cannot be recorded."
-    for key, value in own.items():
-        try:
-            json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as e:
-            problem = f"{key!r} of the stage {name!r} cannot be recorded ({e})"
-            remedy = "Hand on texts, numbers, lists and dictionaries"
-            raise DataError(problem, remedy=remedy) from None
-
-
 def _stage_work(name: str, stage: Callable, memory: _Memory) -> Work:
     "The work of a node that asks a stage."
 
@@ -523,7 +509,12 @@ def _stage_work(name: str, stage: Callable, memory: _Memory) -> Work:
         kind, where = _STAGE_SAYS[says[0]] if says else ("note", "note")
         step = reader.read({"step": kind, "node": name, where: given[says[0]] if says else name})
         own = {k: v for k, v in given.items() if k not in _STAGE_SAYS}
-        _check_own(name, own)
+        try:
+            json.dumps(own, allow_nan=False)
+        except (TypeError, ValueError) as e:
+            problem = f"{', '.join(own)} of the stage {name!r} cannot be recorded ({e})"
+            remedy = "Hand on texts, numbers, lists and dictionaries"
+            raise DataError(problem, remedy=remedy) from None
         return state_of(step) | ({"own": {**state.get("own", {}), **own}} if own else {}), step
 
     return work
@@ -538,8 +529,7 @@ def _finish_work(state: _StagesState, tools: Toolbox) -> tuple[dict, list[Step]]
     outcome = Outcome.I_DONT_KNOW if rejected else _outcome(asked, draft or "")
     text = draft if draft is not None and not rejected else tools.stages.refusal_text
     ids = state.get("kept", state.get("found", []))
-    why = _REJECTED if rejected else _DECLINES
-    end, refusal = _ending(outcome, text, ids, tools, why)
+    end, refusal = _ending(outcome, text, ids, tools, _REJECTED if rejected else _DECLINES)
     return end, refusal or [Step()]
 
 
@@ -968,8 +958,7 @@ def _implied(p: _Program, state: Mapping, update: Mapping, own: Mapping, tools: 
     k, out = p.keys, {}
 
     def at(*roles: str) -> str:
-        names = [k[r] for r in roles if r in k]
-        return next((n for n in names if n in own), names[0] if names else "")
+        return min((k[r] for r in roles if r in k), key=lambda n: n not in own, default="")
 
     ids, docs = update.get("kept", update.get("found")), p.documents(own) or [k.get("documents")]
     if docs[0] and ids is not None:
@@ -1235,8 +1224,7 @@ class _Ended:
             problem = f"the graph ended without an answer at its key {self.p.keys['answer']!r}"
             raise DataError(problem, remedy='Name the key: graph.keys = {"answer": KEY}')
         read = state.get("kept", state.get("found", []))  # nothing kept: nothing was read
-        drafted = any(isinstance(s, Drafted) for s in state["steps"])
-        why = _DECLINES if drafted else _SHUT
+        why = _DECLINES if any(isinstance(s, Drafted) for s in state["steps"]) else _SHUT
         end, refusal = _ending(_outcome(None, text), text, read, self.tools, why)
         return {**end, "steps": [replace(s, node="finish") for s in refusal or [Step()]]}
 
