@@ -11,7 +11,6 @@ import json
 import math
 import re
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -97,17 +96,15 @@ class _Memory:
 
     def __init__(self):
         self._seen: dict[str, Context] = {}
-        self._lock = threading.Lock()
 
     def remember(self, passages: Iterable[Context]) -> list[str]:
         "Remember passages; their ids. One whose id had another text before (a snippet, or a rank) has a name of its own, and its document."
         ids = []
-        with self._lock:
-            for c in passages:
-                if self._seen.setdefault(c.id, c).text != c.text:
-                    c = replace(c, id=f"{c.id}#{digest(c.text, 8)}")
-                    self._seen.setdefault(c.id, c)
-                ids.append(c.id)
+        for c in passages:  # in several threads: `setdefault` is atomic, and the first one stands
+            if self._seen.setdefault(c.id, c).text != c.text:
+                c = replace(c, id=f"{c.id}#{digest(c.text, 8)}")
+                self._seen.setdefault(c.id, c)
+            ids.append(c.id)
         return ids
 
     def retrieve(self, *args, **kw):
@@ -143,10 +140,7 @@ class Reply:
     steps: tuple[Mapping, ...] = ()  # as the system tells them, see `read_step`
 
 
-_LLAMA_CHAT = "llama_index.core.chat_engine.types"
-_LLAMA_QUERY = "llama_index.core.base.base_query_engine"
-_LLAMA_SEARCH = "llama_index.core.base.base_retriever"
-_LLAMA_REPLY = "llama_index.core.base.response.schema"
+_LLAMA_REPLIES = ("Response", "StreamingResponse", "PydanticResponse", "AgentChatResponse")
 _STATED = tuple(o for o in Outcome if o not in (Outcome.ERROR, Outcome.NOT_RECORDED))
 
 
@@ -160,16 +154,10 @@ def _outcome(asked: object, text: str) -> Outcome:
     raise DataError(f"the outcome {asked!r} is none of {names}", remedy="Leave it out, or mend it")
 
 
-def _is_of(value: object, module: str, *names: str) -> bool:
-    "Whether a value is of a class of a module, which is not loaded for that."
-    classes = (getattr(sys.modules.get(module), name, None) for name in names)
-    return any(isinstance(c, type) and isinstance(value, c) for c in classes)
-
-
-def _is_llama_reply(value: object) -> bool:
-    "Whether an engine of LlamaIndex gave it."
-    kinds = ("Response", "StreamingResponse", "PydanticResponse")
-    return _is_of(value, _LLAMA_REPLY, *kinds) or _is_of(value, _LLAMA_CHAT, "AgentChatResponse")
+def _is_of(value: object, package: str, *names: str) -> bool:
+    "Whether a value is of a class of a package, by name: the package is not loaded for that."
+    classes = type(value).__mro__
+    return any(c.__name__ in names and c.__module__.split(".")[0] == package for c in classes)
 
 
 def read_reply(value: object, domain: str = "") -> Reply:
@@ -177,12 +165,12 @@ def read_reply(value: object, domain: str = "") -> Reply:
     if isinstance(value, Reply):
         return value
     passages, steps, asked, text = None, (), None, value
-    if _is_llama_reply(value):
+    if _is_of(value, "llama_index", *_LLAMA_REPLIES):
         text, passages = str(value), value.source_nodes
         if not passages and text.strip() == "Empty Response":
             gate = {"step": "gate", "passed": False, "node": "synthesize"}
             asked, steps = Outcome.I_DONT_KNOW, ({**gate, "note": "no nodes were found"},)
-    elif _is_of(value, "langchain_core.messages", "BaseMessage"):
+    elif _is_of(value, "langchain_core", "BaseMessage"):
         text = value.text if isinstance(value.text, str) else value.text()
     elif isinstance(value, tuple) and len(value) == 2:
         text, passages = value
@@ -337,11 +325,11 @@ def _llama_system(value: object) -> Callable | None:
         found = _as_passages(value.retrieve(messages[-1]["content"]))
         return Reply("", found, Outcome.NOT_RECORDED)
 
-    if _is_of(value, _LLAMA_CHAT, "BaseChatEngine"):
+    if _is_of(value, "llama_index", "BaseChatEngine"):
         return chat
-    if _is_of(value, _LLAMA_QUERY, "BaseQueryEngine"):
+    if _is_of(value, "llama_index", "BaseQueryEngine"):
         return lambda messages: value.query(messages[-1]["content"])
-    return retrieve if _is_of(value, _LLAMA_SEARCH, "BaseRetriever") else None
+    return retrieve if _is_of(value, "llama_index", "BaseRetriever") else None
 
 
 def _llama_index(value: object, depth: int = 3) -> object:
@@ -414,7 +402,7 @@ def _reply_of(function: Callable, task: Task) -> Reply:
         raise DataError("the system gave more than one answer", remedy=remedy)
     value = whole[0] if whole else "".join(texts) if texts else None
     reply = read_reply(value, domain)
-    if searches and not isinstance(value, Reply) and _is_llama_reply(value):
+    if searches and _is_of(value, "llama_index", *_LLAMA_REPLIES):
         steps += _llama_steps(searches, reply, task.question, domain)
     return replace(reply, steps=(*steps, *reply.steps))
 
@@ -581,15 +569,12 @@ def _one_node(reply: Callable[[Task], Reply], memory: _Memory, tools: Toolbox):
     return _row({"answer": work}, tools)
 
 
-_GRAPH = "langgraph.graph.state"
-
-
 def _source_of(value: object) -> str:
     "The text that defines a function, class or list of them; its name where nobody can tell. Of LlamaIndex also what is indexed."
     if _llama_system(value):
         docs = getattr(getattr(_llama_index(value), "docstore", None), "docs", {})
         return f"{type(value).__qualname__} {digest(sorted(n.hash for n in docs.values()))}"
-    if _is_of(value, _GRAPH, "CompiledStateGraph"):
+    if _is_of(value, "langgraph", "CompiledStateGraph"):
         nodes = value.builder.nodes.values()
         works = [getattr(s.runnable, "func", None) or s.runnable for s in nodes]
         return f"{sorted(map(str, value.builder.edges))} {_source_of(works)}"
@@ -604,10 +589,10 @@ def _source_of(value: object) -> str:
 
 def _check_graph(value: object, shown: str) -> None:
     "Raises SettingsError for a program of a framework that cannot be taken as it is."
-    if _is_of(value, _GRAPH, "StateGraph"):
+    if _is_of(value, "langgraph", "StateGraph"):
         raise SettingsError(f"{shown} is a StateGraph: hand in what its `.compile()` returns")
-    bare = _is_of(value, "langgraph.pregel", "Pregel") and not hasattr(value, "builder")
-    if bare or _is_of(value, "workflows.workflow", "Workflow"):
+    bare = _is_of(value, "langgraph", "Pregel") and not hasattr(value, "builder")
+    if bare or _is_of(value, "workflows", "Workflow"):
         line = "return str(await program.run(question=messages[-1]['content']))"
         function = f"`async def answer(messages): {line}`"
         raise SettingsError(f"{shown} is a {type(value).__name__}: hand in a function, {function}")
@@ -647,7 +632,7 @@ def outside(
     value = _llama_system(value) or value
     _check_graph(value, shown)
     stages = value if isinstance(value, (list, tuple)) else getattr(value, "stages", None)
-    is_graph = _is_of(value, _GRAPH, "CompiledStateGraph")
+    is_graph = _is_of(value, "langgraph", "CompiledStateGraph")
     if not (callable(value) or stages or is_graph):
         wanted = "a function of the messages, or a list of stages"
         raise SettingsError(f"{shown} is a {type(value).__name__}: wanted is {wanted}")
@@ -813,7 +798,6 @@ def _check_keys(name: str, builder, keys: Mapping[str, str], kinds: Mapping[str,
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #graph003
 _SHARED = ("task", "query", "found", "kept", "draft", "declined", "grounded")
-_DOCUMENT = ("langchain_core.documents", "Document")
 
 
 def _by_key(view: object) -> Mapping:
@@ -823,7 +807,7 @@ def _by_key(view: object) -> Mapping:
 def _text_of(value: object) -> str | None:
     "The text of an answer: a string, or the last message if it is the model's and calls no tool."
     last = value[-1] if isinstance(value, list) and value else value
-    if _is_of(last, "langchain_core.messages", "AIMessage"):
+    if _is_of(last, "langchain_core", "AIMessage"):
         return None if last.tool_calls else str(last.text)
     return last if isinstance(last, str) else None
 
@@ -860,13 +844,13 @@ class _Program:
     def seen(self, view: object) -> list[str]:
         "The passages in what a node sees."
         lists = [v if isinstance(v, list) else [v] for v in _by_key(view).values()]
-        some = [v for vs in lists for v in vs if _is_of(v, *_DOCUMENT)]
+        some = [v for vs in lists for v in vs if _is_of(v, "langchain_core", "Document")]
         return self.ids(some or _by_key(view).get(self.keys.get("documents")) or ())
 
     def documents(self, own: Mapping[str, object]) -> list[str]:
         "Keys that hold passages."
         lists = {k: v for k, v in own.items() if isinstance(v, list)}
-        some = [k for k, v in lists.items() if v and _is_of(v[0], *_DOCUMENT)]
+        some = [k for k, v in lists.items() if v and _is_of(v[0], "langchain_core", "Document")]
         return some or [k for k in lists if k == self.keys.get("documents")]
 
     def verdicts(self, own: Mapping[str, object]) -> dict[str, bool]:
@@ -1014,10 +998,10 @@ def _parts(result: object) -> tuple[dict, list, bool]:
     "What a node returned: its update, where it sends the turn, and whether that is in the graph around its own."
     update, to, above = {}, [], False
     for r in result if isinstance(result, (list, tuple)) else [result]:
-        if _is_of(r, "langgraph.types", "Command"):
+        if _is_of(r, "langgraph", "Command"):
             to += r.goto if isinstance(r.goto, (list, tuple)) else [r.goto]
             above, r = above or bool(r.graph), dict(r._update_as_tuples() if r.update else ())
-        elif _is_of(r, "langgraph.types", "Send"):
+        elif _is_of(r, "langgraph", "Send"):
             to, r = [*to, r], {}
         if not isinstance(r, (Mapping, type(None))):
             r = {k: getattr(r, k) for k in getattr(r, "model_fields_set", None) or vars(r)}
@@ -1031,7 +1015,7 @@ def _named(value: object, name: str) -> object:
     "Messages with ids that are made of the turn and the node, not of chance."
     if isinstance(value, list):
         return [_named(v, f"{name} {n}") for n, v in enumerate(value)]
-    known = not _is_of(value, "langchain_core.messages", "BaseMessage") or value.type == "remove"
+    known = not _is_of(value, "langchain_core", "BaseMessage") or value.type == "remove"
     if known or not (value.id is None or value.id.startswith(("lc_run", "run-"))):
         return value
     return value.model_copy(update={"id": digest(name)})
