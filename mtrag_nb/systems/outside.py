@@ -1137,22 +1137,19 @@ def _program_state(p: _Program) -> type:
     return TypedDict("State", shape, total=False)
 
 
-def _program_graph(p: _Program, tools: Toolbox, ask: Callable | None = None):
-    "The program's nodes, edges and channels in a graph of this package; `ask` is its first node."
+def _program_graph(p: _Program, tools: Toolbox):
+    "The program's nodes, edges and channels in a graph of this package."
     from langgraph.graph import StateGraph
 
     b, state = p.builder, _program_state(p)
-    g, first = StateGraph(state), "__ask__" if ask else START
+    g = StateGraph(state)
     for name, spec in b.nodes.items():
         as_ours = _subgraph_node if name in _subgraphs(b) else _own_node
         g.add_node(name, as_ours(p, name, spec, tools))
         own = {"runnable": g.nodes[name].runnable, "input_schema": state, "cache_policy": None}
         g.nodes[name] = replace(spec, **own)
-    if ask:
-        g.add_node(first, ask)
-        g.add_edge(START, first)
     for start, then in b.edges:
-        g.add_edge(first if start == START else start, then)
+        g.add_edge(start, then)
     for starts, then in b.waiting_edges:
         g.add_edge(list(starts), then)
     branches = [(start, *named) for start, some in b.branches.items() for named in some.items()]
@@ -1164,12 +1161,12 @@ def _program_graph(p: _Program, tools: Toolbox, ask: Callable | None = None):
             return _sent(found if isinstance(found, (list, tuple)) else [found], state)
 
         route.__name__ = name
-        g.add_conditional_edges(first if start == START else start, route, branch.ends)
+        g.add_conditional_edges(start, route, branch.ends)
     return g.compile()
 
 
 def _asked_of(p: _Program, state: Mapping) -> dict:
-    "The conversation at the keys of the program: the first node."
+    "The conversation at the keys of the program."
     from langchain_core.messages import convert_to_messages
 
     task, hints = state["task"], _schema_hints(p.builder)
@@ -1187,7 +1184,7 @@ def _asked_of(p: _Program, state: Mapping) -> dict:
 
 @dataclass(frozen=True)
 class _Ended:
-    "A program's graph, which ends a turn by the answer that it leaves once nothing of it runs any more."
+    "A program's graph: it is given the conversation, and ends a turn by the answer that it leaves once nothing of it runs."
 
     p: _Program
     tools: Toolbox
@@ -1197,7 +1194,7 @@ class _Ended:
         return getattr(self.graph, name)
 
     def stream(self, state: Mapping, **how) -> Iterator[dict]:
-        for state in self.graph.stream(state, **how):
+        for state in self.graph.stream({**state, **_asked_of(self.p, state)}, **how):
             yield state
         update = surround("finish", self.finish, self.tools)(state)
         yield {**state, **update, "steps": [*state["steps"], *update["steps"]]}
@@ -1223,10 +1220,8 @@ def _graph_system(graph, name: str, keys: Mapping, kinds: Mapping, memory: _Memo
     roles = ", ".join(f"{role} at {key!r}" for role, key in p.keys.items())
     about = f"a LangGraph graph of its own: {', '.join(p.builder.nodes)}; {roles}"
 
-    def build(tools: Toolbox):
-        return _Ended(p, tools, _program_graph(p, tools, partial(_asked_of, p)))
-
-    return _Outside(name, build, about, by_visit=True, retries=lambda s: limit // 4, **shared)
+    how = {"by_visit": True, "retries": lambda s: limit // 4, **shared}
+    return _Outside(name, lambda tools: _Ended(p, tools, _program_graph(p, tools)), about, **how)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00101
 @dataclass(frozen=True)
