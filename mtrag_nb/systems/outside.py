@@ -11,10 +11,9 @@ import json
 import math
 import re
 import sys
-import threading
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -24,28 +23,18 @@ from numbers import Real
 from pathlib import Path
 from typing import Annotated, TypedDict, get_type_hints
 
-from mtrag_nb.core.record import (
-    Calls,
-    Checked,
-    Drafted,
-    Gated,
-    Grade,
-    Graded,
-    Rank,
-    Ranked,
-    Refused,
-)
+from ..core.record import Calls, Checked, Drafted, Gated, Grade, Graded, Rank, Ranked
 from ..core.record import Found as Hit
-from ..core.record import Retried, Retrieved, Rewritten, Step
+from ..core.record import Refused, Retried, Retrieved, Rewritten, Step
 from ..core.settings import Address, ModelSpec, Settings, names_code, load_place
-from ..core.text import Label, Stance, Verdict, cite, scored, stance
+from ..core.text import Label, Stance, Verdict, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
 from ..core.types import Task, digest, plain
 from ..data.mtrag import BY_TEXT
 from ..data.traces import STEPS, by_name
 from .stages import Toolbox
 from .system import END, START, NoModel, System, NodeError, TurnState, answered
-from .system import as_node, extra_of, surround
+from .system import Work, as_node, extra_of, state_of, surround
 
 # %% auto #0
 __all__ = ['as_passage', 'Reply', 'read_reply', 'messages_of', 'outside', 'AddressSettings', 'address', 'load_outside']
@@ -69,28 +58,19 @@ def _get(value: object, name: str) -> object:
     return None if callable(found) else found
 
 
-def _fields(value: object) -> dict[str, object]:
-    "The known fields of a passage, of its metadata, or of the node in it."
-    node = _get(value, "node")
-    places = [p for p in (value, node, _get(value, "metadata"), _get(node, "metadata")) if p]
-    found = {f: [_get(p, n) for n in names for p in places] for f, names in _FIELDS.items()}
-    return {f: next((v for v in some if v not in (None, "")), None) for f, some in found.items()}
-
-
 _FLOAT = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.I)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def as_passage(value: object, domain: str = "") -> Context:
     "A passage as systems give it. Raises DataError for something that has neither text nor address."
-    if isinstance(value, tuple) and len(value) == 2 and _is_number(value[1]):
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Real):
         value = {"node": value[0], "score": value[1]}  # as similarity_search_with_score gives it
     if isinstance(value, str):
         value = {"url" if value.startswith(("http://", "https://")) else "text": value}
-    got = _fields(value)
+    node = _get(value, "node")
+    places = [p for p in (value, node, _get(value, "metadata"), _get(node, "metadata")) if p]
+    some = {f: [_get(p, n) for n in names for p in places] for f, names in _FIELDS.items()}
+    got = {f: next((v for v in vs if v not in (None, "")), None) for f, vs in some.items()}
     text, url, source, score = (got[k] for k in ("text", "url", "source", "score"))
     text, url, source = (v if isinstance(v, str) else "" for v in (text, url, source))
     if not text.strip() and not url:
@@ -98,7 +78,8 @@ def as_passage(value: object, domain: str = "") -> Context:
         fields = "text, and id, title, url, score if there are any"
         raise DataError(problem, remedy=f"Give a text, or a dictionary with {fields}")
     score = float(score) if isinstance(score, str) and _FLOAT.fullmatch(score) else score
-    if score is not None and not (_is_number(score) and math.isfinite(score)):
+    known = isinstance(score, Real) and not isinstance(score, bool) and math.isfinite(score)
+    if score is not None and not known:
         raise DataError(f"the score of a passage is {score!r}", remedy="Give a number, or none")
     if got["page"] is not None and (source or url):
         url = f"{url or source}#page={got['page']}"
@@ -108,17 +89,45 @@ def as_passage(value: object, domain: str = "") -> Context:
     return Context(name, str(got["document"] or name), text, *about, score)
 
 
+class _Memory:
+    "The passages that a system returned, in the place of a retriever: it gives back what it has seen. Safe in several threads."
+
+    fingerprint = "outside"
+
+    def __init__(self):
+        self._seen: dict[str, Context] = {}
+
+    def remember(self, passages: Iterable[Context]) -> list[str]:
+        "Remember passages; their ids. One whose id had another text before (a snippet, or a rank) has a name of its own, and its document."
+        ids = []
+        for c in passages:  # in several threads: `setdefault` is atomic, and the first one stands
+            if self._seen.setdefault(c.id, c).text != c.text:
+                c = replace(c, id=f"{c.id}#{digest(c.text, 8)}")
+                self._seen.setdefault(c.id, c)
+            ids.append(c.id)
+        return ids
+
+    def retrieve(self, *args, **kw):
+        problem = "a system from outside does its own retrieval: nothing can be searched for here"
+        raise DataError(problem, remedy="Change its passages, or run the system itself")
+
+    def contexts(self, ids: Iterable[str]) -> list[Context]:
+        "Passages by id, in that order. Raises DataError for one that was never returned."
+        try:
+            return [self._seen[i] for i in ids]
+        except KeyError as e:
+            remedy = "Name passages by ids returned before"
+            raise DataError(f"no passage {e} was returned", remedy=remedy) from None
+
+
 def _as_passages(values: object, domain: str = "") -> tuple[Context, ...]:
     "Passages, best first, each once; another text under one id gets a name of its own. Raises DataError for what is no list."
     if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__"):
         problem = f"passages are a {type(values).__name__}, not a list"
         raise DataError(problem, remedy="Give a list of passages")
-    first: dict[str, Context] = {}
-    for p in (as_passage(value, domain) for value in values):
-        if first.setdefault(p.id, p).text != p.text:
-            own = replace(p, id=f"{p.id}#{digest(p.text, 8)}")
-            first.setdefault(own.id, own)
-    return tuple(first.values())
+    memory = _Memory()
+    ids = memory.remember([as_passage(value, domain) for value in values])
+    return tuple(memory.contexts(dict.fromkeys(ids)))
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00021
 @dataclass(frozen=True)
@@ -131,10 +140,7 @@ class Reply:
     steps: tuple[Mapping, ...] = ()  # as the system tells them, see `read_step`
 
 
-_LLAMA_CHAT = "llama_index.core.chat_engine.types"
-_LLAMA_QUERY = "llama_index.core.base.base_query_engine"
-_LLAMA_SEARCH = "llama_index.core.base.base_retriever"
-_LLAMA_REPLY = "llama_index.core.base.response.schema"
+_LLAMA_REPLIES = ("Response", "StreamingResponse", "PydanticResponse", "AgentChatResponse")
 _STATED = tuple(o for o in Outcome if o not in (Outcome.ERROR, Outcome.NOT_RECORDED))
 
 
@@ -148,34 +154,23 @@ def _outcome(asked: object, text: str) -> Outcome:
     raise DataError(f"the outcome {asked!r} is none of {names}", remedy="Leave it out, or mend it")
 
 
-def _is_of(value: object, module: str, *names: str) -> bool:
-    "Whether a value is of a class of a module, which is not loaded for that."
-    classes = (getattr(sys.modules.get(module), name, None) for name in names)
-    return any(isinstance(c, type) and isinstance(value, c) for c in classes)
-
-
-_NO_NODES = {"step": "gate", "passed": False, "node": "synthesize", "note": "no nodes were found"}
-
-
-def _llama_reply(value: object, domain: str) -> Reply | None:
-    "The reply of an engine of LlamaIndex; None for anything else."
-    kinds = ("Response", "StreamingResponse", "PydanticResponse")
-    if not (_is_of(value, _LLAMA_REPLY, *kinds) or _is_of(value, _LLAMA_CHAT, "AgentChatResponse")):
-        return None
-    text, passages = str(value), _as_passages(value.source_nodes, domain)
-    if not passages and text.strip() == "Empty Response":
-        return Reply(text, passages, Outcome.I_DONT_KNOW, (_NO_NODES,))
-    return Reply(text, passages, _outcome(None, text))
+def _is_of(value: object, package: str, *names: str) -> bool:
+    "Whether a value is of a class of a package, by name: the package is not loaded for that."
+    classes = type(value).__mro__
+    return any(c.__name__ in names and c.__module__.split(".")[0] == package for c in classes)
 
 
 def read_reply(value: object, domain: str = "") -> Reply:
     "What a function returned. Raises DataError for something that holds no text."
     if isinstance(value, Reply):
         return value
-    if reply := _llama_reply(value, domain):
-        return reply
     passages, steps, asked, text = None, (), None, value
-    if _is_of(value, "langchain_core.messages", "BaseMessage"):
+    if _is_of(value, "llama_index", *_LLAMA_REPLIES):
+        text, passages = str(value), value.source_nodes
+        if not passages and text.strip() == "Empty Response":
+            gate = {"step": "gate", "passed": False, "node": "synthesize"}
+            asked, steps = Outcome.I_DONT_KNOW, ({**gate, "note": "no nodes were found"},)
+    elif _is_of(value, "langchain_core", "BaseMessage"):
         text = value.text if isinstance(value.text, str) else value.text()
     elif isinstance(value, tuple) and len(value) == 2:
         text, passages = value
@@ -188,65 +183,21 @@ def read_reply(value: object, domain: str = "") -> Reply:
         problem = f"the system returned {type(value).__name__} {str(value)[:60]!r}"
         remedy = "Return a text, a text with a list of passages, or a dictionary with `answer`"
         raise DataError(f"{problem}, and no text in it", remedy=remedy)
-    listed = isinstance(steps, (list, tuple)) and all(isinstance(s, Mapping) for s in steps)
-    if not listed:
+    if not (isinstance(steps, (list, tuple)) and all(isinstance(s, Mapping) for s in steps)):
         raise DataError("the steps are no list of dictionaries", remedy='Give [{"step": ...}, ...]')
     found = None if passages is None else _as_passages(passages, domain)
     return Reply(text, found, _outcome(asked, text), tuple(steps))
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00031
-class _Memory:
-    "The passages that a system returned, in the place of a retriever: it gives back what it has seen. Safe in several threads."
-
-    fingerprint = "outside"
-
-    def __init__(self):
-        self._seen: dict[str, Context] = {}
-        self._lock = threading.Lock()
-
-    def remember(self, passages: Sequence[Context]) -> list[str]:
-        "Remember passages; their ids. One whose id had another text before (a snippet, or a rank) has a name of its own, and its document."
-        ids = []
-        with self._lock:
-            for c in passages:
-                if self._seen.setdefault(c.id, c).text != c.text:
-                    name = f"{c.id}#{digest(c.text, 8)}"  # the document stays the same one
-                    self._seen.setdefault(name, replace(c, id=name))
-                    ids.append(name)
-                else:
-                    ids.append(c.id)
-        return ids
-
-    def retrieve(self, *args, **kw):
-        problem = "a system from outside does its own retrieval: nothing can be searched for here"
-        raise DataError(problem, remedy="Change its passages, or run the system itself")
-
-    def contexts(self, ids: Sequence[str]) -> list[Context]:
-        "Passages by id, in that order. Raises DataError for one that was never returned."
-        if missing := [i for i in ids if i not in self._seen]:
-            remedy = "Name passages by ids returned before"
-            raise DataError(f"no passage {missing[0]!r} was returned", remedy=remedy)
-        return [self._seen[i] for i in ids]
-
-
-def _verdict(passed: object, data: Mapping) -> Verdict:
+def _verdict(passed: object, score: float | None = None, threshold: float | None = None) -> Verdict:
     "A verdict as a system gives it. Raises DataError for one that is neither true nor false."
     if not isinstance(passed, bool):
         raise DataError(f"the verdict {passed!r} is no verdict", remedy="Give true or false")
-    score, threshold = data.get("score"), data.get("threshold")
-    if score is None or threshold is None:
-        return Verdict(Label.YES if passed else Label.NO, "stated", score, threshold)
-    v = scored(score, threshold, "stated")
-    return replace(v, label=Label.YES if passed else Label.NO)
+    if score is not None and threshold is not None:
+        score = scored(score, threshold, "stated").score
+    return Verdict(Label.YES if passed else Label.NO, "stated", score, threshold)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00032
-def _hits(passages: Sequence[Context]) -> tuple[Hit, ...]:
-    "The hits of a list without scores have falling ones, since its order is all that is known."
-    scores = [1 / n if c.score is None else c.score for n, c in enumerate(passages, 1)]
-    pairs = zip(passages, scores)
-    return tuple(Hit(c.id, c.id, c.document_id, round(score, 4)) for c, score in pairs)
-
-
 class _Reader:
     "Reads the steps of one turn, in order: what was found and kept so far is known."
 
@@ -265,34 +216,36 @@ class _Reader:
             return [known[v] for v in values]
         return self.memory.remember(_as_passages(values, self.domain))
 
-    def rewritten(self, text: str) -> Rewritten:
-        return Rewritten(text=text, raw=text, kept=True)
+    def scored(self, ids: Sequence[str]) -> list[tuple[Context, float]]:
+        "Passages and their scores; without scores they fall, since the order is all that is known."
+        found = enumerate(self.memory.contexts(ids), 1)
+        return [(c, round(1 / n if c.score is None else c.score, 4)) for n, c in found]
+
+    def rewritten(self, text: object) -> Rewritten:
+        return Rewritten(text=str(text), raw=str(text), kept=True)
 
     def retrieved(self, passages: object) -> Retrieved:
         given = _as_passages(passages, self.domain)
         self.found, self.kept = self.memory.remember(given), None
         self.names = {c.id: i for c, i in zip(given, self.found)}
-        found = self.memory.contexts(self.found)
-        return Retrieved(hits=_hits(found), contexts=tuple(self.found))
+        hits = [Hit(c.id, c.id, c.document_id, score) for c, score in self.scored(self.found)]
+        return Retrieved(hits=tuple(hits), contexts=tuple(self.found))
 
     def graded(self, kept: object) -> Graded:
         "What was kept passed, everything else that was found did not."
         self.kept = self.ids(kept)
         every = dict.fromkeys((*self.found, *self.kept))
-        verdicts = {i: _verdict(i in self.kept, {}) for i in every}
-        return Graded(grades=tuple(Grade(i, v) for i, v in verdicts.items()))
+        return Graded(grades=tuple(Grade(i, _verdict(i in self.kept)) for i in every))
 
     def ranked(self, passages: object) -> Ranked:
         self.kept = self.ids(passages)
-        scores = [c.score for c in self.memory.contexts(self.kept)]
-        order = [1 / n if s is None else s for n, s in enumerate(scores, 1)]
-        return Ranked(ranks=tuple(Rank(i, round(s, 4)) for i, s in zip(self.kept, order)))
+        return Ranked(ranks=tuple(Rank(c.id, score) for c, score in self.scored(self.kept)))
 
-    def drafted(self, text: str) -> Drafted:
-        declined = stance(text) is Stance.DECLINES
-        return Drafted(text=text, attempt=self.retries, declined=declined)
+    def drafted(self, text: object) -> Drafted:
+        declined = stance(str(text)) is Stance.DECLINES
+        return Drafted(text=str(text), attempt=self.retries, declined=declined)
 
-    def retried(self) -> Retried:
+    def retried(self, _) -> Retried:
         self.retries += 1
         return Retried(retries=self.retries)
 
@@ -303,23 +256,26 @@ class _Reader:
             remedy = f"The kinds are {', '.join(_KINDS)}"
             raise DataError(f"the step {kind!r} is of no known kind", remedy=remedy)
         needed, make = _KINDS[kind]
-        if lacking := [k for k in needed if k not in data]:
-            raise DataError(f"the step {kind!r} lacks {lacking[0]!r}", remedy="Add it")
-        step, seconds = make(self, data), data.get("seconds", 0.0)
-        note = str(data.get("note", ""))
-        return replace(step, node=str(data.get("node", kind)), seconds=float(seconds), note=note)
+        if needed not in data:
+            raise DataError(f"the step {kind!r} lacks {needed!r}", remedy="Add it")
+        if needed == "passed":
+            step = make(verdict=_verdict(data["passed"], data.get("score"), data.get("threshold")))
+        else:
+            step = make(self, data[needed])
+        seconds, note = float(data.get("seconds", 0.0)), str(data.get("note", ""))
+        return replace(step, node=str(data.get("node", kind)), seconds=seconds, note=note)
 
 
-_KINDS: dict[str, tuple[tuple[str, ...], Callable[[_Reader, Mapping], Step]]] = {
-    "rewrite": (("text",), lambda r, d: r.rewritten(str(d["text"]))),
-    "retrieve": (("passages",), lambda r, d: r.retrieved(d["passages"])),
-    "rerank": (("passages",), lambda r, d: r.ranked(d["passages"])),
-    "grade": (("kept",), lambda r, d: r.graded(d["kept"])),
-    "gate": (("passed",), lambda r, d: Gated(verdict=_verdict(d["passed"], d))),
-    "draft": (("text",), lambda r, d: r.drafted(str(d["text"]))),
-    "check": (("passed",), lambda r, d: Checked(verdict=_verdict(d["passed"], d))),
-    "retry": ((), lambda r, d: r.retried()),
-    "note": (("note",), lambda r, d: Step()),
+_KINDS = {  # kind of step -> the field that it needs, and what makes a step of that
+    "rewrite": ("text", _Reader.rewritten),
+    "retrieve": ("passages", _Reader.retrieved),
+    "rerank": ("passages", _Reader.ranked),
+    "grade": ("kept", _Reader.graded),
+    "gate": ("passed", Gated),
+    "draft": ("text", _Reader.drafted),
+    "check": ("passed", Checked),
+    "retry": ("step", _Reader.retried),
+    "note": ("note", lambda reader, note: Step()),
 }
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00037
@@ -327,23 +283,18 @@ _HEARD: ContextVar[list] = ContextVar("searches of LlamaIndex in this turn")
 
 
 @cache
-def _llama_listener():
-    "A handler of LlamaIndex's events that keeps the searches of the turn."
+def _hear_llama() -> None:
+    "Adds a handler of LlamaIndex's events that keeps the searches of the turn."
     from llama_index.core.instrumentation import get_dispatcher
     from llama_index.core.instrumentation.event_handlers import BaseEventHandler
     from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
 
     class Listener(BaseEventHandler):
-        @classmethod
-        def class_name(cls) -> str:
-            return "Listener"
-
         def handle(self, event, **kwargs) -> None:
             if isinstance(event, RetrievalEndEvent) and (heard := _HEARD.get(None)) is not None:
                 heard.append(event)
 
-    get_dispatcher().add_event_handler(found := Listener())
-    return found
+    get_dispatcher().add_event_handler(Listener())
 
 
 def _llama_steps(searches: Sequence, reply: Reply, question: str, domain: str) -> list[dict]:
@@ -364,9 +315,6 @@ def _llama_steps(searches: Sequence, reply: Reply, question: str, domain: str) -
 def _llama_system(value: object) -> Callable | None:
     "A query engine, a chat engine or a retriever of LlamaIndex as a function of the messages; None for anything else."
 
-    def query(messages):
-        return value.query(messages[-1]["content"])
-
     def chat(messages):
         from llama_index.core.llms import ChatMessage
 
@@ -377,19 +325,19 @@ def _llama_system(value: object) -> Callable | None:
         found = _as_passages(value.retrieve(messages[-1]["content"]))
         return Reply("", found, Outcome.NOT_RECORDED)
 
-    if _is_of(value, _LLAMA_CHAT, "BaseChatEngine"):
+    if _is_of(value, "llama_index", "BaseChatEngine"):
         return chat
-    if _is_of(value, _LLAMA_QUERY, "BaseQueryEngine"):
-        return query
-    return retrieve if _is_of(value, _LLAMA_SEARCH, "BaseRetriever") else None
+    if _is_of(value, "llama_index", "BaseQueryEngine"):
+        return lambda messages: value.query(messages[-1]["content"])
+    return retrieve if _is_of(value, "llama_index", "BaseRetriever") else None
 
 
 def _llama_index(value: object, depth: int = 3) -> object:
     "The index below an engine or retriever; None if there is none."
-    names = ("_index", "_retriever", "retriever", "_query_engine")
+    if hasattr(value, "docstore"):
+        return value
+    names = ("_index", "_retriever", "retriever", "_query_engine") if depth else ()
     parts = [p for n in names if (p := getattr(value, n, None)) is not None]
-    if hasattr(value, "docstore") or not depth:
-        return value if hasattr(value, "docstore") else None
     return next((i for p in parts if (i := _llama_index(p, depth - 1)) is not None), None)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00041
@@ -400,52 +348,46 @@ def messages_of(task: Task) -> list[dict[str, str]]:
     return [*before, {"role": "user", "content": task.question}]
 
 
-def _in_a_loop(coroutine):
-    "The result of a coroutine, in an event loop of its own, also where one is running already."
+def _in_a_loop(value: object) -> object:
+    "What is awaited, or all that an asynchronous generator yields; in a loop of its own, also where one runs already."
+
+    async def whole():
+        if inspect.isawaitable(value):
+            return await value
+        async with aclosing(value) as pieces:
+            return [p async for p in pieces]
+
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, coroutine).result()
-
-
-async def _all_of(pieces: AsyncIterator) -> list:
-    async with aclosing(pieces) as open_pieces:
-        return [p async for p in open_pieces]
-
-
-async def _awaited(value):
-    return await value
-
-
-def _drained(value: object) -> tuple[list, object]:
-    "What a call yields, and what it returns in the end; coroutines are awaited."
-    if inspect.isawaitable(value):
-        return _drained(_in_a_loop(_awaited(value)))
-    if inspect.isasyncgen(value):
-        return _in_a_loop(_all_of(value)), None
-    pieces = []
-    while isinstance(value, Iterator):
-        try:
-            pieces.append(next(value))
-        except StopIteration as end:
-            value = end.value
-    return pieces, value
+        return thread.submit(asyncio.run, whole()).result()
 
 
 def _called(function: Callable, *args, **kw) -> tuple[list, object]:
-    "What a call yields, and what it returns. Raises DataError where it ends the program."
+    "What a call yields, and what it returns; coroutines are awaited. Raises DataError where it ends the program."
+    pieces = []
     try:
-        return _drained(function(*args, **kw))
+        value = function(*args, **kw)
+        while inspect.isawaitable(value):
+            value = _in_a_loop(value)
+        if inspect.isasyncgen(value):
+            return _in_a_loop(value), None
+        while isinstance(value, Iterator):
+            try:
+                pieces.append(next(value))
+            except StopIteration as end:
+                value = end.value
     except SystemExit as e:
         raise DataError(f"the system ended the program: {e!r}", remedy="Let it return") from e
+    return pieces, value
 
 
 def _reply_of(function: Callable, task: Task) -> Reply:
     "The reply of a function to a task. Raises DataError for one that cannot be read."
     domain = task.collection or task.domain
-    wanted = "collection" in inspect.signature(function).parameters
-    known = {"collection": domain} if wanted else {}
+    takes = inspect.signature(function).parameters
+    known = {"collection": domain} if "collection" in takes else {}
     heard = _HEARD.set([])
     if "llama_index.core.instrumentation" in sys.modules:  # a program has loaded it
-        _llama_listener()
+        _hear_llama()
     try:
         pieces, last = _called(function, messages_of(task), **known)
         searches = _HEARD.get()
@@ -460,7 +402,7 @@ def _reply_of(function: Callable, task: Task) -> Reply:
         raise DataError("the system gave more than one answer", remedy=remedy)
     value = whole[0] if whole else "".join(texts) if texts else None
     reply = read_reply(value, domain)
-    if searches and not isinstance(value, Reply) and _llama_reply(value, domain):
+    if searches and _is_of(value, "llama_index", *_LLAMA_REPLIES):
         steps += _llama_steps(searches, reply, task.question, domain)
     return replace(reply, steps=(*steps, *reply.steps))
 
@@ -468,6 +410,16 @@ def _reply_of(function: Callable, task: Task) -> Reply:
 _DECLINES = Reason("declines", "declined", "the answer of the system declines")
 _REJECTED = Reason("rejected", "exhausted", "the system's own check rejected its answer")
 _SHUT = Reason("shut", "dropped", "the system's own gate let nothing pass")
+
+
+def _ending(outcome: Outcome, text: str, read: list[str], tools: Toolbox | _Memory, why: Reason):
+    "The update that ends a turn, and the step of a refusal. `read`: ids of passages, `why`: of a refusal."
+    end = {"outcome": outcome, "answer": text, "cited": [], "found": read}
+    if outcome is Outcome.I_DONT_KNOW:
+        return {**end, "reason": why}, [Refused(reason=why.name, role=why.role)]
+    if outcome is Outcome.ANSWERED:
+        end |= answered(text, tools.contexts(read))
+    return end, []
 
 
 def _ended(reply: Reply, memory: _Memory, domain: str = "") -> tuple[dict, list[Step]]:
@@ -484,17 +436,11 @@ def _ended(reply: Reply, memory: _Memory, domain: str = "") -> tuple[dict, list[
     shut = declined and bool(gates) and not gates[-1].verdict.passed  # no draft: the gate's words
     silent = reply.outcome is Outcome.NOT_RECORDED  # a search alone
     if not shut and not silent and (not drafts or drafts[-1] != reply.text):
-        steps.append(replace(reader.drafted(reply.text), node="answer"))
-    seen = reader.found if reader.kept is None else reader.kept
-    update = {"found": seen, "kept": seen, "draft": reply.text}  # nothing kept: nothing was read
-    update |= {"outcome": reply.outcome, "answer": reply.text, "cited": []}
-    if reply.outcome is Outcome.I_DONT_KNOW:
-        update["reason"] = why = _SHUT if shut else _DECLINES
-        steps.append(Refused(reason=why.name, role=why.role, node="answer"))
-    elif reply.outcome is Outcome.ANSWERED:
-        cited = cite(reply.text, [c.text for c in memory.contexts(seen)])
-        update["cited"] = [seen[i] for i in cited]
-    return update, steps
+        steps.append(reader.drafted(reply.text))
+    read = reader.found if reader.kept is None else reader.kept  # nothing kept: nothing was read
+    why = _SHUT if shut else _DECLINES
+    end, refusal = _ending(reply.outcome, reply.text, read, memory, why)
+    return {**end, "kept": read, "draft": reply.text}, [*steps, *refusal]
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00061
 class _StagesState(TurnState, total=False):
@@ -534,33 +480,7 @@ def _known_of(state: _StagesState, tools: Toolbox) -> dict[str, object]:
     return {**known, **state.get("own", {})}
 
 
-def _own(name: str, given: Mapping[str, object]) -> dict[str, object]:
-    "What a stage hands on beside what the record knows. Raises DataError for what cannot be recorded."
-    own = {k: v for k, v in given.items() if k not in _STAGE_SAYS}
-    for key, value in own.items():
-        try:
-            json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as e:
-            problem = f"{key!r} of the stage {name!r} cannot be recorded ({e})"
-            remedy = "Hand on texts, numbers, lists and dictionaries"
-            raise DataError(problem, remedy=remedy) from None
-    return own
-
-
-def _stage_update(step: Step, reader: _Reader) -> dict[str, object]:
-    "What a step of a stage puts into the state."
-    if isinstance(step, Rewritten):
-        return {"query": step.text}
-    if isinstance(step, Retrieved):
-        return {"found": reader.found}
-    if isinstance(step, Graded):
-        return {"kept": list(step.kept)}
-    if isinstance(step, Drafted):
-        return {"draft": step.text, "declined": step.declined}
-    return {"grounded": step.verdict.passed} if isinstance(step, Checked) else {}
-
-
-def _stage_work(name: str, stage: Callable, memory: _Memory):
+def _stage_work(name: str, stage: Callable, memory: _Memory) -> Work:
     "The work of a node that asks a stage."
 
     def work(state: _StagesState, tools: Toolbox) -> tuple[dict, Step]:
@@ -576,13 +496,19 @@ def _stage_work(name: str, stage: Callable, memory: _Memory):
         reader.found = list(state.get("found", ()))
         kind, where = _STAGE_SAYS[says[0]] if says else ("note", "note")
         step = reader.read({"step": kind, "node": name, where: given[says[0]] if says else name})
-        update, own = _stage_update(step, reader), _own(name, given)
-        return {**update, **({"own": {**state.get("own", {}), **own}} if own else {})}, step
+        own = {k: v for k, v in given.items() if k not in _STAGE_SAYS}
+        try:
+            json.dumps(own, allow_nan=False)
+        except (TypeError, ValueError) as e:
+            problem = f"{', '.join(own)} of the stage {name!r} cannot be recorded ({e})"
+            remedy = "Hand on texts, numbers, lists and dictionaries"
+            raise DataError(problem, remedy=remedy) from None
+        return state_of(step) | ({"own": {**state.get("own", {}), **own}} if own else {}), step
 
     return work
 
 
-def _finish_work(state: _StagesState, tools: Toolbox) -> tuple[dict, Step]:
+def _finish_work(state: _StagesState, tools: Toolbox) -> tuple[dict, list[Step]]:
     "The end of a turn of stages. Raises DataError if no stage gave an answer."
     asked, draft = state.get("own", {}).get("outcome"), state.get("draft")
     if draft is None and asked is None:
@@ -591,32 +517,25 @@ def _finish_work(state: _StagesState, tools: Toolbox) -> tuple[dict, Step]:
     outcome = Outcome.I_DONT_KNOW if rejected else _outcome(asked, draft or "")
     text = draft if draft is not None and not rejected else tools.stages.refusal_text
     ids = state.get("kept", state.get("found", []))
-    end = {"outcome": outcome, "answer": text, "cited": [], "found": ids}
-    if outcome is Outcome.I_DONT_KNOW:
-        reason = _REJECTED if rejected else _DECLINES
-        return {**end, "reason": reason}, Refused(reason=reason.name, role=reason.role)
-    contexts = tools.contexts(ids)
-    cited = cite(text, [c.text for c in contexts]) if outcome is Outcome.ANSWERED else []
-    return {**end, "cited": [ids[i] for i in cited]}, Step()
+    end, refusal = _ending(outcome, text, ids, tools, _REJECTED if rejected else _DECLINES)
+    return end, refusal or [Step()]
 
 
-def _stages_graph(stages: Mapping[str, Callable], memory: _Memory, tools: Toolbox):
-    "A graph of stages in a row; one that states an outcome ends the turn."
+def _row(works: Mapping[str, Work], tools: Toolbox):
+    "A graph of nodes in a row; one that states an outcome ends the turn by the last."
     from langgraph.graph import StateGraph
 
-    g = StateGraph(_StagesState)
-    names = [*stages, "finish"]
-    for name, stage in stages.items():
-        g.add_node(name, as_node(name, _stage_work(name, stage, memory), tools))
-    g.add_node("finish", as_node("finish", _finish_work, tools))
-    g.add_edge(START, names[0])
+    g, names = StateGraph(_StagesState), [*works]
+    for name, work in works.items():
+        g.add_node(name, as_node(name, work, tools))
     for name, then in zip(names, names[1:]):
 
         def route(state, then=then) -> str:
-            return "finish" if "outcome" in state.get("own", {}) else then
+            return names[-1] if "outcome" in state.get("own", {}) else then
 
-        g.add_conditional_edges(name, route, [*dict.fromkeys((then, "finish"))])
-    g.add_edge("finish", END)
+        g.add_conditional_edges(name, route, [*dict.fromkeys((then, names[-1]))])
+    g.add_edge(START, names[0])
+    g.add_edge(names[-1], END)
     return g.compile()
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00071
@@ -642,17 +561,12 @@ def _toolbox_with(memory: _Memory) -> Callable[[Settings, Sequence[Task]], Toolb
 
 def _one_node(reply: Callable[[Task], Reply], memory: _Memory, tools: Toolbox):
     "A graph whose only node is `answer`."
-    from langgraph.graph import StateGraph
 
     def work(state: TurnState, tools: Toolbox) -> tuple[dict, list[Step]]:
         task = state["task"]
         return _ended(reply(task), memory, task.collection or task.domain)
 
-    g = StateGraph(TurnState)
-    g.add_node("answer", as_node("answer", work, tools))
-    g.add_edge(START, "answer")
-    g.add_edge("answer", END)
-    return g.compile()
+    return _row({"answer": work}, tools)
 
 
 def _source_of(value: object) -> str:
@@ -660,13 +574,10 @@ def _source_of(value: object) -> str:
     if _llama_system(value):
         docs = getattr(getattr(_llama_index(value), "docstore", None), "docs", {})
         return f"{type(value).__qualname__} {digest(sorted(n.hash for n in docs.values()))}"
-    if (
-        builder := getattr(value, "builder", None)
-        if _is_of(value, _GRAPH, "CompiledStateGraph")
-        else None
-    ):
-        works = [getattr(s.runnable, "func", None) or s.runnable for s in builder.nodes.values()]
-        return f"{sorted(map(str, builder.edges))} {_source_of(works)}"
+    if _is_of(value, "langgraph", "CompiledStateGraph"):
+        nodes = value.builder.nodes.values()
+        works = [getattr(s.runnable, "func", None) or s.runnable for s in nodes]
+        return f"{sorted(map(str, value.builder.edges))} {_source_of(works)}"
     if isinstance(value, (list, tuple)):
         return "\n".join(map(_source_of, value))
     named = value if hasattr(value, "__qualname__") else type(value)
@@ -676,26 +587,15 @@ def _source_of(value: object) -> str:
         return named.__qualname__
 
 
-_GRAPH = "langgraph.graph.state"
-
-
 def _check_graph(value: object, shown: str) -> None:
     "Raises SettingsError for a program of a framework that cannot be taken as it is."
-    if _is_of(value, _GRAPH, "StateGraph"):
+    if _is_of(value, "langgraph", "StateGraph"):
         raise SettingsError(f"{shown} is a StateGraph: hand in what its `.compile()` returns")
-    bare = _is_of(value, "langgraph.pregel", "Pregel") and not hasattr(value, "builder")
-    if bare or _is_of(value, "workflows.workflow", "Workflow"):
+    bare = _is_of(value, "langgraph", "Pregel") and not hasattr(value, "builder")
+    if bare or _is_of(value, "workflows", "Workflow"):
         line = "return str(await program.run(question=messages[-1]['content']))"
         function = f"`async def answer(messages): {line}`"
         raise SettingsError(f"{shown} is a {type(value).__name__}: hand in a function, {function}")
-
-
-def _made(kind: type) -> object:
-    "A system that is a class, made. Raises SettingsError."
-    try:
-        return kind()
-    except Exception as e:
-        raise SettingsError(f"{kind.__name__} cannot be made without arguments: {e}") from e
 
 
 def _check_call(function: Callable, name: str) -> None:
@@ -719,7 +619,12 @@ def outside(
     kinds: Mapping[str, str] = {},  # of a graph: node -> what it does
 ) -> System:
     "A system of somebody's own. A changed source is another system: its runs go into another folder. Raises SettingsError for what is none."
-    value = _made(value) if isinstance(value, type) else value
+    if isinstance(value, type):
+        try:
+            value = value()
+        except Exception as e:
+            problem = f"{value.__name__} cannot be made without arguments: {e}"
+            raise SettingsError(problem) from e
     if isinstance(value, System):
         return value
     written, shown = digest(source or _source_of(value)), name or repr(value)
@@ -727,7 +632,8 @@ def outside(
     value = _llama_system(value) or value
     _check_graph(value, shown)
     stages = value if isinstance(value, (list, tuple)) else getattr(value, "stages", None)
-    if not (callable(value) or stages or _is_of(value, _GRAPH, "CompiledStateGraph")):
+    is_graph = _is_of(value, "langgraph", "CompiledStateGraph")
+    if not (callable(value) or stages or is_graph):
         wanted = "a function of the messages, or a list of stages"
         raise SettingsError(f"{shown} is a {type(value).__name__}: wanted is {wanted}")
     memory = _Memory()
@@ -736,12 +642,12 @@ def outside(
         "reasons": (_DECLINES, _REJECTED, _SHUT),
         "identity": lambda s: {"source": written},
     }
-    if _is_of(value, _GRAPH, "CompiledStateGraph"):
-        named = [
-            {**getattr(value, n, {}), **said} for n, said in (("keys", keys), ("kinds", kinds))
-        ]
-        shared["identity"] = lambda s: {"source": written, "graph": digest(named)}
-        return _graph_system(value, name, *named, shared, memory)
+    if is_graph:
+        keys = {**getattr(value, "keys", {}), **keys}
+        kinds = {**getattr(value, "kinds", {}), **kinds}
+        said = digest([keys, kinds])
+        shared["identity"] = lambda s: {"source": written, "graph": said}
+        return _graph_system(value, name, keys, kinds, memory, **shared)
     if not stages:
         _check_call(value, name)
         build = partial(_one_node, partial(_reply_of, value), memory)
@@ -749,8 +655,9 @@ def outside(
     named = {getattr(s, "__name__", type(s).__name__): s for s in stages}
     if len(named) < len(stages) or "finish" in named:
         raise SettingsError(f"the stages of {name} need names of their own, none of them finish")
+    works = {n: _stage_work(n, stage, memory) for n, stage in named.items()}
     about = "stages of its own: " + ", ".join(named)
-    return _Outside(name, partial(_stages_graph, named, memory), about, **shared)
+    return _Outside(name, partial(_row, {**works, "finish": _finish_work}), about, **shared)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #graph001
 def _written(value: object) -> object:
@@ -823,9 +730,7 @@ def _meter() -> type:
             self.calls += Calls(seconds=time.perf_counter() - self.begun.pop(run_id))
             for g in response.generations:
                 used = getattr(getattr(g[0], "message", None), "usage_metadata", None) or {}
-                self.calls += Calls(
-                    1, 0, *(used.get(f"{x}_tokens", 0) for x in ("input", "output"))
-                )
+                self.calls += Calls(1, 0, used.get("input_tokens", 0), used.get("output_tokens", 0))
 
         def on_retriever_end(self, documents, **kw) -> None:
             self.found += documents
@@ -861,11 +766,8 @@ def _subgraphs(builder) -> dict[str, object]:
 
 def _keys_found(builder, named: Mapping[str, str]) -> dict[str, str]:
     "What a key of a graph's state is for -> key, as named, else by name and type."
-    hints, goes_in, found = (
-        _schema_hints(builder),
-        builder.schemas[builder.input_schema],
-        dict(named),
-    )
+    hints, found = _schema_hints(builder), dict(named)
+    goes_in = builder.schemas[builder.input_schema]
     for role, names in _ROLES.items():
         some = goes_in if role in ("question", "messages", "history") else hints
         free = [n for n in names.split() if n in some and n not in found.values()]
@@ -895,23 +797,17 @@ def _check_keys(name: str, builder, keys: Mapping[str, str], kinds: Mapping[str,
             raise SettingsError(f"{name} cannot have {node!r}: {kind!r}: {has}")
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #graph003
-_SHARED = ("query", "found", "kept", "draft", "declined", "grounded")
-_DOCUMENT = ("langchain_core.documents", "Document")
+_SHARED = ("task", "query", "found", "kept", "draft", "declined", "grounded")
 
 
 def _by_key(view: object) -> Mapping:
     return view if isinstance(view, Mapping) else getattr(view, "__dict__", {"": view})
 
 
-def _own_of(update: Mapping) -> dict[str, object]:
-    "What an update holds for the program's keys."
-    return {k.removeprefix("own."): v for k, v in update.items() if k.startswith("own.")}
-
-
 def _text_of(value: object) -> str | None:
     "The text of an answer: a string, or the last message if it is the model's and calls no tool."
     last = value[-1] if isinstance(value, list) and value else value
-    if _is_of(last, "langchain_core.messages", "AIMessage"):
+    if _is_of(last, "langchain_core", "AIMessage"):
         return None if last.tool_calls else str(last.text)
     return last if isinstance(last, str) else None
 
@@ -948,13 +844,13 @@ class _Program:
     def seen(self, view: object) -> list[str]:
         "The passages in what a node sees."
         lists = [v if isinstance(v, list) else [v] for v in _by_key(view).values()]
-        some = [v for vs in lists for v in vs if _is_of(v, *_DOCUMENT)]
+        some = [v for vs in lists for v in vs if _is_of(v, "langchain_core", "Document")]
         return self.ids(some or _by_key(view).get(self.keys.get("documents")) or ())
 
     def documents(self, own: Mapping[str, object]) -> list[str]:
         "Keys that hold passages."
         lists = {k: v for k, v in own.items() if isinstance(v, list)}
-        some = [k for k, v in lists.items() if v and _is_of(v[0], *_DOCUMENT)]
+        some = [k for k, v in lists.items() if v and _is_of(v[0], "langchain_core", "Document")]
         return some or [k for k in lists if k == self.keys.get("documents")]
 
     def verdicts(self, own: Mapping[str, object]) -> dict[str, bool]:
@@ -1007,14 +903,12 @@ def _read_update(p: _Program, name: str, state: Mapping, view: object, own: Mapp
     verdicts = p.verdicts(own) if kind in ("gate", "check") or not docs else {}
     for passed in list(verdicts.values())[:1]:
         checks = ("draft" in state or "draft" in update) and kind not in ("gate", "grade")
-        steps.append((Checked if checks else Gated)(verdict=_verdict(passed, {})))
+        steps.append((Checked if checks else Gated)(verdict=_verdict(passed)))
         update |= {"grounded": passed} if checks else {}
     return steps or [Step()], update
 
 
-def _documents_like(
-    p: _Program, key: str, ids: list[str], state: Mapping, tools: Toolbox, now: list
-):
+def _documents_like(p: _Program, key: str, ids: list, state: Mapping, tools: Toolbox, now: list):
     "Passages as their key holds them: those that are there as they are, others made anew."
     from langchain_core.documents import Document
     from langgraph.channels import LastValue
@@ -1025,8 +919,10 @@ def _documents_like(
 
     def made(c: Context) -> object:
         hint = str(_schema_hints(p.builder)[key])
-        if "str" in hint or "dict" in hint:
-            return c.text if "str" in hint and "dict" not in hint else _plain_passages([c])[0]
+        if "dict" in hint:
+            return _plain_passages([c])[0]
+        if "str" in hint:
+            return c.text
         about = {k: v for k in ("title", "url", "source") if (v := getattr(c, k))}
         return Document(c.text, id=None if c.id.startswith(BY_TEXT) else c.id, metadata=about)
 
@@ -1041,13 +937,12 @@ def _documents_like(
     return Overwrite(whole(ids))
 
 
-def _implied(p: _Program, state: Mapping, update: Mapping, tools: Toolbox) -> dict[str, object]:
-    "What the program's keys hold by what a node put into the record's keys."
-    own, k, out = _own_of(update), p.keys, {}
+def _implied(p: _Program, state: Mapping, update: Mapping, own: Mapping, tools: Toolbox) -> dict:
+    "What the program's keys hold by what a node put into the record's keys. `own`: what it put into the program's."
+    k, out = p.keys, {}
 
     def at(*roles: str) -> str:
-        names = [k[r] for r in roles if r in k]
-        return next((n for n in names if n in own), names[0] if names else "")
+        return min((k[r] for r in roles if r in k), key=lambda n: n not in own, default="")
 
     ids, docs = update.get("kept", update.get("found")), p.documents(own) or [k.get("documents")]
     if docs[0] and ids is not None:
@@ -1070,8 +965,9 @@ def _implied(p: _Program, state: Mapping, update: Mapping, tools: Toolbox) -> di
 
 def _followed(p: _Program, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
     "An update in which the program's keys say what the record's say, also where a fault or an oracle changed it."
-    own, changed, said = _own_of(update), {}, {}
-    for key, value in _implied(p, state, update, tools).items():
+    own = {k.removeprefix("own."): v for k, v in update.items() if k.startswith("own.")}
+    changed, said = {}, {}
+    for key, value in _implied(p, state, update, own, tools).items():
         if (now := own.get(key)) is None:
             said[key] = value
         elif key in p.documents(own):
@@ -1102,10 +998,10 @@ def _parts(result: object) -> tuple[dict, list, bool]:
     "What a node returned: its update, where it sends the turn, and whether that is in the graph around its own."
     update, to, above = {}, [], False
     for r in result if isinstance(result, (list, tuple)) else [result]:
-        if _is_of(r, "langgraph.types", "Command"):
+        if _is_of(r, "langgraph", "Command"):
             to += r.goto if isinstance(r.goto, (list, tuple)) else [r.goto]
             above, r = above or bool(r.graph), dict(r._update_as_tuples() if r.update else ())
-        elif _is_of(r, "langgraph.types", "Send"):
+        elif _is_of(r, "langgraph", "Send"):
             to, r = [*to, r], {}
         if not isinstance(r, (Mapping, type(None))):
             r = {k: getattr(r, k) for k in getattr(r, "model_fields_set", None) or vars(r)}
@@ -1119,7 +1015,7 @@ def _named(value: object, name: str) -> object:
     "Messages with ids that are made of the turn and the node, not of chance."
     if isinstance(value, list):
         return [_named(v, f"{name} {n}") for n, v in enumerate(value)]
-    known = not _is_of(value, "langchain_core.messages", "BaseMessage") or value.type == "remove"
+    known = not _is_of(value, "langchain_core", "BaseMessage") or value.type == "remove"
     if known or not (value.id is None or value.id.startswith(("lc_run", "run-"))):
         return value
     return value.model_copy(update={"id": digest(name)})
@@ -1154,7 +1050,7 @@ def _asked_node(p: _Program, name: str, spec, config: Mapping, tools: Toolbox, s
     own = {k: v for k, v in given.items() if k in p.builder.channels}
     own = {k: _named(v, f"{state['task'].id} {full} {state['saw']} {k}") for k, v in own.items()}
     steps, update = _read_update(p, name, state, view, own, meter)
-    implied = _implied(p, state, update, tools)
+    implied = _implied(p, state, update, {}, tools)
     known = {f"own.{k}": _written(v) for k, v in own.items() if k not in implied or implied[k] != v}
     goes = {k: v for k, v in (("to", to), ("above", above)) if v}
     extra = extra_of({**update, **known, **_written(goes)}, *steps)
@@ -1169,7 +1065,7 @@ def _sent(to: Sequence, state: Mapping) -> list:
     "Where a turn goes on; what is sent to a node takes along what the record knows."
     from langgraph.types import Send
 
-    known = {k: state[k] for k in ("task", *_SHARED) if k in state}
+    known = {k: state[k] for k in _SHARED if k in state}
     each = [[t.node, t.arg] if isinstance(t, Send) else t for t in to]
     return [t if isinstance(t, str) else Send(t[0], {**known, "arg": t[1]}) for t in each]
 
@@ -1202,7 +1098,7 @@ def _subgraph_node(p: _Program, name: str, spec, tools: Toolbox):
 
     def run(state, config):
         view = _by_key(p.view(state, spec.input_schema))
-        shared = {k: state[k] for k in ("task", *_SHARED) if k in state}
+        shared = {k: state[k] for k in _SHARED if k in state}
         into = {f"own.{k}": view[k] for k in inner.schemas[inner.input_schema] if k in view}
         out = graph.invoke({**shared, **into, "steps": []}, config)
         back = [f"own.{k}" for k in inner.schemas[inner.output_schema] if k in p.builder.channels]
@@ -1241,27 +1137,23 @@ def _program_state(p: _Program) -> type:
     return TypedDict("State", shape, total=False)
 
 
-def _program_graph(p: _Program, tools: Toolbox, ask: Callable | None = None):
-    "The program's nodes, edges and channels in a graph of this package; `ask` is its first node."
+def _program_graph(p: _Program, tools: Toolbox):
+    "The program's nodes, edges and channels in a graph of this package."
     from langgraph.graph import StateGraph
 
     b, state = p.builder, _program_state(p)
-    g, first = StateGraph(state), "__ask__" if ask else START
+    g = StateGraph(state)
     for name, spec in b.nodes.items():
         as_ours = _subgraph_node if name in _subgraphs(b) else _own_node
         g.add_node(name, as_ours(p, name, spec, tools))
         own = {"runnable": g.nodes[name].runnable, "input_schema": state, "cache_policy": None}
         g.nodes[name] = replace(spec, **own)
-    if ask:
-        g.add_node(first, ask)
-        g.add_edge(START, first)
     for start, then in b.edges:
-        g.add_edge(first if start == START else start, then)
+        g.add_edge(start, then)
     for starts, then in b.waiting_edges:
         g.add_edge(list(starts), then)
-    for start, name, branch in [
-        (s, n, x) for s, some in b.branches.items() for n, x in some.items()
-    ]:
+    branches = [(start, *named) for start, some in b.branches.items() for named in some.items()]
+    for start, name, branch in branches:
         before = b.nodes[start].input_schema if start in b.nodes else b.state_schema
 
         def route(state, config, branch=branch, schema=branch.input_schema or before):
@@ -1269,12 +1161,12 @@ def _program_graph(p: _Program, tools: Toolbox, ask: Callable | None = None):
             return _sent(found if isinstance(found, (list, tuple)) else [found], state)
 
         route.__name__ = name
-        g.add_conditional_edges(first if start == START else start, route, branch.ends)
+        g.add_conditional_edges(start, route, branch.ends)
     return g.compile()
 
 
 def _asked_of(p: _Program, state: Mapping) -> dict:
-    "The conversation at the keys of the program: the first node."
+    "The conversation at the keys of the program."
     from langchain_core.messages import convert_to_messages
 
     task, hints = state["task"], _schema_hints(p.builder)
@@ -1292,7 +1184,7 @@ def _asked_of(p: _Program, state: Mapping) -> dict:
 
 @dataclass(frozen=True)
 class _Ended:
-    "A program's graph, which ends a turn by the answer that it leaves once nothing of it runs any more."
+    "A program's graph: it is given the conversation, and ends a turn by the answer that it leaves once nothing of it runs."
 
     p: _Program
     tools: Toolbox
@@ -1302,7 +1194,7 @@ class _Ended:
         return getattr(self.graph, name)
 
     def stream(self, state: Mapping, **how) -> Iterator[dict]:
-        for state in self.graph.stream(state, **how):
+        for state in self.graph.stream({**state, **_asked_of(self.p, state)}, **how):
             yield state
         update = surround("finish", self.finish, self.tools)(state)
         yield {**state, **update, "steps": [*state["steps"], *update["steps"]]}
@@ -1313,18 +1205,12 @@ class _Ended:
             problem = f"the graph ended without an answer at its key {self.p.keys['answer']!r}"
             raise DataError(problem, remedy='Name the key: graph.keys = {"answer": KEY}')
         read = state.get("kept", state.get("found", []))  # nothing kept: nothing was read
-        ends = {"outcome": _outcome(None, text), "answer": text, "cited": [], "found": read}
-        if ends["outcome"] is not Outcome.I_DONT_KNOW:
-            ends |= answered(text, self.tools.contexts(read))
-            return {**ends, "steps": [Step(node="finish")]}
         why = _DECLINES if any(isinstance(s, Drafted) for s in state["steps"]) else _SHUT
-        refusal = Refused(node="finish", reason=why.name, role=why.role)
-        return {**ends, "reason": why, "steps": [refusal]}
+        end, refusal = _ending(_outcome(None, text), text, read, self.tools, why)
+        return {**end, "steps": [replace(s, node="finish") for s in refusal or [Step()]]}
 
 
-def _graph_system(
-    graph, name: str, keys: Mapping, kinds: Mapping, shared: Mapping, memory: _Memory
-):
+def _graph_system(graph, name: str, keys: Mapping, kinds: Mapping, memory: _Memory, **shared):
     "A compiled graph of LangGraph as a system."
     if "__root__" in graph.builder.channels:
         raise SettingsError(f"the state of {name} has no keys: wanted is one with keys")
@@ -1334,10 +1220,8 @@ def _graph_system(
     roles = ", ".join(f"{role} at {key!r}" for role, key in p.keys.items())
     about = f"a LangGraph graph of its own: {', '.join(p.builder.nodes)}; {roles}"
 
-    def build(tools: Toolbox):
-        return _Ended(p, tools, _program_graph(p, tools, partial(_asked_of, p)))
-
-    return _Outside(name, build, about, by_visit=True, retries=lambda s: limit // 4, **shared)
+    how = {"by_visit": True, "retries": lambda s: limit // 4, **shared}
+    return _Outside(name, lambda tools: _Ended(p, tools, _program_graph(p, tools)), about, **how)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00101
 @dataclass(frozen=True)
@@ -1357,21 +1241,17 @@ _PLACES = "citations context.citations documents sources passages annotations".s
 def _at(value: object, path: str) -> object:
     "What lies at a dotted path; None where there is nothing."
     for part in path.split("."):
-        value = _get(value, part) if isinstance(value, Mapping) else None
+        value = value.get(part) if isinstance(value, Mapping) else None
     return value
 
 
 def _rows(entry: object) -> list:
     "A source as passages: OpenAI's citation of an address, Open WebUI's texts in a row, or a passage."
-    if not isinstance(entry, Mapping):
-        return [entry]
-    if isinstance(cited := entry.get("url_citation"), Mapping):
+    if isinstance(cited := _at(entry, "url_citation"), Mapping):
         return [cited]
-    texts, about = entry.get("document"), entry.get("source")
-    if not isinstance(texts, list):
+    if not isinstance(texts := _at(entry, "document"), list):
         return [entry]
-    name = _get(about, "name") if isinstance(about, Mapping) else None
-    return [{"title": name, "text": text} for text in texts]
+    return [{"title": _at(entry, "source.name"), "text": text} for text in texts]
 
 
 def _passages_in(body: Mapping, path: str = "", domain: str = "") -> tuple[Context, ...] | None:
@@ -1389,50 +1269,45 @@ def _passages_in(body: Mapping, path: str = "", domain: str = "") -> tuple[Conte
     return _as_passages([row for entry in some for row in _rows(entry)], domain)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00103
-_TRIES = 3  # of a request whose reply broke; a busy server is asked until `patience` is over
+def _endpoint(url: str, s: AddressSettings) -> Callable[[Task], Reply]:
+    "What a chat endpoint that does its own retrieval replies to a task."
+    from mtrag_nb.models.server import Connection, Unreachable
 
+    spec = ModelSpec(s.model or "default", url=Address(url), api_key_env="MTRAG_API_KEY")
+    connection = Connection(spec, s.timeout, s.patience)
 
-class _Endpoint:
-    "A chat endpoint that does its own retrieval."
-
-    def __init__(self, url: str, settings: AddressSettings):
-        from mtrag_nb.models.server import Connection
-
-        spec = ModelSpec(settings.model or "default", url=Address(url), api_key_env="MTRAG_API_KEY")
-        self.settings = settings
-        self.connection = Connection(spec, settings.timeout, settings.patience)
-
-    def _post(self, body: dict) -> dict:
-        "Ask, and again where the server failed (500) or the connection broke. Raises ServerError after the last of `_TRIES`."
-        from mtrag_nb.models.server import Unreachable
-
-        for left in reversed(range(_TRIES)):
+    def post(body: dict) -> dict:
+        for pause in (
+            0.5,
+            1.0,
+            None,
+        ):  # seconds, after a reply that broke; None: it was the last try
             try:
-                return self.connection.post("/chat/completions", body)
+                return connection.post("/chat/completions", body)
             except ServerError as e:
                 broke = isinstance(e, Unreachable) or getattr(e, "status", 0) == 500
-                if not broke or not left:
+                if not broke or pause is None:
                     raise
-            time.sleep(0.5 * (_TRIES - left))
+            time.sleep(pause)
 
-    def reply(self, task: Task) -> Reply:
-        "The reply to a task. Raises ServerError, or DataError for a reply that holds no text."
-        s, domain = self.settings, task.collection or task.domain
+    def reply(task: Task) -> Reply:
+        domain = task.collection or task.domain
         body = {"messages": messages_of(task), "stream": False}
         body |= {"model": s.model} if s.model else {}
         body |= {s.collection: domain} if s.collection else {}
         try:
-            got = self.connection.each(lambda _: self._post(body), 1, 1)[0]
+            got = connection.each(lambda _: post(body), 1, 1)[0]
         except ServerError as e:
             if " answered 404" not in str(e):
                 raise
             raise ServerError(f"{e}. Does the address end in /v1?") from None
-        message = _at(next(iter(got.get("choices") or ()), None), "message")
-        text = _get(message, "content") if message else None
+        text = _at(next(iter(got.get("choices") or ()), None), "message.content")
         if not isinstance(text, str) or not text.strip():
-            problem = f"{self.connection.url} replied without text: {str(got)[:120]}"
+            problem = f"{connection.url} replied without text: {str(got)[:120]}"
             raise DataError(problem, remedy="A reply needs choices[0].message.content")
         return Reply(text, _passages_in(got, s.passages, domain), _outcome(None, text))
+
+    return reply
 
 
 def address(url: str) -> System:
@@ -1440,7 +1315,7 @@ def address(url: str) -> System:
     memory, about = _Memory(), "an address that does its own retrieval"
 
     def build(tools: Toolbox):
-        return _one_node(_Endpoint(url, tools.settings.own).reply, memory, tools)
+        return _one_node(_endpoint(url, tools.settings.own), memory, tools)
 
     how = {"settings": AddressSettings, "toolbox_for": _toolbox_with(memory), "group": "outside"}
     return _Outside(str(Address(url)), build, about, (_DECLINES,), one_piece=_ONE_PIECE, **how)
