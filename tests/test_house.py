@@ -61,6 +61,20 @@ def test_misfits_are_found():
     assert len(sync.misfits(rooms, {"a.b", "x.y"})) >= 4
 
 
+TOP = set(
+    ".ci .gitattributes .gitconfig .github .gitignore CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE MANIFEST.in Makefile "
+    "README.md constraints.txt data docs figures mtrag_nb nbs pyproject.toml ruff.toml settings.ini setup.py tests tools".split()
+)
+
+
+def test_nothing_that_a_run_left_is_committed():
+    "What a command writes lies in folders that git ignores; the top level names every file and folder that belongs here."
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("this is no clone")
+    assert {path.split("/")[0] for path in listed.stdout.split("\0") if path} <= TOP
+
+
 # Two files for one package
 
 
