@@ -199,9 +199,7 @@ def gate_runs(
 ) -> GateReport:
     "Hold a new run against an old one. Raises DataError if they cannot be compared, SettingsError for a price of another measure."
     if not (0 < least < math.inf and 0 <= price < math.inf):
-        raise SettingsError(
-            "the loss that matters is above 0, the price of a wrong answer at least 0"
-        )
+        raise SettingsError("the loss that matters is above 0, a wrong answer's price at least 0")
     if price and measure != "right":
         raise SettingsError(f"a price of wrong answers goes with the measure right, not {measure}")
     _comparable(base, new, measure)

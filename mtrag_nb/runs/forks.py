@@ -475,14 +475,16 @@ def _with_changes(update: Mapping, changes: Mapping[str, object], ending: bool) 
 
 
 def _finished(state: Mapping[str, object], tools: Toolbox) -> dict:
-    "The state of a turn that ended. Raises SettingsError for one that has no draft to end with."
+    "The state of a turn that ended. Raises SettingsError for one without a draft to end with, and for a refusal without a reason."
+    problem = "ends without an outcome and without a draft"
     if "outcome" in state:
-        return dict(state)
-    if not state.get("draft"):
-        problem = "the turn ends without an outcome and without a draft"
-        raise SettingsError(f"changed in this way, {problem}")
-    contexts = tools.contexts(state.get("kept") or state.get("found") or [])
-    return {**state, **answered(state["draft"], contexts)}
+        if state["outcome"] != Outcome.I_DONT_KNOW or state.get("reason"):
+            return dict(state)
+        problem = "is refused without a reason. Change what leads to a refusal"
+    elif state.get("draft"):
+        contexts = tools.contexts(state.get("kept") or state.get("found") or [])
+        return {**state, **answered(state["draft"], contexts)}
+    raise SettingsError(f"changed in this way, the turn {problem}")
 
 # %% ../../nbs/6_runs/01_forks.ipynb #9aea5dba
 @dataclass(frozen=True, repr=False)
