@@ -18,7 +18,7 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve.serve import ask
-from mtrag_nb.serve.library import Library, documents_index
+from mtrag_nb.serve.library import Library
 from tests.test_house import NBS, SOURCES
 
 SAMPLE = sample_dir() / "reference.jsonl"
@@ -64,7 +64,8 @@ def test_documents_of_ones_own_are_parsed_and_stored(tmp_path, calls):
     library = Library(tmp_path / "library")
     library.add(tmp_path / "fees.md", "own", HashEmbedder())
     assert calls["parsed"] == calls["stored"] == 1
-    documents_index(tmp_path / "fees.md", tmp_path / "index", HashEmbedder(), "own", progress=False)
+    (tmp_path / "fees.md").write_text("# Fees\n\nA dog costs five crowns.\n")
+    library.add(tmp_path / "fees.md", "own", HashEmbedder())
     assert calls["parsed"] == calls["stored"] == 2
 
 

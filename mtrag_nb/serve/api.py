@@ -37,17 +37,16 @@ from .. import __version__
 from ..core.files import disk_full
 from ..core.html import document, page, render
 from ..core.types import MTRAGError, SettingsError, Turn, digest
-from .reply import as_markdown, end_of, marked, new_id, with_sources
-from .reply import without_sources
+from .reply import end_of, marked, new_id, with_sources, without_sources
 from .service import STOPPING, Denied, Service, about_turn, accept, accepted, again
-from .service import begin, delete_conversation, delete_document, denied
+from .service import ask, delete_conversation, delete_document, denied
 from .service import document_text, drawn, mark, numbered, predictions_of
 from .service import report_html, safe_name, search, status, turns_of, why_html
 from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['check_address', 'Rules', 'Guard', 'Query', 'Mark', 'Again', 'Name', 'Token', 'Message', 'Chat', 'Citation', 'Reply',
-           'Held', 'Uploaded', 'make_app', 'rules_of', 'server_of', 'serving']
+__all__ = ['check_address', 'Rules', 'Guard', 'Query', 'Mark', 'Again', 'Name', 'Token', 'Message', 'Chat', 'make_app',
+           'rules_of', 'server_of', 'serving']
 
 # %% ../../nbs/serve/06_api.ipynb #61985232
 _LEAST_TOKEN = 16  # characters
@@ -200,8 +199,6 @@ class Rules:
 
 def _error(status: int, message: str, after: float = 0.0, **headers: str) -> JSONResponse:
     "An error as a reply, in the form that OpenAI's clients read; `after`: seconds to wait before the next try."
-    from starlette.responses import JSONResponse
-
     kind = "server_error" if status >= 500 else "invalid_request_error"
     body = {"message": message, "status": status, "type": kind, "code": None, "param": None}
     if after:
@@ -409,66 +406,6 @@ class Chat(_Sent):
     user: str = Field("", description=_HELP["user"])
     metadata: dict = Field({}, description=_HELP["metadata"])
 
-# %% ../../nbs/serve/06_api.ipynb #01211ee9
-_MARKS = "start and end of the sentences in it that claims rest on"
-_CONFIDENCE = "null where the system has none that was held against people's ratings"
-_LICENCE = "what the confidence was held against, or why there is none"
-
-
-class Citation(BaseModel):
-    "A passage that an answer cites."
-
-    n: int
-    document: str
-    section: str
-    page: int | None
-    passage: str = Field(description="its id")
-    text: str
-    marks: list[list[int]] = Field(description=_MARKS)
-
-
-class Reply(BaseModel):
-    "A turn. An outcome of `error` is sent as a status of 500, never as an answer."
-
-    model_config = ConfigDict(extra="allow")
-    answer: str
-    outcome: str = Field(description="answered, i_dont_know or asked_back")
-    reason: str = Field(description="of a refusal, by name")
-    doubt: str = Field(
-        "", description="a warning where the documents do not seem to answer; else empty"
-    )
-    citations: list[Citation]
-    unsupported: list[str] = Field(description="sentences of the answer that rest on no passage")
-    confidence: float | None = Field(description=_CONFIDENCE)
-    licence: str = Field(description=_LICENCE)
-    grades: list[dict]
-    seconds: float
-    tokens: dict
-    trajectory_id: str
-    conversation_id: str
-    turn: int
-    system: str
-    run: str = Field(description="the run folder that has the turn on record")
-
-
-class Held(BaseModel):
-    "A document."
-
-    model_config = ConfigDict(extra="allow")
-    id: str
-    name: str
-    pages: int
-    chunks: int
-    added: str | None
-    sha256: str
-
-
-class Uploaded(Held):
-    "A document that was put in."
-
-    seconds: float
-    status: str = Field(description="added, replaced or unchanged")
-
 # %% ../../nbs/serve/06_api.ipynb #7464c0d4
 def _fault_of(reply: dict) -> dict:
     "The error of a turn that broke."
@@ -499,7 +436,7 @@ async def _progress(service: Service, **question) -> _Events:
         with suppress(RuntimeError):  # the loop has ended: nobody listens
             loop.call_soon_threadsafe(queue.put_nowait, (event, data))
 
-    future = begin(service, on_event=put, **question)
+    future = service.questions.submit(ask, service, on_event=put, **question)
     future.add_done_callback(lambda f: put("end", {}))
     while True:
         try:
@@ -653,12 +590,13 @@ def _add_documents(app: FastAPI, service: Service) -> None:
         shutil.rmtree(staging)  # of a service that was killed
     staging.mkdir()
 
-    @app.post("/api/upload", response_model=Uploaded, tags=["documents"])
+    @app.post("/api/upload", tags=["documents"])
     async def upload(
         file: UploadFile = File(),
         collection: str = Form("", description="what it is filtered by; any name"),
     ):
-        "Put a document in: PDF, DOCX, HTML, Markdown or text. One of a name that is there takes its place."
+        """Put a document in: PDF, DOCX, HTML, Markdown or text. One of a name that is there takes its place. What comes: its `id`,
+        `name`, `pages`, `chunks`, `sha256`, `notes` on what was left out, `seconds`, `status` (added, replaced, unchanged)."""
         name = safe_name(file.filename or "", service.limits)
         into = collection.strip() or service.collection
         if len(into) > 80 or not into.isprintable():
@@ -677,9 +615,9 @@ def _add_documents(app: FastAPI, service: Service) -> None:
         finally:
             path.unlink(missing_ok=True)
 
-    @app.get("/api/documents", response_model=list[Held], tags=["documents"])
+    @app.get("/api/documents", tags=["documents"])
     def documents():
-        "All documents."
+        "All documents: `id`, `name`, `collection`, `kind`, `pages`, `chunks`, `added`, `sha256` of each."
         return service.documents.all()
 
     @app.get("/api/documents/{i}", tags=["documents"])
@@ -711,9 +649,14 @@ def _system_line(service: Service, name: str) -> dict:
 def _add_questions(app: FastAPI, service: Service) -> None:
     "Questions, and what is known of the service."
 
-    @app.post("/api/query", response_model=Reply, tags=["questions"])
+    @app.post("/api/query", tags=["questions"])
     async def query(q: Query, request: Request):
-        "Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events."
+        """Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events. The reply: `answer`; `outcome`
+        (answered, i_dont_know or asked_back; a turn that broke is a status of 500); `reason` of a refusal, by name, and `why`;
+        `doubt`, a warning where the documents do not seem to answer; `citations` (`n`, `document`, `section`, `page`, `passage`,
+        its id, `text`, and `marks`, start and end of the sentences that claims rest on); `unsupported`, sentences that rest on no
+        passage; `confidence`, null without one that was held against people's ratings, and its `licence`; `grades`, `seconds`,
+        `tokens`; `trajectory_id`, `conversation_id`, `turn`, `system`, and `run`, the run folder that has the turn on record."""
         what = q.model_dump(include={"question", "system", "collection", "top_k"})
         conversation = _known(service, q.conversation_id) or _owned_id(new_id())
         events = _progress(service, conversation=conversation, **what)
@@ -757,15 +700,10 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
             service.talks.rename(_known(service, i) or "none", name.title.strip())
 
     @app.get("/api/conversations/{i}/export", tags=["conversations"])
-    def export(i: str, form: str = "json"):
-        "One as a file: json has everything, md what one would read."
-        if form not in ("json", "md"):
-            raise Denied(422, "the form is json or md")
-        whole = conversation(i)
-        text = json.dumps(whole, ensure_ascii=False, indent=1)
-        text = as_markdown(whole["turns"]) if form == "md" else text
-        as_file = f'attachment; filename="conversation-{i}.{form}"'
-        return PlainTextResponse(text, headers={"content-disposition": as_file})
+    def export(i: str):
+        "One as a file."
+        as_file = f'attachment; filename="conversation-{i}.json"'
+        return JSONResponse(conversation(i), headers={"content-disposition": as_file})
 
     @app.delete("/api/conversations/{i}", tags=["conversations"])
     async def delete(i: str):
@@ -794,7 +732,7 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
     async def try_again(i: str, turn: int, change: Again):
         "The turn again with one thing changed, beside the old one."
         what = {"conversation": _known(service, i), "turn": turn, **change.model_dump()}
-        return await asyncio.wrap_future(begin(service, again, **what))
+        return await asyncio.wrap_future(service.questions.submit(again, service, **what))
 
 
 _REPORT = "frame-ancestors 'self'; sandbox allow-scripts"  # beside the policy that it holds itself
@@ -1003,20 +941,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: object) -> None:
         self.stopping()
         super().handle_exit(sig, frame)
-
-    @contextmanager
-    def capture_signals(self):
-        import signal
-
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {s: signal.signal(s, self.handle_exit) for s in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for s, handler in before.items():
-                signal.signal(s, handler)
+        self._captured_signals.clear()  # uvicorn would raise them again at its end
 
 # %% ../../nbs/serve/06_api.ipynb #826df57f
 _MOST = 400  # connections in all; at 500 uvicorn itself would turn away whoever comes

@@ -26,6 +26,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -145,11 +146,6 @@ _CHARSETS = re.compile(
 _GUESSED = "its encoding was guessed (Windows-1252): save it as UTF-8 if letters are wrong"
 
 
-def _hidden_note(hidden: int) -> list[str]:
-    "A note on characters that nobody can see; none where there are none."
-    return [f"{hidden:,} hidden characters were dropped"] if hidden else []
-
-
 def _decoded(
     data: bytes,
     declared: str = "",  # the encoding that the file names; only those of `_CHARSETS` are believed
@@ -168,7 +164,8 @@ def _decoded(
         if marked:
             raise binary from None
         return clean(data.decode("cp1252", errors="replace")), [_GUESSED]
-    return clean(text), _hidden_note(len(INVISIBLE.findall(text)))
+    hidden = len(INVISIBLE.findall(text))
+    return clean(text), [f"{hidden:,} hidden characters were dropped"] if hidden else []
 
 # %% ../../nbs/serve/00_documents.ipynb #0367c301
 _CHAPTER = re.compile(r"(chapter|part|section|appendix|article)\s+([\dIVXLC]+|[A-Z])\b", re.I)
@@ -213,12 +210,16 @@ def _text_headings(text: str) -> list[Heading]:
     return found
 
 # %% ../../nbs/serve/00_documents.ipynb #85db0cae
-_ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)(.*?)(?:[ \t]+#+)?[ \t]*$")
-_MAX_LINE = 1_000  # characters of a line that may be a heading
-_SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
-_NO_TITLE = re.compile(r" {0,3}#{1,6}(?=[ \t]|$)|[-*+>|]|\d+[.)] |    ")  # another block
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _FRONT = re.compile(r"---\n(.{1,20000}?)\n(?:---|\.\.\.)\n", re.S)
+
+
+def _imported(name: str) -> ModuleType:
+    "A library that reads one kind of file. Raises DataError if it is not installed."
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        remedy = "pip install 'mtrag_nb[documents]'"
+        raise DataError(f"{name} is not installed", remedy=remedy) from None
 
 
 def _inline(text: str) -> str:
@@ -228,23 +229,14 @@ def _inline(text: str) -> str:
 
 
 def _markdown_headings(text: str, start: int = 0) -> list[Heading]:
-    "The headings of a Markdown text from `start` on."
-    found, fence, at, before = [], "", start, ""
-    for line in text[start:].split("\n"):
-        end, mark, long = at + len(line), _FENCE.match(line), len(line) > _MAX_LINE
-        if fence:
-            if mark and mark[1].startswith(fence) and not line[mark.end() :].strip():
-                fence = ""
-        elif mark:
-            fence = mark[1]
-        elif not long and (m := _ATX.match(line)):
-            if title := _inline(m[2]):
-                found.append(Heading(len(m[1]), title, at, end))
-        elif not long and before and _SETEXT.fullmatch(line) and not _NO_TITLE.match(before):
-            level = 1 if "=" in line else 2
-            found.append(Heading(level, _inline(before), at - len(before) - 1, end))
-        before = "" if fence or mark or long else line.strip() and line
-        at = end + 1
+    "The headings of a Markdown text from `start` on, by CommonMark; those in lists and quotations are none."
+    parser = _imported("markdown_it").MarkdownIt("commonmark").disable(["inline", "reference"])
+    tokens, lines = parser.parse(text[start:]), text[start:].split("\n")
+    starts, found = list(accumulate((len(line) + 1 for line in lines), initial=start)), []
+    for mark, words in zip(tokens, tokens[1:]):
+        if mark.type == "heading_open" and not mark.level and (title := _inline(words.content)):
+            place = starts[mark.map[0]], starts[mark.map[1]] - 1
+            found.append(Heading(int(mark.tag[1]), title, *place))
     return found
 
 # %% ../../nbs/serve/00_documents.ipynb #37abe188
@@ -257,15 +249,6 @@ _WRAPPED = re.compile(
 def _unwrapped(text: str) -> str:
     "A text with a space for each line end in the middle of a sentence, so that its length stays; what is fenced stays as it is."
     return _WRAPPED.sub(lambda m: m[0] if m[1] else " ", text)
-
-
-def _imported(name: str) -> ModuleType:
-    "A library that reads one kind of file. Raises DataError if it is not installed."
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        remedy = "pip install 'mtrag_nb[documents]'"
-        raise DataError(f"{name} is not installed", remedy=remedy) from None
 
 
 def _front_matter(text: str) -> tuple[int, dict]:
@@ -303,13 +286,7 @@ _BLOCKS = frozenset(
     "head header hr html legend li main ol p pre section summary table tbody tfoot thead tr ul".split()
 )
 _LINES = ("li", "tr", "dt", "dd")  # blocks that begin a line, not a paragraph
-_EMBEDDED = (
-    "iframe",
-    "object",
-    "video",
-    "audio",
-    "canvas",
-)  # what they show is no text of the page
+_EMBEDDED = "iframe object video audio canvas".split()  # what they show is no text of the page
 
 
 def _left_note(left: Mapping[str, int]) -> list[str]:
@@ -646,12 +623,6 @@ def _readable(element, lost: Counter, styles: Mapping[str, Mapping], marks: Mapp
         element.extend(boxes)
     return [element]
 
-
-def _readable_part(xml: bytes, lost: Counter, styles: Mapping[str, Mapping]) -> bytes:
-    "A part of a DOCX as one that mammoth reads."
-    [root] = _readable(ElementTree.fromstring(_usual(xml)), lost, styles)
-    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
-
 # %% ../../nbs/serve/00_documents.ipynb #57652b90
 _READ_PARTS = re.compile(r"word/(document|footnotes|endnotes)\d*\.xml")
 _MARGINS = re.compile(r"word/(?:header|footer|comments)\d*\.xml")  # their text is left out
@@ -673,7 +644,8 @@ def _safe_docx(data: bytes, lost: Counter) -> tuple[io.BytesIO, str]:
         styles = _suppressing_styles(known) if known else {}
         for name, xml in xmls.items():
             if _READ_PARTS.fullmatch(name):
-                xml = _readable_part(xml, lost, styles)
+                [root] = _readable(ElementTree.fromstring(_usual(xml)), lost, styles)
+                xml = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
             elif _MARGINS.fullmatch(name) and (texts := ElementTree.fromstring(xml).iter(f"{_W}t")):
                 left = sum(len(t.text or "") for t in texts)
                 lost["characters of heads, feet and comments were left out"] += left
@@ -916,69 +888,14 @@ class _Mark(NamedTuple):
     level: int
     title: str
 
-
-_BEFORE_TITLE = re.compile(
-    r"((chapter|part|section|appendix|kapitel|teil|anhang)\s+)?([ivxlc]{1,6}|[a-z]?[\d.]{0,9})[.:)]?\s+",
-    re.I,
-)
-
-
-def _letters_of(text: str, bare: bool = False) -> str:
-    "The letters and digits of a text; `bare`: of a title, without its number."
-    text = _BEFORE_TITLE.sub("", text, count=1) if bare and _BEFORE_TITLE.match(text) else text
-    return "".join(c for c in text.casefold() if c.isalnum())
-
-
-def _title_places(title: str, lines: Sequence[_Line], first: int, last: int) -> list[tuple]:
-    "The lines that hold nothing but a title, one of the two perhaps with its number."
-    wanted, found = {_letters_of(title), _letters_of(title, True)}, []
-    for i in range(first, last):
-        text = ""
-        for j in range(i, min(i + 4, last)):
-            text += " " + lines[j].text
-            if wanted & {_letters_of(text), _letters_of(text.strip(), True)}:
-                found.append((i, j + 1))
-            if len(text) > len(title) + 20:
-                break
-    return found
-
-
-def _entries(outline: list, level: int = 1) -> Iterator[tuple[int, object]]:
-    "The entries of an outline with their levels; what lies below an entry is a list after it."
-    for entry in outline:
-        if isinstance(entry, list):
-            yield from _entries(entry, level + 1)
-        else:
-            yield level, entry
-
-
-def _outline_marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], int]:
-    "The headings of a PDF's outline that the lines hold, on their page or the next, and how many it names."
-    on, marks, named = [line.page for line in lines], [], 0
-    for level, entry in _entries(reader.outline):
-        title = " ".join(clean(str(entry.title or "")).split())
-        page = reader.get_destination_page_number(entry) if title else None
-        if page is None or page < 0:
-            continue
-        named += 1
-        first, last, after = (bisect_left(on, page + n) for n in (1, 2, 3))
-        places = _title_places(title, lines, first, last) or _title_places(
-            title, lines, last, after
-        )
-        top = float(entry.top) if isinstance(entry.top, (int, float)) else 1e6
-        before = marks[-1].last if marks else 0
-        places.sort(key=lambda p: (p[0] < before, abs(lines[p[0]].y - top) if top < 1e6 else 0, p))
-        marks += [_Mark(*place, level, title) for place in places[:1]]
-    return marks, named
-
 # %% ../../nbs/serve/00_documents.ipynb #2c4e91c5
 _CAPTION = re.compile(r"(fig(ure|\.)?|table|listing|algorithm|equation)\s*\d", re.I)
 
 
 def _may_be_heading(text: str) -> bool:
     "Whether a text could be a heading, whatever its look."
-    letters = sum(c.isalpha() for c in text)
-    if not 2 < letters <= len(text) <= 150 or 2 * letters < len(text) or _CAPTION.match(text):
+    letters, signs = sum(c.isalpha() for c in text), len("".join(text.split()))
+    if not 2 < letters <= len(text) <= 150 or 2 * letters < signs or _CAPTION.match(text):
         return False
     sentence = text.endswith(".") or text[0].islower() and " " in text
     return not text.endswith((",", ";", "-")) and (not sentence or bool(_depth(text)))
@@ -1021,17 +938,13 @@ def _marks_by_look(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
     return [m._replace(level=m.level or by_look[look(m)]) for m in found], title
 
 # %% ../../nbs/serve/00_documents.ipynb #d6a47b2d
-def _attached(reader) -> int:
-    "How many files are attached to a PDF; 1 where their list is broken."
-    try:
-        return len(reader.attachments)
-    except Exception:  # pypdf raises what it happens to meet
-        return 1
-
-
 def _all_lines(reader) -> tuple[list[_Line], list[str]]:
     "The lines of all pages without running heads, and notes. Raises DataError if there is no text, or too much."
     pages, typed, pictures, size, hidden, broken = [], [], set(), 0, 0, 0
+    try:
+        attached = len(reader.attachments)
+    except Exception:  # pypdf raises what it happens to meet
+        attached = 1
     for n, page in enumerate(reader.pages, 1):
         lines, without_letters = _page_lines(page, n)
         pages.append(lines)
@@ -1058,24 +971,10 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
         "form fields and notes stand below the text of their pages": sum(map(len, typed)),
         "pages have broken form fields, notes or pictures": broken,
         "pictures were left out": len(pictures),
-        "attached files were left out": _attached(reader),
+        "attached files were left out": attached,
         "characters are in fonts that do not say which letters they show": hidden,
     }
     return lines, [f"{n:,} {what}".format(len(pages)) for what, n in counts.items() if n]
-
-# %% ../../nbs/serve/00_documents.ipynb #ad32f382
-def _marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], str, str]:
-    "Headings, title and a note on where they are from."
-    ruled, title = _marks_by_look(lines)
-    try:
-        marks, named = _outline_marks(reader, lines)
-    except Exception as e:  # pypdf raises what it happens to meet
-        return ruled, title, f"headings by their look: the outline is broken ({type(e).__name__})"
-    held = f"{len(marks)} of {named}"
-    if marks and 2 * len(marks) >= named:
-        return marks, title, f"headings from the outline: {held} found in the text"
-    unused = f": {held} of the outline are in the text" if named else ""
-    return ruled, title, f"headings by their look{unused}"
 
 # %% ../../nbs/serve/00_documents.ipynb #8810a652
 def _read_pdf(data: bytes) -> _Content:
@@ -1086,20 +985,20 @@ def _read_pdf(data: bytes) -> _Content:
     if (n := len(reader.pages)) > _MAX_PAGES:
         raise DataError(f"has {n:,} pages, more than {_MAX_PAGES:,}", remedy="Split it")
     lines, notes = _all_lines(reader)
-    marks, title, note = _marks(reader, lines)
-    marks.sort(key=lambda m: m.first)  # an outline may jump
-    marks = [m for m, end in zip(marks, [0, *(m.last for m in marks)]) if end <= m.first]
+    marks, title = _marks_by_look(lines)
     text, starts = _joined_text(lines, marks)
-    first_pages = _letters_of(" ".join(line.text for line in lines if line.page <= 2))
     named = " ".join(clean(str((reader.metadata or {}).get("/Title") or "")).split())
-    if len(_letters_of(named)) > 3 and _letters_of(named) in first_pages:
-        title = named
+    bare, first_pages = (
+        re.sub(r"[\W_]", "", x).casefold()
+        for x in (named, " ".join(line.text for line in lines if line.page <= 2))
+    )
+    title = named if len(bare) > 3 and bare in first_pages else title
     ends = [s + len(line.text) for s, line in zip(starts, lines)]
     headings = [Heading(m.level, m.title, starts[m.first], ends[m.last - 1]) for m in marks]
     on = [line.page for line in lines]
     firsts = [bisect_left(on, n) for n in range(1, len(reader.pages) + 1)]
     pages = [starts[i] if i < len(lines) else len(text) for i in firsts]
-    return _Content(title, text, headings, pages, [note, *notes])
+    return _Content(title, text, headings, pages, notes)
 
 # %% ../../nbs/serve/00_documents.ipynb #280aa8ad
 @dataclass(frozen=True, repr=False)
@@ -1114,6 +1013,7 @@ class Document:
     sections: tuple[Section, ...]  # in the order of the text
     pages: tuple[int, ...] = ()  # where each page begins in the text; () where there are none
     notes: tuple[str, ...] = ()  # what a reader should know: pages without text, a guessed encoding
+    sha256: str = ""  # of the file; "": it was read of none
 
     def page_at(self, offset: int) -> int | None:
         "The page on which a character stands, from 1; None where there are no pages."
@@ -1198,7 +1098,8 @@ def _made_document(content: _Content, name: str, kind: str, data: bytes) -> Docu
         title = headings[0].title
     made = hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + data).hexdigest()[:16]
     title, sections = (title or Path(name).stem)[:_MAX_TITLE], sections_of(text, headings, pages)
-    return Document(made, name, title, kind, text, sections, tuple(pages), tuple(notes))
+    more = tuple(pages), tuple(notes), hashlib.sha256(data).hexdigest()
+    return Document(made, name, title, kind, text, sections, *more)
 
 
 _READERS = dict(zip(_ENDINGS, (_read_pdf, _read_docx, _read_html, _read_markdown, _read_text)))
@@ -1402,21 +1303,34 @@ def _inside(path: Path, folder: Path) -> None:
         raise DataError("a link that leads out of the folder", path, remedy="Copy the file")
 
 
+def _has_sum(path: Path, sha256: str | None) -> bool:
+    "Whether a file that can be read has this SHA-256."
+    with suppress(OSError):
+        if sha256 and path.is_file() and path.stat().st_size <= max(MAX_BYTES.values()):
+            return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+    return False
+
+
 def iter_documents(
-    folder: str | Path,  # or a file
+    source: str | Path,  # a folder, or a file
     reader: Reader | None = None,  # None: one with the limits of this project
-) -> Iterator[Document | DataError]:
-    "The documents of a folder, or why one could not be read. Raises DataError if there is no such folder, or no file in it."
-    folder = Path(folder)
-    files = [(folder, folder.name)] if folder.is_file() else list(_found(folder))
+    name: str = "",  # what a file is called; "": as it is
+    known: Mapping[str, str] = {},  # name -> SHA-256 of a file that need not be read again
+) -> Iterator[Document | DataError | str]:
+    """The documents of a folder; in the place of one that cannot be read why, of one that is known its name. Raises DataError
+    if there is no such folder, or no file in it."""
+    source = Path(source)
+    files = [(source, name)] if source.is_file() else list(_found(source))
     if not files:
-        problem = "no files in it" if folder.is_dir() else "no such file or folder"
-        raise DataError(problem, folder, remedy="Check the path")
+        problem = "no files in it" if source.is_dir() else "no such file or folder"
+        raise DataError(problem, source, remedy="Check the path")
     with reader or Reader() as reading:
-        for path, name in files:
+        for path, called in files:
+            called = name_of(path, called)
             try:
-                if folder.is_dir():
-                    _inside(path, folder)
-                yield reading.read(path, name)
+                if source.is_dir():
+                    _inside(path, source)
+                same = _has_sum(path, known.get(called))
+                yield called if same else reading.read(path, called)
             except DataError as e:
                 yield e
