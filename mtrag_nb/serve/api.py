@@ -13,12 +13,11 @@ import re
 import secrets
 import shutil
 import socket
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
@@ -46,7 +45,7 @@ from ..systems.registry import system_named
 
 # %% auto #0
 __all__ = ['check_address', 'Rules', 'Guard', 'Query', 'Mark', 'Again', 'Name', 'Token', 'Message', 'Chat', 'make_app',
-           'rules_of', 'server_of', 'serving']
+           'rules_of', 'server_of']
 
 # %% ../../nbs/serve/06_api.ipynb #61985232
 _LEAST_TOKEN = 16  # characters
@@ -639,13 +638,6 @@ def _known(service: Service, conversation: str) -> str:
     return conversation
 
 
-def _system_line(service: Service, name: str) -> dict:
-    system = system_named(service.systems[name])
-    reasons = {r.name: r.about for r in system.reasons}
-    is_default = name == service.system
-    return {"name": name, "about": system.about, "default": is_default, "reasons": reasons}
-
-
 def _add_questions(app: FastAPI, service: Service) -> None:
     "Questions, and what is known of the service."
 
@@ -672,7 +664,13 @@ def _add_questions(app: FastAPI, service: Service) -> None:
     @app.get("/api/systems", tags=["service"])
     def systems():
         "Who can answer, and for which reasons they refuse."
-        return [_system_line(service, s) for s in service.systems]
+        lines = []
+        for name, opened in service.systems.items():
+            system, default = system_named(opened), name == service.system
+            reasons = {r.name: r.about for r in system.reasons}
+            line = {"name": name, "about": system.about, "default": default, "reasons": reasons}
+            lines.append(line)
+        return lines
 
 # %% ../../nbs/serve/06_api.ipynb #41eaf31e
 _WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"  # the policy of a turn's page
@@ -1019,19 +1017,3 @@ def server_of(
     server = _Server(uvicorn.Config(app, lifespan="on", http=protocol, **quiet, **waits, **behind))
     server.stopping = app.app.state.service.stop
     return server, listening
-
-# %% ../../nbs/serve/06_api.ipynb #52a5efaf
-@contextmanager
-def serving(app: Guard, host: str = "127.0.0.1", **how) -> Iterator[str]:
-    """The application at a free port, in a thread, and its address: for notebooks and tests. `how` as `server_of` takes it.
-    At the end the service is closed."""
-    server, listening = server_of(app, host, 0, **how)
-    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
-    thread.start()
-    while not server.started and thread.is_alive():
-        time.sleep(0.01)
-    try:
-        yield f"http://{host}:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()

@@ -37,8 +37,8 @@ from ..core.types import DataError, plain, structured
 from ..search.web import INVISIBLE, ShownText, clean, closed
 
 # %% auto #0
-__all__ = ['KINDS', 'MAX_BYTES', 'Section', 'Heading', 'document_of', 'trimmed', 'sections_of', 'Document', 'name_of', 'kind_of',
-           'parse_document', 'Reader', 'iter_documents']
+__all__ = ['KINDS', 'Section', 'Heading', 'document_of', 'trimmed', 'sections_of', 'Document', 'kind_of', 'parse_document',
+           'Reader', 'iter_documents']
 
 # %% ../../nbs/serve/00_documents.ipynb #04f2fe6e
 _ENDINGS = {
@@ -49,8 +49,8 @@ _ENDINGS = {
     "text": ".txt .text",
 }
 KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
-MAX_BYTES = {kind: 20_000_000 for kind in _ENDINGS}  # of the file
-MAX_BYTES |= {"pdf": 200_000_000, "docx": 50_000_000}
+_MAX_BYTES = {kind: 20_000_000 for kind in _ENDINGS}  # of the file
+_MAX_BYTES |= {"pdf": 200_000_000, "docx": 50_000_000}
 _MAX_PARTS = 10_000  # files inside a DOCX
 _MAX_UNPACKED = 200_000_000  # bytes of them, by the archive's own table
 _MAX_XML = 50_000_000  # bytes of those that are XML: the only ones that are unpacked
@@ -531,13 +531,6 @@ def _math(element) -> str:
     return {"den": "/", "sup": "^", "sub": "_"}.get(name, "") + text
 
 
-def _text_run(text: str):
-    "A run of a DOCX that holds this text."
-    run = ElementTree.Element(f"{_W}r")
-    ElementTree.SubElement(run, f"{_W}t").text = text
-    return run
-
-
 def _boxes(element) -> Iterator:
     "The text boxes in an element, those within boxes aside."
     for child in element:
@@ -595,7 +588,9 @@ def _readable(element, lost: Counter, styles: Mapping[str, Mapping], marks: Mapp
         lost["pictures, charts and objects were left out"] += 1
         return []
     if tag in (f"{_M}oMath", f"{_M}oMathPara"):
-        return [_text_run(INVISIBLE.sub("", _math(element)))]
+        run = ElementTree.Element(f"{_W}r")
+        ElementTree.SubElement(run, f"{_W}t").text = INVISIBLE.sub("", _math(element))
+        return [run]
     if tag in (f"{_W}del", f"{_W}rt"):
         texts = element.iter(f"{_W}delText" if tag == f"{_W}del" else f"{_W}t")
         lost[_STRUCK if tag == f"{_W}del" else _RUBY] += sum(len(t.text or "") for t in texts)
@@ -1041,7 +1036,7 @@ _BEGINS = {"pdf": b"%PDF-", "docx": b"PK\3\4"}
 _MAX_TITLE, _MAX_PATH = 300, 9  # characters of a heading; steps of a path
 
 
-def name_of(path: str | Path, name: str = "") -> str:
+def _name_of(path: str | Path, name: str = "") -> str:
     "What a document is called: `name`, or as its file. One name, whether a machine writes its accents as letters of their own or not."
     return unicodedata.normalize("NFC", name or Path(path).name)
 
@@ -1066,11 +1061,11 @@ def _file_data(path: Path, kind: str) -> bytes:
         raise DataError("no ordinary file", remedy="Remove it")
     if not status.st_size:
         raise DataError("empty", remedy="Fetch it again")
-    if status.st_size > MAX_BYTES[kind]:
-        problem = f"{status.st_size:,} bytes, more than {MAX_BYTES[kind]:,}"
+    if status.st_size > _MAX_BYTES[kind]:
+        problem = f"{status.st_size:,} bytes, more than {_MAX_BYTES[kind]:,}"
         raise DataError(problem, remedy="Split it")
     with path.open("rb") as f:
-        data = f.read(MAX_BYTES[kind])
+        data = f.read(_MAX_BYTES[kind])
     begins = data[:1024].lstrip()
     what = next((what for mark, what in _WHAT if begins[:20].lower().startswith(mark.lower())), "")
     if what and data.startswith(_OLE):
@@ -1122,7 +1117,7 @@ def parse_document(
     name: str = "",  # what it is called in the library; "": as the file
 ) -> Document:
     "A document, read in this process: for files that one has written oneself. Raises DataError (file, remedy) for any that cannot be read."
-    path, name = Path(path), name_of(path, name)
+    path, name = Path(path), _name_of(path, name)
     try:
         data = _file_data(path, kind := kind_of(name))
         return _made_document(_READERS[kind](data), name, kind, data)
@@ -1306,14 +1301,13 @@ def _inside(path: Path, folder: Path) -> None:
 def _has_sum(path: Path, sha256: str | None) -> bool:
     "Whether a file that can be read has this SHA-256."
     with suppress(OSError):
-        if sha256 and path.is_file() and path.stat().st_size <= max(MAX_BYTES.values()):
+        if sha256 and path.is_file() and path.stat().st_size <= max(_MAX_BYTES.values()):
             return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
     return False
 
 
 def iter_documents(
     source: str | Path,  # a folder, or a file
-    reader: Reader | None = None,  # None: one with the limits of this project
     name: str = "",  # what a file is called; "": as it is
     known: Mapping[str, str] = {},  # name -> SHA-256 of a file that need not be read again
 ) -> Iterator[Document | DataError | str]:
@@ -1324,13 +1318,13 @@ def iter_documents(
     if not files:
         problem = "no files in it" if source.is_dir() else "no such file or folder"
         raise DataError(problem, source, remedy="Check the path")
-    with reader or Reader() as reading:
+    with Reader() as reader:
         for path, called in files:
-            called = name_of(path, called)
+            called = _name_of(path, called)
             try:
                 if source.is_dir():
                     _inside(path, source)
                 same = _has_sum(path, known.get(called))
-                yield called if same else reading.read(path, called)
+                yield called if same else reader.read(path, called)
             except DataError as e:
                 yield e

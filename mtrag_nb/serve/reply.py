@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['ID', 'DOUBT', 'REMOVED', 'place_of', 'told_step', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun',
-           'new_id', 'now', 'readable', 'shaped', 'exchange', 'without_sources', 'end_of', 'Conversations',
-           'with_sources', 'label_of', 'marked_line', 'marked', 'accepted_questions', 'keep_mark', 'read_one',
-           'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
+           'new_id', 'now', 'readable', 'exchange', 'without_sources', 'end_of', 'Conversations', 'with_sources',
+           'label_of', 'marked_line', 'marked', 'accepted_questions', 'keep_mark', 'read_one', 'recover', 'to_delete',
+           'deletions', 'cross_out', 'delete_from', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 def place_of(c: Context) -> dict:
@@ -190,11 +190,6 @@ class _Watched:
             yield state
 
 # %% ../../nbs/serve/02_reply.ipynb #91f49a1e
-def _task_line(t: Task) -> dict:
-    "A task as `tasks.jsonl` has it (`runs.run.keep_tasks`)."
-    return {"digest": digest(t), "task": plain(replace(t, contexts=None))}
-
-
 class ServedRun:
     "A run folder that is open for turns. Safe to use from several threads."
 
@@ -224,7 +219,7 @@ class ServedRun:
         from mtrag_nb.models.calls import MeteredChat
         from mtrag_nb.systems.system import take_turn
 
-        self.tasks.append(_task_line(task))
+        self.tasks.append({"digest": digest(task), "task": plain(replace(task, contexts=None))})
         metered = MeteredChat(self.calls, on_text=on_text)
         graph = self.system.graph(replace(self.tools, chat=metered))
         most = self.system.max_steps(self.tools.settings)
@@ -301,7 +296,7 @@ def readable(read: Callable[[], object]) -> list[str]:
             said.append(f"{path.name}{f', line {e.line}' * bool(e.line)}: {e.problem}")
 
 
-def shaped(line: dict, **kinds: type) -> dict:
+def _shaped(line: dict, **kinds: type) -> dict:
     "A line of a record, as it is. Raises TypeError for one without a value of the kind under each key."
     for key, kind in kinds.items():
         if not isinstance(line.get(key), kind):
@@ -312,8 +307,8 @@ def shaped(line: dict, **kinds: type) -> dict:
 def _checked_line(line: dict) -> dict:
     "A line of a conversation, as it is. Raises TypeError for another object."
     if not isinstance(line.get("title"), str):  # another name for the conversation
-        shaped(
-            shaped(line, turn=int, time=str, question=str, reply=dict)["reply"],
+        _shaped(
+            _shaped(line, turn=int, time=str, question=str, reply=dict)["reply"],
             answer=str,
             outcome=str,
         )
@@ -472,12 +467,12 @@ def marked_line(
 def marked(folder: Path) -> Benchmark:
     "What is marked in a record. Raises DataError for a file that is none."
     path = folder / "reference.jsonl"
-    list(read_lines(path, lambda o: shaped(o, marks=dict, contexts=list), "a marked turn"))
+    list(read_lines(path, lambda o: _shaped(o, marks=dict, contexts=list), "a marked turn"))
     return read_benchmark(path) if path.exists() else Benchmark((), {}, {})
 
 
 def _question(o: dict) -> dict:
-    shaped(shaped(o, task_id=str, drawn=dict)["drawn"], kind=str, documents=list)
+    _shaped(_shaped(o, task_id=str, drawn=dict)["drawn"], kind=str, documents=list)
     return {"task_id": o["task_id"], **o}
 
 

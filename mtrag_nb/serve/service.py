@@ -671,12 +671,6 @@ def _task_context(c: Context) -> dict:
     return {k: getattr(c, k) for k in ("document_id", "text", "title", "url", "source")}
 
 
-def _with_passage(service: Service, it: _Turn, i: str, answers: bool) -> list[dict]:
-    "The marked passages of a turn with one more, or without it."
-    left = [p for p in it.line["contexts"] if not f"{i}#".startswith(f"{p['document_id']}#")]
-    return [*left, _task_context(_passage_of(service, it, i))][-20:] if answers else left
-
-
 def mark(
     service: Service,
     conversation: str,
@@ -692,7 +686,11 @@ def mark(
             raise Denied(422, "a turn that broke is not right")
         new, passages = {**it.said, **{k: v.strip() for k, v in said.items()}}, it.line["contexts"]
         if passage:
-            passages = _with_passage(service, it, passage, answers)
+            same = f"{passage}#".startswith
+            passages = [p for p in passages if not same(f"{p['document_id']}#")]
+            if answers:
+                passages.append(_task_context(_passage_of(service, it, passage)))
+            passages = passages[-20:]
             wrong = label_of(new, it.t.outcome.value, passages) not in TO_ANSWER
             new["verdict"] = "" if wrong and answers else new["verdict"]
         where = next((c.domain for c in it.contexts.values()), service.collection)
