@@ -20,7 +20,6 @@ from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -29,7 +28,9 @@ from fastapi import FastAPI, File, Form, Header, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .. import __version__
@@ -93,10 +94,7 @@ def _token_of(headers: Mapping[str, str]) -> str:
     kind, _, token = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip()
-    with suppress(CookieError):
-        if found := SimpleCookie(headers.get("cookie", "")).get(_COOKIE):
-            return found.value
-    return ""
+    return cookie_parser(headers.get("cookie", "")).get(_COOKIE, "")
 
 
 def _same(a: str, b: str) -> bool:
@@ -235,7 +233,7 @@ class Guard:
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
             return  # no web sockets here: the connection is closed
-        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
+        headers = Headers(scope=scope)
         who = (scope.get("client") or ("?",))[0]
         if why := self.refusal(scope["path"], who, headers):
             return await self.refuse(scope, receive, send, *why)
@@ -277,10 +275,9 @@ class Guard:
             if stopped:
                 return
             if message["type"] == "http.response.start":
-                begun, own = True, {k.lower() for k, _ in message["headers"]}
-                more = [(k.encode(), v.encode()) for k, v in _HEADERS.items()]
-                more = [(k, v) for k, v in more if k not in own]
-                message = {**message, "headers": [*message["headers"], *more]}
+                begun, headers = True, MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         try:

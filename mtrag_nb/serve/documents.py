@@ -933,13 +933,17 @@ def _marks_by_look(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
     return [m._replace(level=m.level or by_look[look(m)]) for m in found], title
 
 # %% ../../nbs/serve/00_documents.ipynb #d6a47b2d
+def _attached(reader) -> int:
+    "How many files are attached to a PDF; 1 where their list is broken."
+    try:
+        return len(reader.attachments)
+    except Exception:  # pypdf raises what it happens to meet
+        return 1
+
+
 def _all_lines(reader) -> tuple[list[_Line], list[str]]:
     "The lines of all pages without running heads, and notes. Raises DataError if there is no text, or too much."
     pages, typed, pictures, size, hidden, broken = [], [], set(), 0, 0, 0
-    try:
-        attached = len(reader.attachments)
-    except Exception:  # pypdf raises what it happens to meet
-        attached = 1
     for n, page in enumerate(reader.pages, 1):
         lines, without_letters = _page_lines(page, n)
         pages.append(lines)
@@ -966,7 +970,7 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
         "form fields and notes stand below the text of their pages": sum(map(len, typed)),
         "pages have broken form fields, notes or pictures": broken,
         "pictures were left out": len(pictures),
-        "attached files were left out": attached,
+        "attached files were left out": _attached(reader),
         "characters are in fonts that do not say which letters they show": hidden,
     }
     return lines, [f"{n:,} {what}".format(len(pages)) for what, n in counts.items() if n]
