@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import uvicorn
-from fastapi import FastAPI, File, Form, Header, Request, Response, UploadFile
+from fastapi import Body, FastAPI, File, Form, Header, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -45,8 +45,8 @@ from .service import report_html, safe_name, search, status, turns_of, why_html
 from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['check_address', 'Rules', 'Guard', 'Query', 'Mark', 'Again', 'Name', 'Token', 'Message', 'Chat', 'make_app',
-           'rules_of', 'server_of']
+__all__ = ['check_address', 'Rules', 'Guard', 'Query', 'Mark', 'Again', 'Name', 'Message', 'Chat', 'make_app', 'rules_of',
+           'server_of']
 
 # %% ../../nbs/serve/06_api.ipynb #61985232
 _LEAST_TOKEN = 16  # characters
@@ -374,12 +374,6 @@ class Name(_Sent):
     "Another name for a conversation."
 
     title: str = Field(min_length=1, max_length=120, pattern=r"\S")
-
-
-class Token(_Sent):
-    "The token, for a browser that is to have it as a cookie."
-
-    token: str
 
 
 class Message(_Sent):
@@ -835,7 +829,7 @@ _ABOUT = (
 _DOCS = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # its policy
 
 
-def _add_descriptions(app: FastAPI, token: str) -> None:
+def _add_descriptions(app: FastAPI, tokens: str) -> None:
     "The page that documents the API, and where a browser is given its token."
 
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
@@ -844,23 +838,29 @@ def _add_descriptions(app: FastAPI, token: str) -> None:
         return HTMLResponse(html, headers={"content-security-policy": _DOCS})
 
     @app.post(_TOKEN_PATH, tags=["service"], status_code=204)
-    def take_token(t: Token, request: Request):
+    def take_token(token: Annotated[str, Body(embed=True)], request: Request):
         "Keep the token in a cookie that scripts do not see, for the page."
-        if token and not _is_token(t.token, token):
+        if tokens and not _is_token(token, tokens):
             raise Denied(401, "that is not the token")
         reply, secure = Response(status_code=204), request.url.scheme == "https"
-        if token:
-            reply.set_cookie(_COOKIE, t.token, httponly=True, samesite="strict", secure=secure)
+        if tokens:
+            reply.set_cookie(_COOKIE, token, httponly=True, samesite="strict", secure=secure)
         return reply
 
 # %% ../../nbs/serve/06_api.ipynb #36455b9f
 def _add_errors(app: FastAPI) -> None:
     "What is refused, and what breaks here, as JSON; nothing of what was sent is sent back."
 
-    @app.exception_handler(MTRAGError)
-    async def refused(request: Request, e: MTRAGError):
+    async def refused(request: Request, e: Exception):
+        if isinstance(e, OSError):
+            e = disk_full(e, "", "Nothing of it was kept; send it again when there is room")
+        if not isinstance(e, MTRAGError):
+            return _error(500, numbered(e))
         d = denied(e)
         return _error(d.status, str(d), d.after)
+
+    for kind in (MTRAGError, OSError, Exception):
+        app.add_exception_handler(kind, refused)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, e: RequestValidationError):
@@ -874,15 +874,6 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def other(request: Request, e: HTTPException):
         return _error(e.status_code, str(e.detail)[:200])
-
-    @app.exception_handler(Exception)
-    async def fault(request: Request, e: Exception):
-        return _error(500, numbered(e))
-
-    @app.exception_handler(OSError)
-    async def disk(request: Request, e: OSError):
-        full = disk_full(e, "", "Nothing of it was kept; send it again when there is room")
-        return await (refused if isinstance(full, MTRAGError) else fault)(request, full)
 
 # %% ../../nbs/serve/06_api.ipynb #78f907fc
 _EMPTY_PAGE = "<!doctype html><title>mtrag</title>"
