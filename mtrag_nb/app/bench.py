@@ -182,7 +182,7 @@ def import_run(
 def export_run(
     runs: Iterable[RunDir],  # folders of runs: one, or several beside each other for csv
     /,
-    to: Literal["inspect", "openinference", "csv"],  # whose format
+    to: Literal["openinference", "csv"],  # whose format
     out: File = None,  # the file to write (default: one in the folder of the first run)
     reference: Reference = None,
 ) -> Path:  # the file
