@@ -111,8 +111,6 @@ def test_reproduce_offers_what_it_takes_and_refuses_what_a_kept_run_cannot_have(
     for more in (["--limit", "2"], ["--profile", "t4"], ["--data", "x"], ["--encoder", "none"]):
         with pytest.raises(SettingsError, match="--recorded takes --out alone"):
             command.do(command.read("ncl", "--recorded", *more))
-    with pytest.raises(SettingsError, match="released takes --out and --data alone"):
-        command.do(command.read("released", "--limit", "2"))
     out = str(tmp_path / "nexus")
     assert command.do(command.read("nexus", "--recorded", "--out", out))
 

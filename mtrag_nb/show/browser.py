@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
 
 import ipywidgets as w
-from markupsafe import Markup
 
-from ..core.files import data_dir, read_json, write_whole
-from ..core.html import View, clean, document, page, render
+from ..core.files import data_dir, read_json
+from ..core.html import View, clean, page, render
 from ..core.record import Run, Trajectory, append_label, read_labels
 from ..core.text import known_words, share_known
 from ..core.types import DataError, Gold, MTRAGError, Outcome
@@ -27,7 +26,7 @@ from .turn import strip_html, turn_html
 
 # %% auto #0
 __all__ = ['VIEW', 'CaseBrowser', 'Case', 'pick_cases', 'CaseView', 'published', 'PublishedCase', 'published_cases',
-           'PublishedView', 'write_cases']
+           'PublishedView']
 
 # %% ../../nbs/8_show/03_browser.ipynb #6b4c819e
 @dataclass(frozen=True)
@@ -644,31 +643,3 @@ class PublishedView(View):
         body = render("turn.html", "published", case, ended, tone)
         text = f"{case.id:10} {case.verdict:20} {case.question}"
         super().__init__(f"{case.id}: {case.question}", body, text)
-
-# %% ../../nbs/8_show/03_browser.ipynb #66787877
-def _file(n: int, *words: str) -> str:
-    "A file name out of words."
-    slugs = [re.sub(r"[^a-z0-9]+", "-", w.lower()).strip("-")[:48] or "case" for w in words]
-    return f"{n:02}-{'-'.join(slugs)}.html"
-
-
-def write_cases(
-    folder: str | Path, cases: Iterable[Case], run: Evidence, other=None, published=(), timing=True
-) -> Path:
-    "One page a case, of two runs and of papers (`published_cases`), and an index of them, whose path is returned."
-    asked = {i: t.question for i, t in run.turns.items()}
-    made = [(c.kind, c.why, asked[c.task_id], CaseView(c, run, other, timing)) for c in cases]
-    tables = [(f"published, Table {p.table}", p) for p in published]
-    made += [(kind, p.verdict, p.question, PublishedView(p)) for kind, p in tables]
-    files = [_file(n, kind, question) for n, (kind, _, question, _) in enumerate(made, 1)]
-    before, after = [None, *files], [*files[1:], None]
-    kinds: dict[str, list[dict[str, str]]] = {}
-    for n, (kind, why, question, view) in enumerate(made):
-        kinds.setdefault(kind, []).append({"file": files[n], "question": question, "why": why})
-        links = {"index.html": "all cases", before[n]: "the one before", after[n]: "the next"}
-        links = [(href, words) for href, words in links.items() if href]
-        body = render("turn.html", "case_page", links, Markup(page(view.body, False)))
-        write_whole(Path(folder) / files[n], document(view.title, body))
-    title = f"Cases of {run.name}" + (f" and {other.name}" if other else "")
-    index = document(title, render("turn.html", "case_index", title, kinds))
-    return write_whole(Path(folder) / "index.html", index)

@@ -17,15 +17,13 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import document, esc, render, show
 from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, plugins
-from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest, dotted
+from ..core.types import TO_ANSWER, TO_REFUSE, DataError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs
 from ..evaluate.blame import proof_of, proof_report, risk_coverage
@@ -38,14 +36,14 @@ from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measu
 from ..evaluate.scores import refusal_report
 from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow, compare
 from ..evaluate.statistics import mean_interval
-from .figures import INK, QUIET, STAGE_COLOURS, blank, comparison_figure, cost_figure
-from .figures import drawn, gain_figure, ink_on, risk_coverage_figure, score_figure
+from .figures import QUIET, STAGE_COLOURS, comparison_figure, cost_figure
+from .figures import gain_figure, ink_on, risk_coverage_figure, score_figure
 from .figures import svg_uri
 from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html, unlicensed
 
 # %% auto #0
-__all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'grid_figure', 'finding', 'pair_of', 'rungs_html', 'came_later',
-           'turns_beside', 'views_in', 'sections', 'board_of', 'report']
+__all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'finding', 'pair_of', 'rungs_html', 'came_later', 'turns_beside',
+           'views_in', 'sections', 'board_of', 'report']
 
 # %% ../../nbs/8_show/02_report.ipynb #31ba3fa9
 def _made(macro: str, *values: object, **more: object) -> Markup:
@@ -257,49 +255,6 @@ def _drawn_as(b: Blame) -> tuple[str, str, str]:
         return (*_PALE[b.verdict], "")
     colour = STAGE_COLOURS[b.stage]
     return _LETTERS[b.stage], colour, ink_on(colour, "#000000")
-
-# %% ../../nbs/8_show/02_report.ipynb #9c543be0
-def _turns_of(reports: Sequence[BlameReport]) -> list[list[str]]:
-    "The columns of a grid: the tasks of each conversation, in their order. Raises SettingsError for reports over other tasks."
-    first = reports[0]
-    if other := next((r for r in reports if set(r.turns) != set(first.turns)), None):
-        names = f"{first.name} and {other.name}"
-        raise SettingsError(f"{names} ran over other tasks: a grid needs the same")
-    talks: dict[str, list[str]] = {}
-    for i in first.turns:  # in the order in which they were asked
-        talks.setdefault(first.talks[i], []).append(i)
-    return list(talks.values())
-
-
-def _place(ax: Axes, x: float, y: float, b: Blame) -> None:
-    "One square."
-    letter, colour, on = _drawn_as(b)
-    look = {"facecolor": colour if on else "none", "edgecolor": colour, "linewidth": 1}
-    ax.add_patch(Rectangle((x + 0.06, y + 0.06), 0.88, 0.88, **look))
-    font = {"fontsize": 8, "fontweight": "bold" if on else None}
-    ax.text(x + 0.5, y + 0.5, letter, ha="center", va="center", color=on or INK, **font)
-
-
-@drawn
-def grid_figure(reports: Sequence[BlameReport]) -> Figure:
-    "Systems (a row each) and turns, with the stage to blame for each that failed. Raises SettingsError for reports over other tasks."
-    talks = _turns_of(reports)
-    starts = [sum(len(t) for t in talks[:n]) + 0.5 * n for n in range(len(talks))]
-    end = starts[-1] + len(talks[-1])
-    fig = blank(7.2, 0.62 + 0.33 * len(reports))
-    ax = fig.add_subplot(xlim=(-0.1, end + 3.4), ylim=(len(reports) + 0.05, -0.9), aspect="equal")
-    ax.axis("off")
-    for n, (start, tasks) in enumerate(zip(starts, talks), 1):
-        ax.text(start, -0.25, f"conversation {n}", color=INK, fontsize=8)
-        for y, r in enumerate(reports):
-            for x, i in enumerate(tasks):
-                _place(ax, start + x, y, r.turns[i])
-    look = {"va": "center", "color": INK, "fontsize": 8.5}
-    for y, r in enumerate(reports):
-        ax.text(-0.25, y + 0.5, r.name, ha="right", **look)
-        ax.text(end + 0.3, y + 0.5, f"{len(r.failed)} of {len(r.judged)} failed", **look)
-    fig.supxlabel(_grid_key(reports), color=INK, fontsize=8.5, x=0.01, ha="left")
-    return fig
 
 # %% ../../nbs/8_show/02_report.ipynb #2e3d2434
 def _stages_to_blame(reports: Sequence[BlameReport]) -> Counter:
