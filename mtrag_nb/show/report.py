@@ -486,17 +486,16 @@ def _doubts_of(runs: Sequence[Evidence], gold: bool) -> Iterator[_Doubt]:
         yield _doubt("no labels")
 
 
+def _doubts_on(board: Board, runs: Sequence[Evidence]) -> list[_Doubt]:
+    "What speaks against the numbers of some runs of a page."
+    return [*_doubts_of(runs, any(r.gold for r in board.runs))]
+
+
 def _caveat(board: Board) -> str:
     "What speaks against the verdict, in one line; '' if nothing does."
-    doubts = _doubts_of([s.run for s in board.own], any(r.gold for r in board.runs))
+    doubts = _doubts_on(board, [s.run for s in board.own])
     short = "; ".join(d.short for d in doubts if d.short)
     return _made("caveat", short) if short else ""
-
-
-def _doubts_html(board: Board) -> str:
-    "What speaks against the numbers, in full."
-    gold = any(r.gold for r in board.runs)
-    return _made("doubts", [d.words for d in _doubts_of(board.runs, gold)])
 
 # %% ../../nbs/8_show/02_report.ipynb #1149926b
 def _stage_links(n: int, s: RunSummary) -> str:
@@ -693,9 +692,8 @@ def _forks_html(board: Board, command: str, rows: Callable) -> str:
 
 def _mechanisms_html(board: Board) -> str:
     "What each mechanism contributed; '' if no run has been audited."
-    audits = {board.standings[n].name: f.audit.pairs for n, f in board.forks.items()}
-    pairs = {name: some for name, some in audits.items() if some}
-    gains = {n: {m: p.mean_difference for m, p in some.items()} for n, some in pairs.items()}
+    audits = [(board.standings[n].name, f.audit.pairs) for n, f in board.forks.items()]
+    gains = {n: {m: p.mean_difference for m, p in some.items()} for n, some in audits if some}
     table = _forks_html(board, "audit", _audit_rows)
     if not gains:
         return table
@@ -1106,7 +1104,11 @@ _SECTIONS = [
     _Section("judge", "The judge", _judges_html),
     _Section("cost", "Cost", _cost_html),
     _Section("settings", "What was run: settings, packages, machines", _manifest_html),
-    _Section("doubts", "What speaks against the numbers", _doubts_html),
+    _Section(
+        "doubts",
+        "What speaks against the numbers",
+        lambda b: _made("doubts", [d.words for d in _doubts_on(b, b.runs)]),
+    ),
 ]
 
 
