@@ -21,7 +21,7 @@ from .command import changes_of, with_variant
 from .evaluate import judge, score
 from .run import fetch, ingest, run
 from ..core.files import data_dir, read_json, write_json, write_whole
-from ..core.html import esc, words_table
+from ..core.html import render, words_table
 from ..core.record import Run
 from ..core.settings import SPEED, Settings
 from ..core.types import DataError, SettingsError, dotted, plain, structured
@@ -422,6 +422,8 @@ def facts(r: Reproduction, runs: "Iterable[Evidence]" = ()) -> list[tuple[str, s
 # %% ../../nbs/app/07_reproduce.ipynb #eae694ba
 def _head_html(r: Reproduction, runs: "list[Evidence]") -> str:
     "The head of the page: what was run, and what the defaults do otherwise than the paper."
+    from markupsafe import Markup
+
     from mtrag_nb.systems.system import departures, unlike_paper
 
     own = departures(system_named(r.of.system), "published", r.profile)
@@ -433,10 +435,9 @@ def _head_html(r: Reproduction, runs: "list[Evidence]") -> str:
             f"The system ran with the settings of its paper's profile, {r.system.base}, in everything but: "
             f"{changed or 'nothing'}. The departures below are what the defaults do; none of them applies here."
         )
-    return (
-        f"{words_table(('what', 'value'), facts(r, runs))}<h2>What was run</h2>{words_table(*runs_table(r, runs))}"
-        f"<h2>As published, and here</h2><p>{esc(way)}</p>{own._repr_html_()}<h2>Tables and figures</h2>"
-    )
+    tables = (("what", "value"), facts(r, runs)), runs_table(r, runs)
+    made = [Markup(words_table(*table)) for table in tables]
+    return render("report.html", "paper_head", *made, way, Markup(own._repr_html_()))
 
 
 def write(r: Reproduction, tell: Callable[[str], object] = print) -> Path:  # the page
