@@ -402,22 +402,12 @@ def _alone(n: int, s: RunSummary) -> tuple[object, ...]:
     return s.name, _right_link(n, s), _percent(s.right()), failed, most
 
 
-def _unjudged(board: Board) -> str:
-    "How many turns each run answered, where nobody can tell whether they are right."
-    rows = []
-    for n, s in enumerate(board.own, 1):
-        answered = sum(t.answered for t in s.run.turns.values())
-        links = _link(answered, f"r{n}", "answered"), _link(len(s.turns), f"r{n}")
-        rows.append((s.name, *links))
-    return _made("unjudged", rows)
-
-
 def _verdict(board: Board) -> str:
     "The first line of a page."
     order = _ranked(board)
     found = compare_right([s for _, s in order])
     if not order:
-        return _unjudged(board)
+        return _made("unjudged", board.standings)
     if not found:
         return _made("single", [_alone(n, s) for n, s in order])
     common = {r.system: r.common for r in found.systems}
