@@ -203,7 +203,9 @@ def _name_rows(ax: Axes, names: Sequence[str], grid: bool = False) -> None:
         ax.set_axisbelow(True)
 
 
-def _estimate(ax: Axes, y: float, estimate, colour: str, marker="o", filled=True, talks=()) -> None:
+def _estimate(
+    ax: Axes, y: float, estimate, colour: str, marker="o", filled=True, talks=(), label=None
+) -> None:
     "A value with its interval (value, low, high), lying; where there is none the values of conversations."
     value, low, high = estimate
     if low is not None:
@@ -212,7 +214,8 @@ def _estimate(ax: Axes, y: float, estimate, colour: str, marker="o", filled=True
         ax.plot(talks, [y] * len(talks), "|", color=colour, markersize=11, markeredgewidth=1.3)
     if value is not None:
         face = colour if filled else "white"
-        ax.plot([value], [y], marker, color=colour, markerfacecolor=face, markersize=5.5)
+        look = {"markerfacecolor": face, "markersize": 5.5, "label": label}
+        ax.plot([value], [y], marker, color=colour, **look)
 
 # %% ../../nbs/8_show/01_figures.ipynb #9516cb28
 def _legend_below(
@@ -565,15 +568,10 @@ def gain_figure(
     for k, (system, colour, marker, _) in enumerate(_series(gains)):
         shift = 0.7 * ((k + 1) / (len(gains) + 1) - 0.5)
         for name, gain in gains[system].items():
-            y = names.index(name) + shift
-            if gain.value is not None and gain.low is not None:
-                ax.plot([gain.low, gain.high], [y, y], color=colour, linewidth=1.6)
-            if gain.value is not None:
-                ax.plot([gain.value], [y], marker, color=colour, markersize=5, label=system)
+            estimate = (gain.value, gain.low, gain.high)
+            _estimate(ax, names.index(name) + shift, estimate, colour, marker, label=system)
     ax.axvline(0, color=QUIET, linewidth=0.9)
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
-    ax.grid(axis="x")
+    _name_rows(ax, names, grid=True)
     ax.set(xlabel=what)
     _legend_below(fig, [ax], 6)
     return fig
