@@ -94,7 +94,7 @@ ask        serve.serve  Hold a conversation with a system in the terminal, kept 
 serve      serve.serve  Serve a library: a page to upload, ask and read, an API, an interface for chat clients.
 run        app.run      Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.
 import     app.bench:import_run Read the turns of another system into a run folder: from its spans (OpenTelemetry, OpenInference, Phoenix, LangSmith), or a file of predictions.
-export     app.bench:export_run Write runs with scores and blame for another tool: Inspect, OpenInference (Phoenix), CSV.
+export     app.bench:export_run Write runs with scores and blame for another tool: OpenInference (Phoenix) or CSV.
 merge      app.run      Put together what `run`, `live`, `judge` or `ingest` computed with --shard on several machines.
 check      app.run      Check a prediction file as the official format checker does.
 score      app.evaluate Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.
