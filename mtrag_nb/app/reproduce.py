@@ -333,7 +333,7 @@ _UN_TASKS, _CHILDREN = 507, 1_560_000
 def _gigabytes(model: ModelSpec) -> float | None:
     "Of a model's files; 0 on a server; by the billions in its name where it is not listed; None without them."
     name = model.name.rstrip("/").rpartition("/")[2]
-    billions = re.search(r"(\d+(?:\.\d+)?)b\b", name, re.I)
+    billions = re.search(r"(?<!\d)(\d+(?:\.\d+)?)b\b", name, re.I)
     known = 0.0 if model.url else _GB.get(name)
     return 2 * float(billions[1]) if known is None and billions else known
 

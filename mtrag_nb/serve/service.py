@@ -733,11 +733,12 @@ def mark(
     return about_turn(service, conversation, turn)
 
 # %% ../../nbs/serve/04_service.ipynb #ce16660c
-def report_html(service: Service) -> str:
-    "The report of the marked turns, as `mtrag report` writes it. Raises Denied where nothing is marked."
+def report_html(service: Service, owns: Callable[[str], bool] = bool) -> str:
+    "The report of the marked turns of the conversations that one owns, as `mtrag report` writes it. Raises Denied where nothing is marked."
     from mtrag_nb.show.report import report
 
-    wanted, runs = marked(service.folder).gold.keys(), []
+    lines, runs = marked(service.folder).lines, []
+    wanted = {i: line for i, line in lines.items() if owns(line["conversation_id"])}
     for path in sorted((service.folder / "runs").glob("*/manifest.json")):
         run = Run(path.parent)
         turns = {i: t for i, t in run.trajectories.items() if i in wanted}
@@ -746,8 +747,9 @@ def report_html(service: Service) -> str:
     if not runs:
         raise Denied(409, "no turn is marked yet")
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "report.html"
-        return report(runs, path, service.folder / "reference.jsonl").read_text(encoding="utf-8")
+        path, reference = Path(folder) / "report.html", Path(folder) / "reference.jsonl"
+        write_jsonl(reference, wanted.values())
+        return report(runs, path, reference).read_text(encoding="utf-8")
 
 
 def predictions_of(service: Service) -> list[dict]:
