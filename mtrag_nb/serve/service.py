@@ -394,6 +394,16 @@ def _finish_deletions(service: Service) -> list[str]:
     return left
 
 # %% ../../nbs/serve/04_service.ipynb #1a584010
+def _check_library(folder: Path) -> None:
+    "Raise DataError for a library without its manifest: it would pass for one without documents. The first state may be half made."
+    states = [int(p.name.rpartition("-")[2]) for p in folder.glob("generation-*")]
+    if max(states, default=0) > 1 and not (folder / "manifest.json").exists():
+        remedy = "Restore it from a copy, or name another folder"
+        raise DataError(
+            "no such file beside its documents", folder / "manifest.json", remedy=remedy
+        )
+
+
 class Service:
     "A library that is asked. Safe to use from several threads; close it."
 
@@ -433,6 +443,7 @@ class Service:
         self._only = only_writer(self.folder, "service's record")
         self._only.__enter__()
         self.talks, self.gate = Conversations(self.folder / "conversations"), Gate()
+        _check_library(Path(library))
         self.generations = _Generations(self._open_index, lambda: self.documents.library.generation)
         log, chunks = self.folder / "documents.jsonl", self.settings.chunks
         how = (lambda: self.models.embedder, chunks, limits, self.generations.leave)
@@ -758,7 +769,10 @@ def predictions_of(service: Service) -> list[dict]:
 
     lines = []
     for i, line in marked(service.folder).lines.items():
-        it = _Turn(service, line["conversation_id"], int(line["turn"]))
+        try:
+            it = _Turn(service, line["conversation_id"], int(line["turn"]))
+        except DataError:  # its run is set aside, which is told at the start
+            continue
         scores = ranking_scores(it.t)
         found = predicted_passages([it.contexts[c] for c in it.t.contexts], scores)
         bare = {k: line[k] for k in ("conversation_id", "task_id", "turn", "Collection", "input")}
