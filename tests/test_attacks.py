@@ -26,6 +26,7 @@ from mtrag_nb.serve.documents import parse_document
 from mtrag_nb.serve.service import Service
 from mtrag_nb.systems.outside import _Memory, as_passage, load_outside
 from mtrag_nb.systems.registry import read_system_yaml
+from mtrag_nb.systems.stages import read_marks
 from tests.support.servers import running
 from tests.support.specimens import docx, pdf, word_paragraph, word_table
 from tests.test_cases import TWICE, turn
@@ -51,6 +52,15 @@ def test_a_module_beside_the_file_is_part_of_the_system(tmp_path):
     assert load_outside(place).identity(None) == before
     (tmp_path / "beside_a.py").write_text("word = 'new'\n")
     assert load_outside(place).identity(None) != before
+
+
+CODE = ["Use a[0][1].", "dict['a'] = [1, 2]", "x[1] = 5", "Call f(x)[2] twice", "It is x = [1]."]
+
+
+@pytest.mark.parametrize("answer", CODE)
+def test_code_in_an_answer_is_no_citation(answer):
+    assert read_marks(answer) == (answer, [])
+    assert read_marks(f"A dog costs 4[1][2]. {answer}")[0] == f"A dog costs 4. {answer}"
 
 
 ODD = {

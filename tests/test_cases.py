@@ -524,6 +524,8 @@ def test_a_conversation_is_of_the_token_that_began_it(service):
             assert first.request(method, path, **how).is_success, path
             if path.endswith("mark"):
                 assert i in first.get("/api/marks").text and not other.get("/api/marks").text
+                assert asked["question"] in first.get("/api/report").text
+                assert other.get("/api/report").status_code == 409, "nothing of its own is marked"
         wrong = httpx.get(
             f"{url}/api/conversations", headers={"authorization": "Bearer " + "c" * 20}
         )

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from mtrag_nb.core.settings import load_settings
-from mtrag_nb.core.types import DiskFull
+from mtrag_nb.core.types import DataError, DiskFull
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
@@ -725,6 +725,29 @@ def test_a_bad_line_of_its_own_record_is_set_aside_and_all_goes_on(name, line, r
         assert service.delete_conversation(s, first)["turns"] == 1
     with opened(record) as s:
         assert not s.aside and not s.undeleted and len(s.talks.known) == 2
+
+
+RUN_FILES = [("tasks", b""), ("tasks", None), ("manifest", None), ("predictions", b"\xff\xfe\n")]
+
+
+@pytest.mark.parametrize("name, data", RUN_FILES, ids=str)
+def test_a_run_with_a_damaged_file_stops_neither_questions_nor_deletions(name, data, record):
+    [path] = record.glob("runs/*/manifest.json")
+    path = path if name == "manifest" else path.with_name(f"{name}.jsonl")
+    path.unlink() if data is None else path.write_bytes(data)
+    with opened(record) as s:
+        first, _ = two(s)
+        assert service.ask(s, "How much is a goat?")["outcome"] == "answered"
+        assert service.turns_of(s, first) and len(service.predictions_of(s)) < 2
+        assert service.delete_conversation(s, first)["removed"] == first
+    with opened(record) as s:
+        assert len(s.talks.known) == 2
+
+
+def test_a_library_without_its_manifest_is_not_empty(record):
+    (record.parent / "library" / "manifest.json").unlink()
+    with pytest.raises(DataError, match="manifest.json: no such file .* Restore it from a copy"):
+        opened(record)
 
 
 def test_what_was_set_aside_of_a_deleted_conversation_goes_too(record):

@@ -752,7 +752,7 @@ def _add_marks(app: FastAPI, service: Service) -> None:
     @app.get("/api/report", response_class=HTMLResponse, tags=["marks"])
     async def report():
         "The report of the marked turns: the grid, and the stages to blame."
-        html = await asyncio.to_thread(report_html, service)
+        html = await asyncio.to_thread(report_html, service, _owns)
         return HTMLResponse(html, headers={"content-security-policy": _REPORT})
 
     @app.get("/api/questions/drawn", tags=["test set"])

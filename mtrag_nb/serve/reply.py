@@ -253,6 +253,7 @@ class ServedRun:
             log.close()
         end_session(self.folder, time.monotonic() - self._begun, self.ended, ())
         run = Run(self.folder)
+        (self.folder / "predictions.jsonl").unlink(missing_ok=True)  # it may be damaged
         write_predictions(run, list(run.tasks.values()))
 
 # %% ../../nbs/serve/02_reply.ipynb #f7e58f89
@@ -513,7 +514,12 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     passages = (o for o in _lines_with(folder / "passages.jsonl", *ids) if o.get("id") in ids)
     contexts = {o["id"]: structured(Context, o) for o in passages}
     tasks = (o["task"] for o in _lines_with(folder / "tasks.jsonl", task_id))
-    return t, contexts, next(structured(Task, o) for o in tasks if o["id"] == task_id)
+    task = next((structured(Task, o) for o in tasks if o["id"] == task_id), None)
+    if not task:
+        raise DataError(
+            f"no task {task_id[:60]!r}", path=folder / "tasks.jsonl", remedy="Ask again"
+        )
+    return t, contexts, task
 
 # %% ../../nbs/serve/02_reply.ipynb #f21fce31
 _ENDED = Fault("", _INTERRUPTED, "the service ended before the turn did: ask again")
@@ -550,7 +556,11 @@ def recover(
     """Bring the record of a service that was killed into order: counts of turns that had not ended, and of turns that had not
     reached their conversation. What is no run is set aside, and named in `talks.aside`."""
     lost = late = 0
-    runs = (p.parent for p in folder.glob("*/manifest.json"))
+    runs = {
+        p.parent
+        for name in ("manifest.json", "trajectories.jsonl")
+        for p in folder.glob(f"*/{name}")
+    }
     for path in sorted(p for p in runs if ".aside" not in p.name):
         try:
             more = _recover_run(path, talks, reasons)

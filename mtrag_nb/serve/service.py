@@ -382,6 +382,16 @@ def _finish_deletions(service: Service) -> list[str]:
     return left
 
 # %% ../../nbs/serve/04_service.ipynb #1a584010
+def _check_library(folder: Path) -> None:
+    "Raise DataError for a library without its manifest: it would pass for one without documents. The first state may be half made."
+    states = [int(p.name.rpartition("-")[2]) for p in folder.glob("generation-*")]
+    if max(states, default=0) > 1 and not (folder / "manifest.json").exists():
+        remedy = "Restore it from a copy, or name another folder"
+        raise DataError(
+            "no such file beside its documents", folder / "manifest.json", remedy=remedy
+        )
+
+
 class Service:
     "A library that is asked. Safe to use from several threads; close it."
 
@@ -423,6 +433,7 @@ class Service:
         self._only = only_writer(self.folder, "service's record")
         self._only.__enter__()
         self.talks, self.gate = Conversations(self.folder / "conversations"), Gate()
+        _check_library(Path(library))
         self.generations = _Generations(self._open_index, lambda: self.documents.library.generation)
         how = (self.settings.chunks, limits, self.generations.leave)
         self.documents = _Documents(library, lambda: self.models.embedder, *how)
@@ -699,11 +710,12 @@ def mark(
     return about_turn(service, conversation, turn)
 
 # %% ../../nbs/serve/04_service.ipynb #ce16660c
-def report_html(service: Service) -> str:
-    "The report of the marked turns, as `mtrag report` writes it. Raises Denied where nothing is marked."
+def report_html(service: Service, owns: Callable[[str], bool] = bool) -> str:
+    "The report of the marked turns of the conversations that one owns, as `mtrag report` writes it. Raises Denied where nothing is marked."
     from mtrag_nb.show.report import report
 
-    wanted, runs = marked(service.folder).gold.keys(), []
+    lines, runs = marked(service.folder).lines, []
+    wanted = {i: line for i, line in lines.items() if owns(line["conversation_id"])}
     for path in sorted((service.folder / "runs").glob("*/manifest.json")):
         run = Run(path.parent)
         turns = {i: t for i, t in run.trajectories.items() if i in wanted}
@@ -712,8 +724,9 @@ def report_html(service: Service) -> str:
     if not runs:
         raise Denied(409, "no turn is marked yet")
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "report.html"
-        return report(runs, path, service.folder / "reference.jsonl").read_text(encoding="utf-8")
+        path, reference = Path(folder) / "report.html", Path(folder) / "reference.jsonl"
+        write_jsonl(reference, wanted.values())
+        return report(runs, path, reference).read_text(encoding="utf-8")
 
 
 def predictions_of(service: Service) -> list[dict]:
@@ -722,7 +735,10 @@ def predictions_of(service: Service) -> list[dict]:
 
     lines = []
     for i, line in marked(service.folder).lines.items():
-        it = _Turn(service, line["conversation_id"], int(line["turn"]))
+        try:
+            it = _Turn(service, line["conversation_id"], int(line["turn"]))
+        except DataError:  # its run is set aside, which is told at the start
+            continue
         scores = ranking_scores(it.t)
         found = predicted_passages([it.contexts[c] for c in it.t.contexts], scores)
         bare = {k: line[k] for k in ("conversation_id", "task_id", "turn", "Collection", "input")}

@@ -132,10 +132,11 @@ def attack(
     "Kill the work again and again; whenever it has ended all the same, check what there is, and begin anew."
     rng, killed, ended = random.Random(0), 0, 0
     while killed < kills:
-        here = folder / f"{name}{ended}"
-        while not forked(lambda: work(here), rng.uniform(0.02, longest)):
+        here, row = folder / f"{name}{ended}", 0
+        while not forked(lambda: work(here), rng.uniform(0.02, longest) * (1 + row // 10)):
             killed += 1
-            if killed > 10 * kills:
+            row += 1
+            if row > 200:
                 raise RuntimeError(f"{name} does not end")
         if not check(here):
             raise SystemExit(f"{name}: {here} is not what an undisturbed one is")
