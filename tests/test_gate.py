@@ -70,6 +70,41 @@ def test_the_comment_and_the_json_name_the_turns_that_were_spoilt(tmp_path, caps
     assert f"| {RIGHT} | {WRONG} |" in comment
 
 
+def _no_constant(name):
+    raise ValueError(f"{name} is no JSON")
+
+
+@pytest.mark.parametrize(
+    "words, key",
+    [
+        ("score {run} {run2} --encoder none --out {out}", "measures"),
+        ("blame {run} {run2}", "blame"),
+        ("card {run}", "mechanisms"),
+        ("gate {run} {run2}", "verdict"),
+        ("gate {run} {run}", "verdict"),
+        ("gate {base} {new} --reference {reference}", "spoilt"),
+        ("doctor", "problems"),
+        ("doctor --profile t4", "problems"),
+    ],
+)
+def test_a_table_is_printed_as_json_with_the_same_exit_code(tmp_path, capsys, words, key):
+    files = {n: written(tmp_path, n, k) for n, k in (("base", 0), ("new", 12))}
+    files |= {"run": RUNS / "sample_ncl", "run2": RUNS / "sample_naive", "out": tmp_path / "out"}
+    argv = words.format(**files, reference=tmp_path / "reference.jsonl").split()
+    plainly, text = main(argv), capsys.readouterr()
+    assert main([*argv, "--json"]) == plainly
+    printed = capsys.readouterr()
+    found = json.loads(printed.out, parse_constant=_no_constant)
+    assert all(key in x for x in (found if isinstance(found, list) else [found]))
+    assert text.out.splitlines()[-1] in printed.err, "the table goes to stderr"
+
+
+def test_json_of_what_cannot_be_read_is_an_error_and_nothing_else(tmp_path, capsys):
+    assert main(["card", str(tmp_path / "none"), "--json"]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out and "none" in printed.err
+
+
 def test_a_loss_that_does_not_matter_is_let_pass(tmp_path, capsys):
     written(tmp_path, "base", 0), written(tmp_path, "new", 12)
     assert gate(tmp_path, "--least", "0.6") == 0

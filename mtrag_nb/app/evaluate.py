@@ -79,6 +79,7 @@ def _relevant_passages(qrels: Iterable[str | Path]) -> dict[str, dict[str, int]]
 _Encoder = Annotated[str, Option(choices="evaluate.measures:ENCODERS")]
 
 
+@done(data=lambda reports: [r.data for r in reports])
 def score(
     sources: Iterable[RunDir],  # runs and predictions
     /,
@@ -376,7 +377,12 @@ def _tested(reports, prove: bool = False, **_) -> bool:
     return all(p and p.share("not testable").value < 1 for p in proofs)
 
 
-@done(_tested)
+def _both(reports) -> list[dict]:
+    "What is known of each run: which stage failed first, and of the proof, if there is one."
+    return [{"blame": b.data, "proof": p and p.data} for b, p in reports]
+
+
+@done(_tested, _both)
 def blame_runs(
     runs: Iterable[RunDir],  # folders of runs
     /,

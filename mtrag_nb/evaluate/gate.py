@@ -320,20 +320,21 @@ def _in_cell(value: object) -> object:
 class MechanismCard(Report):
     "What each mechanism of a run did, and what it was worth where `mtrag audit` went without it."
 
-    data: Mapping[str, object]  # run, turns, tokens, mechanisms, audited, findings
+    card: Mapping[str, object]  # run, turns, tokens, mechanisms, audited, findings
 
-    title = property(lambda self: "{run}: {turns} turns, {tokens:,} tokens".format(**self.data))
-    statements = property(lambda self: self.data["findings"])
+    title = property(lambda self: "{run}: {turns} turns, {tokens:,} tokens".format(**self.card))
+    statements = property(lambda self: self.card["findings"])
+    data = property(lambda self: plain(self.card))
 
     def tables(self):
-        rows = [{k: x for k, x in m.items() if k != "idle"} for m in self.data["mechanisms"]]
-        audits = [{"audited": m, **x} for m, x in self.data["audited"].items()]
+        rows = [{k: x for k, x in m.items() if k != "idle"} for m in self.card["mechanisms"]]
+        audits = [{"audited": m, **x} for m, x in self.card["audited"].items()]
         some = [t for t in (rows, audits) if t]
         return [(list(t[0]), [list(map(_in_cell, r.values())) for r in t]) for t in some]
 
     @property
     def note(self) -> str:
-        if self.data["audited"]:
+        if self.card["audited"]:
             return "Audited: shares of decided turns, and gain, with a mechanism less without; intervals over conversations."
         return "What a mechanism fixed and spoilt is not audited: `mtrag audit RUN`."
 
