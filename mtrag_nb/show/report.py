@@ -29,6 +29,7 @@ from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest,
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs
 from ..evaluate.blame import proof_of, proof_report, risk_coverage
+from ..evaluate.gate import mechanism_card
 from ..evaluate.judge import judge_report, run_items
 from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SHARES, SELF_CORRECTIONS, Forked, Pair
 from ..evaluate.pairs import RunSummary, disagreements, compare_right, cost_points
@@ -1177,7 +1178,7 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> _Section:
 
 def sections() -> list[_Section]:
     "The parts of a page: this room's, those of VIEWS, and those that other installed packages bring."
-    views = {**VIEWS, **plugins("view", VIEWS)}
+    views = {"What each mechanism did": mechanism_card, **VIEWS, **plugins("view", VIEWS)}
     return [*_SECTIONS, *(_view_section(*view) for view in views.items())]
 
 
