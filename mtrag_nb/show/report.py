@@ -1137,25 +1137,6 @@ class _Section(NamedTuple):
     body: str = ""  # what was made
 
 
-_SECTIONS = [
-    _Section("runs", "The runs", _leaderboard, first=True),
-    _Section("grid", "Which stage failed where", _grid_html, first=True),
-    _Section("flow", "What correction did", _flow_html, first=True),
-    _Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
-    _Section("rungs", "What a perfect stage would repair", rungs_html, first=True),
-    _Section("apart", "Where the runs disagree", _disagreements_html, first=True),
-    _Section("prices", "Run against run, by the price of a wrong answer", _prices_html),
-    _Section("outcomes", "Outcomes and reasons", _outcomes_html),
-    _Section("scores", "Scores", _scores_html),
-    _Section("refusals", "Refusals", _refusals_html),
-    _Section("comparison", "Paired comparison", _comparisons_html),
-    _Section("judge", "The judge", _judges_html),
-    _Section("cost", "Cost", _cost_html),
-    _Section("settings", "What was run: settings, packages, machines", _manifest_html),
-    _Section("doubts", "What speaks against the numbers", _doubts_html),
-]
-
-
 def _view_html(shown: object, title: str) -> str:
     "What a view returned; a plain text is escaped."
     if isinstance(shown, Figure):
@@ -1176,9 +1157,29 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> _Section:
     return _Section("view_" + _mark_of(title), title, make)
 
 
+_SECTIONS = [
+    _Section("runs", "The runs", _leaderboard, first=True),
+    _Section("grid", "Which stage failed where", _grid_html, first=True),
+    _Section("flow", "What correction did", _flow_html, first=True),
+    _Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
+    _Section("rungs", "What a perfect stage would repair", rungs_html, first=True),
+    _Section("apart", "Where the runs disagree", _disagreements_html, first=True),
+    _Section("prices", "Run against run, by the price of a wrong answer", _prices_html),
+    _Section("outcomes", "Outcomes and reasons", _outcomes_html),
+    _Section("scores", "Scores", _scores_html),
+    _Section("refusals", "Refusals", _refusals_html),
+    _Section("comparison", "Paired comparison", _comparisons_html),
+    _Section("judge", "The judge", _judges_html),
+    _Section("cost", "Cost", _cost_html),
+    _view_section("What each mechanism did", mechanism_card)._replace(id="card"),
+    _Section("settings", "What was run: settings, packages, machines", _manifest_html),
+    _Section("doubts", "What speaks against the numbers", _doubts_html),
+]
+
+
 def sections() -> list[_Section]:
     "The parts of a page: this room's, those of VIEWS, and those that other installed packages bring."
-    views = {"What each mechanism did": mechanism_card, **VIEWS, **plugins("view", VIEWS)}
+    views = {**VIEWS, **plugins("view", VIEWS)}
     return [*_SECTIONS, *(_view_section(*view) for view in views.items())]
 
 
