@@ -21,11 +21,12 @@ from mtrag_nb.data.predictions import import_predictions
 from mtrag_nb.data.traces import import_traces, read_kinds
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.runs.run import _merged_lines
-from mtrag_nb.serve.api import make_app, rules_of, serving
+from mtrag_nb.serve.api import make_app, rules_of
 from mtrag_nb.serve.documents import parse_document
 from mtrag_nb.serve.service import Service
 from mtrag_nb.systems.outside import _Memory, as_passage, load_outside
 from mtrag_nb.systems.registry import read_system_yaml
+from tests.support.servers import running
 from tests.support.specimens import docx, pdf, word_paragraph, word_table
 from tests.test_cases import TWICE, turn
 from tests.test_fuzz import VALID, valid_bytes
@@ -108,7 +109,7 @@ def flood(port: int, sources: list[str], each: int, over: threading.Event) -> No
 )
 def test_silent_connections_of_some_addresses_keep_nobody_out(sources, each, tmp_path):
     service, over = Service(tmp_path / "library", tmp_path / "served"), threading.Event()
-    with serving(make_app(service, rules_of(service, per_minute=1e9))) as url:
+    with running(make_app(service, rules_of(service, per_minute=1e9))) as url:
         port = int(url.rpartition(":")[2])
         thread = threading.Thread(target=flood, args=(port, sources, each, over))
         thread.start()

@@ -75,11 +75,14 @@ def ingest(
 
         how |= {"hnsw": hnsw, "device": device, "shard": shard, "on": on}
         return ingest_passages(files, index, domains, settings, cap, sparse, **how)
-    if domains or cap or hnsw or shard or on:
-        raise SettingsError("--domain, --cap, --hnsw, --shard and --on go with --passages")
-    from mtrag_nb.serve.library import ingest_documents
+    if domains or cap or hnsw or shard or on or not sparse:
+        raise SettingsError(
+            "--domain, --cap, --no-sparse, --hnsw, --shard and --on go with --passages"
+        )
+    from mtrag_nb.serve.library import library
 
-    return ingest_documents(documents, index, collection, settings, sparse, device, **how)
+    how |= {"index": index, "collection": collection, "device": device, "settings": settings}
+    return library("add", [documents], **how)
 
 
 _TABLE = """\
