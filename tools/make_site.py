@@ -145,7 +145,9 @@ def shown_value(m: dict | None) -> str:
 def _skill() -> str:
     "The ten tasks, as a section of llms.txt: without the lines at the head that agents' own tools read."
     text = (ROOT / "docs" / "SKILL.md").read_text(encoding="utf-8").split("\n---\n", 1)[1]
-    return re.sub(r"^#", "##", text, flags=re.M).replace("](..", f"]({anywhere.ADDRESS}/blob/{anywhere.CFG['branch']}")
+    return re.sub(r"^#", "##", text, flags=re.M).replace(
+        "](..", f"]({anywhere.ADDRESS}/blob/{anywhere.CFG['branch']}"
+    )
 
 
 def lay_out(folder: Path) -> None:
