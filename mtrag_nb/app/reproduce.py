@@ -29,7 +29,7 @@ from ..core.types import DataError, SettingsError, dotted, plain
 from ..data.mtrag import FETCHED, fetch_data, fetch_file, official_dir, official_file
 from ..data.mtrag import official_files, official_kinds, read_benchmark, sample_corpus
 from ..data.mtrag import sample_dir
-from ..systems.registry import system_named
+from ..systems.registry import system_named, unknown_name
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.scores import Evidence
@@ -226,8 +226,7 @@ class Reproduction:
 
     def __post_init__(self):
         if self.paper not in PAPERS:
-            known = ", ".join(PAPERS)
-            raise SettingsError(f"unknown paper {self.paper!r}: there are {known}")
+            raise unknown_name("paper", self.paper, PAPERS)
         self.folder, self.of = Path(self.folder), PAPERS[self.paper]
         self.system = system_named(with_variant(self.of.system, self.variant))
         self.data, self.retrieves = _data_at(self.where, self.profile), self.of.setting == "rag"
