@@ -8,11 +8,11 @@ __all__ = ['COMMANDS', 'completion', 'ingest', 'gate', 'card', 'command_line', '
 # %% ../../nbs/app/06_cli.ipynb #imports0
 import argparse
 import contextlib
-import json
 import os
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,7 +22,7 @@ from .command import Reference, RunDir, ShardOf, done, reference_or_sample
 from ..core.files import disk_full, write_whole
 from ..core.record import Run
 from ..core.types import DataError, DiskFull, MTRAGError, PartlyFailed, SettingsError
-from ..core.types import not_installed, plain, quiet
+from ..core.types import not_installed, quiet
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.gate import GateReport, MechanismCard
@@ -75,11 +75,14 @@ def ingest(
 
         how |= {"hnsw": hnsw, "device": device, "shard": shard, "on": on}
         return ingest_passages(files, index, domains, settings, cap, sparse, **how)
-    if domains or cap or hnsw or shard or on:
-        raise SettingsError("--domain, --cap, --hnsw, --shard and --on go with --passages")
-    from mtrag_nb.serve.library import ingest_documents
+    if domains or cap or hnsw or shard or on or not sparse:
+        raise SettingsError(
+            "--domain, --cap, --no-sparse, --hnsw, --shard and --on go with --passages"
+        )
+    from mtrag_nb.serve.library import library
 
-    return ingest_documents(documents, index, collection, settings, sparse, device, **how)
+    how |= {"index": index, "collection": collection, "device": device, "settings": settings}
+    return library("add", [documents], **how)
 
 
 _TABLE = """\
@@ -91,7 +94,7 @@ ask        serve.serve  Hold a conversation with a system in the terminal, kept 
 serve      serve.serve  Serve a library: a page to upload, ask and read, an API, an interface for chat clients.
 run        app.run      Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.
 import     app.bench:import_run Read the turns of another system into a run folder: from its spans (OpenTelemetry, OpenInference, Phoenix, LangSmith), or a file of predictions.
-export     app.bench:export_run Write runs with scores and blame for another tool: Inspect, OpenInference (Phoenix), CSV.
+export     app.bench:export_run Write runs with scores and blame for another tool: OpenInference (Phoenix) or CSV.
 merge      app.run      Put together what `run`, `live`, `judge` or `ingest` computed with --shard on several machines.
 check      app.run      Check a prediction file as the official format checker does.
 score      app.evaluate Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.
@@ -118,7 +121,6 @@ COMMANDS: dict[str, Command] = {
 
 # %% ../../nbs/app/06_cli.ipynb #bc4ee335
 _Number = Annotated[float, Option("X", type=float)]
-_AsJSON = Annotated[bool, Option(flag="--json")]
 
 
 def _evidence(reference: str | Path | None, *sources: str | Path) -> "list[Evidence]":
@@ -147,7 +149,7 @@ def _not_worse(report: "GateReport", **_) -> bool:
     return report.loss.code == 0
 
 
-@done(_not_worse)
+@done(_not_worse, attrgetter("data"))
 def gate(
     base: RunDir,  # the old version: the folder of a run, or a file of predictions
     new: RunDir,  # the new one, of the same tasks
@@ -158,7 +160,6 @@ def gate(
     shared: bool = False,  # compare the turns that both have, also where the new run lacks some
     reference: Reference = None,
     comment: File = None,  # write a Markdown comment with the turns that were spoilt
-    as_json: _AsJSON = False,  # print JSON
 ) -> "GateReport":
     "Say whether a new run is worse than an old one, and print the turns that were spoilt. Raises DataError for runs that cannot be compared."
     from mtrag_nb.evaluate.gate import gate_runs
@@ -167,21 +168,21 @@ def gate(
     report = gate_runs(*runs, measure, price, least, shared)
     if comment:
         write_whole(comment, report.markdown)
-    print(json.dumps(report.data, ensure_ascii=False, indent=1) if as_json else report)
+    print(report)
     return report
 
 
+@done(data=attrgetter("data"))
 def card(
     run: RunDir,  # the folder of a run, or a file of predictions
     /,
     reference: Reference = None,
-    as_json: _AsJSON = False,  # print JSON
 ) -> "MechanismCard":
     "Print what each mechanism of a run did."
     from mtrag_nb.evaluate.gate import mechanism_card
 
     found = mechanism_card(*_evidence(reference, run))
-    print(json.dumps(plain(found.data), ensure_ascii=False, indent=1) if as_json else found)
+    print(found)
     return found
 
 # %% ../../nbs/app/06_cli.ipynb #parser01
