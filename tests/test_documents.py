@@ -11,8 +11,11 @@ from typing import NamedTuple
 import pytest
 
 from mtrag_nb.core.html import text_table
+from mtrag_nb.core.types import as_context
 from mtrag_nb.serve.documents import parse_document
-from tests.support.specimens import docx, word_paragraph, word_xml
+from mtrag_nb.serve.library import as_passages, section_chunks
+from mtrag_nb.serve.reply import page_words, place_of
+from tests.support.specimens import docx, pdf, word_paragraph, word_xml
 
 BEFORE, AFTER = "The text before.", "The text after."
 
@@ -669,3 +672,15 @@ if __name__ == "__main__":
     print(
         f"{len(rows)} documents: " + ", ".join(f"{count[w]} {w}" for w in ("read", "noted", "lost"))
     )
+
+
+def test_a_sentence_has_the_page_on_which_it_stands_whatever_it_is_cut_with(tmp_path):
+    night, key = "A night costs 120 euros.", "A lost key costs 180 euros."
+    blocks = [(1, "Hotels"), ("text", night), ("page", ""), (1, "Keys"), ("text", key)]
+    (tmp_path / "travel.pdf").write_bytes(pdf(blocks)[0])
+    document = parse_document(tmp_path / "travel.pdf")
+    [passage] = as_passages(document, section_chunks(document), "travel")
+    places = [(at := passage.text.index(s), at + len(s)) for s in (night, key)]
+    found = [page_words(place_of(as_context(passage), some)) for some in ([p] for p in places)]
+    assert found == ["page 1", "page 2"]
+    assert page_words(place_of(as_context(passage), places)) == "pages 1-2"

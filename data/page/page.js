@@ -173,7 +173,7 @@ function passageText(c) {
   for (const [a, b] of c.marks) { if (a < at) continue; out.push(part(at, a), el("mark", {}, part(a, b))); at = b; }
   return [...out, part(at)];
 }
-const placeOf = c => [c.document, c.section, c.page ? `from page ${c.page}` : ""].filter(Boolean).join(", ");
+const placeOf = c => [c.document, c.section, c.last_page ? `pages ${c.page}-${c.last_page}` : c.page ? `page ${c.page}` : ""].filter(Boolean).join(", ");
 function sources(reply, key, marks) {
   const shown = {};
   const list = el("ul", { className: "plain sources", "aria-label": "Sources" }, ...reply.citations.map(c => {

@@ -421,7 +421,8 @@ class Citation(BaseModel):
     n: int
     document: str
     section: str
-    page: int | None
+    page: int | None = Field(description="of the first of the marked sentences")
+    last_page: int | None = Field(None, description="where these stand on several")
     passage: str = Field(description="its id")
     text: str
     marks: list[list[int]] = Field(description=_MARKS)

@@ -36,8 +36,8 @@ from ..core.types import DataError, plain, structured
 from ..search.web import INVISIBLE, ShownText, clean, closed
 
 # %% auto #0
-__all__ = ['KINDS', 'MAX_BYTES', 'Section', 'Heading', 'document_of', 'trimmed', 'sections_of', 'Document', 'name_of', 'kind_of',
-           'parse_document', 'Reader', 'iter_documents']
+__all__ = ['KINDS', 'MAX_BYTES', 'Section', 'Heading', 'document_of', 'start_of', 'trimmed', 'sections_of', 'Document', 'name_of',
+           'kind_of', 'parse_document', 'Reader', 'iter_documents']
 
 # %% ../../nbs/serve/00_documents.ipynb #04f2fe6e
 _ENDINGS = {
@@ -87,6 +87,11 @@ class Heading(NamedTuple):
 def document_of(passage_id: str) -> str:
     "The id of the document that a passage was cut from."
     return passage_id.split("#")[0]
+
+
+def start_of(passage_id: str) -> int:
+    "Where a passage begins in its document's text: document#start-end#start-end, the second place within the first."
+    return sum(int(span.partition("-")[0]) for span in passage_id.split("#")[1:])
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:

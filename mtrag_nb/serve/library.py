@@ -43,6 +43,7 @@ from mtrag_nb.serve.documents import (
     document_of,
     iter_documents,
     name_of,
+    start_of,
     trimmed,
 )
 from ..models.embed import EmbedderLike
@@ -322,8 +323,10 @@ def as_passages(
         rest = c.header[1:] if c.header[:1] == (document.title,) else c.header
         return " › ".join([document.title, *rest])
 
-    def place(c: SectionChunk) -> str:
-        return f"{document.name}#page={c.page}" if c.page else document.name
+    def place(c: SectionChunk) -> str:  # with the places at which the chunk's further pages begin
+        further = document.pages[c.page : c.last_page] if c.page else ()
+        begins = f"&next={','.join(map(str, further))}" if further else ""
+        return f"{document.name}#page={c.page}{begins}" if c.page else document.name
 
     return [Passage(c.id, c.text, title(c), place(c), document.name, collection) for c in chunks]
 
@@ -600,12 +603,9 @@ def _begin_with(
 def passages_of(index: Index, document: str) -> list[tuple[int, Context]]:
     "The passages of a document by its id, each with its place in the document's text, in this order."
 
-    def start(i: str) -> int:  # document#start-end#start-end, the second in the first
-        return sum(int(span.partition("-")[0]) for span in i.split("#")[1:])
-
     own = [i for i in index.documents if document_of(i) == document]
     found = {c.id: c for c in index.passages(own)}
-    return sorted(((start(i), c) for i, c in found.items()), key=itemgetter(0))
+    return sorted(((start_of(i), c) for i, c in found.items()), key=itemgetter(0))
 
 
 class Library:

@@ -28,7 +28,7 @@ from ..core.record import Run, Trajectory
 from ..core.settings import Settings
 from ..core.text import clipped
 from ..core.types import Context, DataError, MTRAGError, SettingsError, Task
-from .reply import exchange, new_id, open_run, told_step
+from .reply import exchange, new_id, open_run, page_words, place_of, told_step
 from ..systems.registry import ANSWERING, DEFAULT, SERVING, Config, system_named
 from ..systems.stages import claims_of, marked_answer
 
@@ -127,9 +127,13 @@ def _turn_lines(name: str, t: Trajectory, found: dict[str, Context]) -> list[str
         about = next((r.about for r in system_named(name).reasons if r.name == t.reason), t.reason)
         return [_wrapped(f"{name}> {t.answer}"), _wrapped(f"  because: {about} ({t.reason})", "  ")]
     cited = claims_of(t, found)
-    used = {x.n for c in cited.claims for x in c.citations if x.supports} if cited else ()
-    sources = [(n, found[t.contexts[n - 1]]) for n in sorted(used)]
-    lines = [f"  [{n}] {c.name}  {c.url}".rstrip() for n, c in sources]
+    used = [x for c in cited.claims for x in c.citations if x.supports] if cited else []
+    lines = []
+    for n in sorted({x.n for x in used}):
+        c = found[t.contexts[n - 1]]
+        page = page_words(place_of(c, [(x.start, x.end) for x in used if x.n == n]))
+        where = f"{c.url.partition('#page=')[0]}, {page}" if page else c.url
+        lines.append(f"  [{n}] {c.name}  {where}".rstrip())
     answer = marked_answer(t.answer, cited)
     return [_wrapped(f"{name}> {answer}"), *(_wrapped(line, "      ") for line in lines)]
 
