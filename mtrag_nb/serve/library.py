@@ -790,7 +790,7 @@ def library(
     ] = (),  # PDF, DOCX, HTML, Markdown and text files; or names (or ids) as `list` says them
     /,
     index: NeededDir = "",  # the library's folder; the first `add` makes it
-    collection: str = "",  # add: what the documents are filtered by, any name
+    collection: str = "",  # add: what the documents are filtered by, any name (default documents)
     name: str = "",  # add: what a single file is called in the library
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
     settings: Chosen = None,
@@ -828,7 +828,8 @@ def library(
 
     embedder, whole = (models or Models(settings)).embedder, True
     for source in which:
-        change = there.add(source, collection, embedder, settings.chunks, None, name, progress)
+        into = collection or "documents"
+        change = there.add(source, into, embedder, settings.chunks, None, name, progress)
         for problem in change.problems:
             print(f"left out: {problem}", file=sys.stderr)
         print(f"{source}: {change}")

@@ -351,8 +351,10 @@ def exchange(question: str, answer: str) -> tuple[Turn, Turn]:
     return Turn("user", question), Turn("agent", answer)
 
 
-DOUBT = "The documents do not seem to answer this. The nearest that they say:"
-_MARKS = r"(?:\[\d{1,2}\])+(?=\s|$)"  # of sources in an answer
+DOUBT = "The documents do not seem to answer this. The closest passages say:"
+_MARKS = (  # of sources in an answer, as `with_sources` writes them
+    r"(?:(?:\[\d{1,2}\])+| \[(?:no source|(?:not supported by )?source [\d, ]+(?:does not exist)?)\])(?=\s|$)"
+)
 _SOURCES = r"\n\nSources:\n(?:\[\d{1,2}\] [^\n]*\n?)+\Z"
 
 
@@ -454,11 +456,12 @@ def _cited_words(c: Mapping) -> str:
 
 
 def with_sources(reply: Mapping) -> str:
-    "An answer for a client that shows only text: the numbers of its sources in it, and a list of them below."
+    "An answer for a client that shows only text: after each sentence the numbers of its sources, or that they do not support it, and a list of them below."
     answer, at = reply["answer"], 0
     parts = [f"{reply['doubt']}\n\n"] if reply.get("doubt") else []
     for c in reply["claims"]:
-        parts += [answer[at : c["end"]], *(f"[{n}]" for n in c["cites"])]
+        good = [f"[{n}]" for n in c["cites"]] if c["supported"] else [f" [{c['problem']}]"]
+        parts += [answer[at : c["end"]], *good]
         at = c["end"]
     sources = "\n".join(map(_cited_words, reply["citations"]))
     return "".join([*parts, answer[at:], f"\n\nSources:\n{sources}" if sources else ""])

@@ -163,7 +163,7 @@ _ToAsk = Annotated[str, SystemOption(f" (default: by profile; {_BY_PROFILE})")]
 
 
 def _last_index() -> Path:
-    "The index or library that was changed last, in this folder or two below it. Raises DataError if there is none."
+    "The most recently changed library or index, in this folder or two below it. Raises DataError if there is none."
     depths = [f"{below}{part}" for below in ("*/", "*/*/") for part in ("", "generation-*/")]
     found = [p for depth in depths for p in Path().glob(f"{depth}documents.json")]
     if not found:
@@ -182,7 +182,7 @@ def _typed() -> str | None:
 
 
 def ask(
-    index: Dir = None,  # the index folder (default: the library or index here that was changed last)
+    index: Dir = None,  # the index folder (default: the most recently changed library or index here)
     system: _ToAsk = "",
     domain: str = "",  # search only here: a domain of the benchmark, or a collection of your own
     out: Dir = "runs/ask",  # where the conversation is kept (default runs/ask)
@@ -199,7 +199,7 @@ def ask(
 
     if index is None:
         index = _last_index()
-        print(f"{index}: the library or index that was changed last")
+        print(f"{index}: using the most recently changed library")
     base = settings if isinstance(settings, Settings) else (settings or Setup()).base()
     system = with_variant(system or ANSWERING.get(base.profile, DEFAULT), variant)
     settings = chosen(settings, system)
@@ -314,6 +314,10 @@ def serve(
     from mtrag_nb.serve.service import Limits, Service
 
     check_address(host, token)
+    if not (Path(library) / "manifest.json").exists():
+        beside = [str(p.parent) for p in sorted(Path(library).parent.glob("*/manifest.json"))[:3]]
+        others = f" Beside it there is {', '.join(beside)}." if beside else ""
+        print(f"{library}: no library yet; the first upload makes it.{others}", file=sys.stderr)
     logging.basicConfig(format="%(asctime)s %(message)s")
     limits = Limits(upload_bytes=most_mb * 10**6, pages=most_pages, waiting=waiting)
     who, base = with_variant(system or SERVING, variant), setup.base()

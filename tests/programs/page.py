@@ -295,7 +295,7 @@ def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
         found = lost.get_by_role("list", name="Passages of the library").locator("li").first
         found.get_by_role("button", name="Luggage").click()
         expect(found.locator(".passage")).to_contain_text("twenty kilograms")
-        found.get_by_role("button", name="this one answers it").click()
+        found.get_by_role("button", name="this passage answers it").click()
         expect(lost.locator(".came")).to_contain_text("Failed first at grade")
         expect(v.tab.locator("#marked")).to_have_text("3")
     with checks(f"{name}: with that passage kept the turn is repaired, beside the old one"):
@@ -415,7 +415,7 @@ def collections(checks: Checks, v: Visit, expect, name: str) -> None:
         v.tab.locator("#talks .talk", has_text=QUESTIONS[0][0]).click()
         turn = v.tab.locator("article.turn").nth(5)
         turn.locator(".sources li", has_text="page 2").get_by_role(
-            "button", name="in its document"
+            "button", name="show in the document"
         ).click()
         book = v.tab.get_by_role("dialog", name="ferry.pdf")
         expect(book.locator("mark", has_text="thirty days")).to_be_in_viewport()
@@ -542,7 +542,7 @@ def pictures(browser, url: str, expect, paths: list[Path]) -> None:
     lost.get_by_role("textbox", name="search the library").fill("suitcases of twenty kilograms")
     lost.get_by_role("button", name="search: ").click()
     found = lost.get_by_role("list", name="Passages of the library").locator("li").first
-    found.get_by_role("button", name="this one answers it").click()
+    found.get_by_role("button", name="this passage answers it").click()
     expect(lost.locator(".came")).to_contain_text("Failed first at grade")
     lost.evaluate("e => e.scrollIntoView()")
     picture(v, "marks")
