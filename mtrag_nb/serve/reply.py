@@ -103,7 +103,8 @@ def _citation_lines(cited: Cited, contexts: Sequence[Context]) -> list[dict]:
         if mine := [x for x in citations if x.n == n]:
             marks = sorted({(x.start, x.end) for x in mine if x.supports})
             line = {"n": n, **place_of(c, marks), "passage": c.id, "text": c.text}
-            lines.append({**line, "marks": [list(m) for m in marks]})
+            last = line.get("last_page")
+            lines.append({**line, "marks": [list(m) for m in marks], "last_page": last})
     return lines
 
 
