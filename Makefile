@@ -19,7 +19,7 @@ PIP = $(BIN)/python tools/install.py -c constraints.txt $(PIP_ARGS)
 # One thread a process: two busy threads on a busy core are slower than one. The notebooks' runner sees to that by itself.
 STUDY = PYTHONPATH=$(CURDIR):$(CURDIR)/tools HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
 nbdev = $(or $(wildcard $(BIN)/nbdev-$(1)),$(BIN)/nbdev_$(1))
-NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --jobs $(JOBS)
+NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --attached --jobs $(JOBS)
 
 .PHONY: $(shell grep -oE "^[a-z-]+:" $(MAKEFILE_LIST) | tr -d :)
 

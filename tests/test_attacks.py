@@ -21,11 +21,13 @@ from mtrag_nb.data.predictions import import_predictions
 from mtrag_nb.data.traces import import_traces, read_kinds
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.runs.run import _merged_lines
-from mtrag_nb.serve.api import make_app, rules_of, serving
+from mtrag_nb.serve.api import make_app, rules_of
 from mtrag_nb.serve.documents import parse_document
 from mtrag_nb.serve.service import Service
 from mtrag_nb.systems.outside import _Memory, as_passage, load_outside
 from mtrag_nb.systems.registry import read_system_yaml
+from mtrag_nb.systems.stages import read_marks
+from tests.support.servers import running
 from tests.support.specimens import docx, pdf, word_paragraph, word_table
 from tests.test_cases import TWICE, turn
 from tests.test_fuzz import VALID, valid_bytes
@@ -50,6 +52,15 @@ def test_a_module_beside_the_file_is_part_of_the_system(tmp_path):
     assert load_outside(place).identity(None) == before
     (tmp_path / "beside_a.py").write_text("word = 'new'\n")
     assert load_outside(place).identity(None) != before
+
+
+CODE = ["Use a[0][1].", "dict['a'] = [1, 2]", "x[1] = 5", "Call f(x)[2] twice", "It is x = [1]."]
+
+
+@pytest.mark.parametrize("answer", CODE)
+def test_code_in_an_answer_is_no_citation(answer):
+    assert read_marks(answer) == (answer, [])
+    assert read_marks(f"A dog costs 4[1][2]. {answer}")[0] == f"A dog costs 4. {answer}"
 
 
 ODD = {
@@ -108,7 +119,7 @@ def flood(port: int, sources: list[str], each: int, over: threading.Event) -> No
 )
 def test_silent_connections_of_some_addresses_keep_nobody_out(sources, each, tmp_path):
     service, over = Service(tmp_path / "library", tmp_path / "served"), threading.Event()
-    with serving(make_app(service, rules_of(service, per_minute=1e9))) as url:
+    with running(make_app(service, rules_of(service, per_minute=1e9))) as url:
         port = int(url.rpartition(":")[2])
         thread = threading.Thread(target=flood, args=(port, sources, each, over))
         thread.start()

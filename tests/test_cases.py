@@ -22,9 +22,10 @@ from mtrag_nb.models.device import TooLarge
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.models.local import TransformersChat
 from mtrag_nb.models.server import ServerChat
-from mtrag_nb.serve.api import check_address, make_app, rules_of, serving
+from mtrag_nb.serve.api import check_address, make_app, rules_of
 from mtrag_nb.serve.service import Service
 from tests.support import servers
+from tests.support.servers import running
 from tests.support.tiny import tiny_llama
 
 QUESTION, ANSWER = "How much is a ticket?", "A ticket costs 12 crowns."
@@ -480,7 +481,7 @@ def service(tmp_path_factory) -> Service:
     path = tmp_path_factory.mktemp("owned")
     models = Models(load_settings(), ScriptedChat(first_sentence), HashEmbedder())
     made = Service(path / "library", path / "served", system="naive", models=models)
-    with serving(make_app(made, rules_of(made))) as url:
+    with running(make_app(made, rules_of(made))) as url:
         text = b"A dog costs four crowns on the ferry."
         assert httpx.post(
             f"{url}/api/upload", files={"file": ("fees.md", text)}, timeout=60
@@ -490,7 +491,7 @@ def service(tmp_path_factory) -> Service:
 
 def test_a_conversation_is_of_the_token_that_began_it(service):
     check_address("0.0.0.0", "\n".join(TOKENS))
-    with serving(make_app(service, rules_of(service, token="\n".join(TOKENS)))) as url:
+    with running(make_app(service, rules_of(service, token="\n".join(TOKENS)))) as url:
         first, other = (
             httpx.Client(base_url=url, timeout=60, headers={"authorization": f"Bearer {t}"})
             for t in TOKENS
@@ -523,6 +524,8 @@ def test_a_conversation_is_of_the_token_that_began_it(service):
             assert first.request(method, path, **how).is_success, path
             if path.endswith("mark"):
                 assert i in first.get("/api/marks").text and not other.get("/api/marks").text
+                assert asked["question"] in first.get("/api/report").text
+                assert other.get("/api/report").status_code == 409, "nothing of its own is marked"
         wrong = httpx.get(
             f"{url}/api/conversations", headers={"authorization": "Bearer " + "c" * 20}
         )

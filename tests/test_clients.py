@@ -19,12 +19,13 @@ from mtrag_nb.core.types import Task
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.serve.api import make_app, rules_of, serving
+from mtrag_nb.serve.api import make_app, rules_of
 from mtrag_nb.serve.reply import with_sources, without_sources
 from mtrag_nb.serve.serve import home_page, serve
 from mtrag_nb.serve.service import Service
 from mtrag_nb.show.browser import CaseBrowser
 from mtrag_nb.systems.registry import SYSTEMS
+from tests.support.servers import running
 
 DOG = "How much is a dog on the ferry?"
 
@@ -77,7 +78,7 @@ def started(folder: Path) -> Iterator[Started]:
         "hours.md": b"# Hours\n\nThe ferry leaves at seven.",
     }
     with (
-        serving(make_app(service, rules, *home_page())) as url,
+        running(make_app(service, rules, *home_page())) as url,
         httpx.Client(base_url=url, timeout=120) as http,
     ):
         for document in documents.items():

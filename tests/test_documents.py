@@ -486,6 +486,16 @@ def hand(edge: str, top: bool = True) -> bytes:
     return paper(*(lines(*texts) for texts in own))
 
 
+# a page as a font without a Unicode table gives it: each letter is another, the same one throughout
+PROSE = "The fee is twelve crowns for adults and seven for students who show a card at the gate."
+
+
+def shifted(by: int, text: str = PROSE) -> str:
+    "A text whose letters are moved along the codes, as subsets number their glyphs."
+    moved = (chr(ord(c) + by) if c.isalpha() else c for c in text)
+    return "".join("\\" + c if c in "()\\" else c for c in moved)
+
+
 NO_LETTERS = "/Type/Font/Subtype/Type1/BaseFont/Own/Encoding<</Type/Encoding/Differences[65 /g84 /g104 /g101]>>"
 DRAWN = "/Type/Font/Subtype/Type3/FontBBox[0 0 9 9]/FontMatrix[.1 0 0 .1 0 0]/CharProcs<<>>/FirstChar 65/LastChar 67/Widths[9 9 9]/Encoding<</Differences[65 {}]>>"
 PAPER = {
@@ -606,6 +616,31 @@ PAPER = {
         ),
         "AB",
         "characters are in fonts that do not say which letters",
+    ),
+    "codes of its own": (
+        paper(lines(shifted(-29), shifted(-29))),
+        "7KH IHH",
+        "words without vowels",
+    ),
+    "codes moved by two": (paper(lines(shifted(2), shifted(2))), "Vjg hgg", "words without vowels"),
+    "codes moved back by five": (
+        paper(lines(shifted(-5), shifted(-5))),
+        "",
+        "words without vowels",
+    ),
+    "codes over two pages": (
+        paper(lines(shifted(-29)), lines(shifted(-29))),
+        "7KH IHH",
+        "words without vowels",
+    ),
+    "one font of two with codes of its own": (
+        paper(
+            lines(PROSE, PROSE) + f"BT /F2 10 Tf 50 600 Td ({shifted(-29) * 2}) Tj ET",
+            page="/Resources<</Font<</F1 3 0 R/F2 51 0 R>>>>",
+            more={51: form("/Type/Font/Subtype/Type1/BaseFont/Own")},
+        ),
+        PROSE,
+        r"\b17\d characters in words without vowels",
     ),
     "raised price": (
         paper("BT /F1 10 Tf 50 700 Td (Only $12) Tj /F1 6 Tf 4 Ts (99) Tj 0 Ts ET"),

@@ -21,7 +21,6 @@ from mtrag_nb.core.record import (
     Run,
     Step,
     new_turn,
-    read_step,
 )
 from mtrag_nb.core.text import Label, Verdict
 from mtrag_nb.core.types import Context
@@ -218,26 +217,11 @@ def test_any_turn_comes_back_or_out(steps, question, text, error, tmp_path_facto
     assert back.passages.items() <= run.contexts.items()
     with open(folder / "csv.out", encoding="utf-8-sig", newline="") as f:
         assert len(list(csv.DictReader(f))) == 1
-    (sample,) = json.loads((folder / "inspect.out").read_text("utf-8"))["samples"]
-    records = [e["data"] for e in sample["events"] if e["event"] == "info"]
-    assert tuple(map(read_step, records)) == turn.steps
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_what_the_others_hold(name, tmp_path):
     run = evidence(name)
-    turns = {k.turn.task_id: k for k in known_turns(run, {t.id: t for t in KNOWN.tasks})}
-
-    path, _ = export_runs([run], "inspect", tmp_path / "inspect.json", KNOWN.tasks)
-    for s in read_json(path)["samples"]:
-        k = turns.pop(s["id"])
-        records = [e["data"] for e in s["events"] if e["event"] == "info"]
-        assert tuple(map(read_step, records)) == k.turn.steps
-        assert {m: x["value"] for m, x in s["scores"].items() if m != "blame"} == k.scores
-        assert s["scores"]["blame"]["value"] == k.blame.verdict
-        assert s["input"] == k.messages() and len(s["input"]) == 2 * k.turn.turn - 1
-    assert not turns
-
     turns = {k.turn.task_id: k for k in known_turns(run, {t.id: t for t in KNOWN.tasks})}
     path, _ = export_runs([run], "csv", tmp_path / "turns.csv", KNOWN.tasks)
     with open(path, encoding="utf-8-sig", newline="") as f:
@@ -254,12 +238,3 @@ def test_what_the_others_hold(name, tmp_path):
 
 def test_each_format_says_what_it_loses():
     assert LOST.keys() == FORMATS.keys() and all(LOST.values())
-
-
-def test_inspect_reads_its_log(tmp_path):
-    log = pytest.importorskip("inspect_ai.log")
-    path, _ = export_runs(
-        [evidence("sample_self_crag")], "inspect", tmp_path / "log.json", KNOWN.tasks
-    )
-    read = log.read_eval_log(str(path))
-    assert read.status == "success" and len(read.samples) == 16

@@ -5,8 +5,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from mtrag_nb.core.files import data_dir, read_json
 from mtrag_nb.core.types import DataError
 from mtrag_nb.data import mtrag
+from study import fetch_released
 
 SUM = "0" * 40  # of no file
 
@@ -56,3 +58,20 @@ def test_a_file_without_an_end_is_not_read_for_ever(url, tmp_path, monkeypatch):
 
 def test_a_server_that_fails_is_asked_again(url, tmp_path):
     assert mtrag.fetch_file(f"{url}/busy", tmp_path / "file", tries=3).stat().st_size == 2_000
+
+
+def test_released_runs_are_fetched_where_they_are_not_there(tmp_path):
+    listed = read_json(data_dir("paper") / "released.json", kind=list)
+    assert {f["licence"] for f in listed} == {"MIT", "Apache-2.0"}
+    assert all(len(f["git"]) == len(f["commit"]) == 40 for f in listed)
+    nowhere, lines = "http://127.0.0.1:9", []
+    for f in listed[1:]:
+        (tmp_path / "released" / f["file"]).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "released" / f["file"]).touch()
+    with pytest.raises(DataError, match="could not be fetched"):
+        fetch_released(tmp_path, nowhere, seen=lines.append)
+    (tmp_path / "released" / listed[0]["file"]).touch()
+    assert fetch_released(tmp_path) == []
+    (tmp_path / "released" / "ibm" / "RAG.json").unlink()
+    assert fetch_released(tmp_path, nowhere, lines.append) == []
+    assert lines[-1].startswith("ibm/RAG.json is left out")

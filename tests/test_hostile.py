@@ -20,15 +20,16 @@ import httpx
 import pytest
 
 from mtrag_nb.core.settings import load_settings
-from mtrag_nb.core.types import DiskFull
+from mtrag_nb.core.types import DataError, DiskFull
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve import service
-from mtrag_nb.serve.api import make_app, rules_of, serving
+from mtrag_nb.serve.api import make_app, rules_of
 from mtrag_nb.serve.reply import to_delete
 from mtrag_nb.serve.serve import home_page
 from mtrag_nb.serve.service import Limits, Service
+from tests.support.servers import running
 from tests.support.specimens import docx, handbook, pdf, word_paragraph, word_xml, zip_of
 
 TOKEN = "t" * 32
@@ -56,7 +57,7 @@ def http(folder) -> Iterator[httpx.Client]:
         limits=Limits(upload_bytes=2_000_000, pages=20),
     )
     rules = rules_of(service, token=TOKEN, per_minute=1e9, tries=1e9)
-    with serving(make_app(service, rules, *home_page())) as url:
+    with running(make_app(service, rules, *home_page())) as url:
         headers = {"authorization": f"Bearer {TOKEN}"}
         with httpx.Client(base_url=url, timeout=120, headers=headers) as client:
             upload(client, "fees.md", b"# Fees\n\nA dog costs four crowns on the ferry.\n")
@@ -388,7 +389,7 @@ def own_system(tmp_path) -> Iterator[tuple[httpx.Client, Path]]:
         system=f"{tmp_path / 'Mine 1.py'}:main",
         models=Models(load_settings(), ScriptedChat(first_sentence), HashEmbedder()),
     )
-    with serving(make_app(service, rules_of(service, per_minute=1e9))) as url:
+    with running(make_app(service, rules_of(service, per_minute=1e9))) as url:
         with httpx.Client(base_url=url, timeout=120) as client:
             upload(client, "fees.md", b"# Fees\n\nA dog costs four crowns on the ferry.\n")
             yield client, tmp_path
@@ -700,7 +701,7 @@ LINES = {  # no line of any log, and lines of another
     "null": b'{"document": null, "conversation": null, "marks": null, "contexts": null, "id": null}\n',
     "deep": b'{"document": ' + b"[" * 50_000 + b"\n",
 }
-OWN = ("deleting", "documents", "reference", "questions", "runs/*/passages", "runs/*/calls")
+OWN = ("deleting", "reference", "questions", "runs/*/passages", "runs/*/calls")
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -724,6 +725,29 @@ def test_a_bad_line_of_its_own_record_is_set_aside_and_all_goes_on(name, line, r
         assert service.delete_conversation(s, first)["turns"] == 1
     with opened(record) as s:
         assert not s.aside and not s.undeleted and len(s.talks.known) == 2
+
+
+RUN_FILES = [("tasks", b""), ("tasks", None), ("manifest", None), ("predictions", b"\xff\xfe\n")]
+
+
+@pytest.mark.parametrize("name, data", RUN_FILES, ids=str)
+def test_a_run_with_a_damaged_file_stops_neither_questions_nor_deletions(name, data, record):
+    [path] = record.glob("runs/*/manifest.json")
+    path = path if name == "manifest" else path.with_name(f"{name}.jsonl")
+    path.unlink() if data is None else path.write_bytes(data)
+    with opened(record) as s:
+        first, _ = two(s)
+        assert service.ask(s, "How much is a goat?")["outcome"] == "answered"
+        assert service.turns_of(s, first) and len(service.predictions_of(s)) < 2
+        assert service.delete_conversation(s, first)["removed"] == first
+    with opened(record) as s:
+        assert len(s.talks.known) == 2
+
+
+def test_a_library_without_its_manifest_is_not_empty(record):
+    (record.parent / "library" / "manifest.json").unlink()
+    with pytest.raises(DataError, match="manifest.json: no such file .* Restore it from a copy"):
+        opened(record)
 
 
 def test_what_was_set_aside_of_a_deleted_conversation_goes_too(record):

@@ -4,10 +4,13 @@ without a model, code is formatted, and the sizes in tests/budgets.json are not 
 import ast
 import importlib.util
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import typing
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -460,3 +463,35 @@ def test_budgets_are_on_their_way_to_the_goals():
     steps = SIZES["steps of lines"]
     assert steps == sorted(steps, reverse=True) and steps[-1] == GOALS["lines"]
     assert BUDGETS["lines"] <= SIZES["step reached"] in steps
+
+
+# Processes of a runner that was killed
+
+START = """import subprocess, sys, time
+p = subprocess.Popen([sys.executable, "-c", *sys.argv[1:]], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+print(p.pid, flush=True)
+time.sleep(600)"""
+SLEEP = "print('ready', flush=True), __import__('time').sleep(600)"
+ATTACHED = {  # each prints a line when it has begun
+    "the runner": f"import run_notebooks; run_notebooks.end_with_parent(); {SLEEP}",
+    "the zygote while it imports": f"import sys, zygote; zygote.importlib.import_module = lambda name: ({SLEEP}); zygote.serve(sys.argv[1])",
+    "a client of the zygote": "import socket, sys, zygote; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); zygote.signal.signal = lambda *a: print('ready', flush=True); zygote.ask(sys.argv[1], [])",
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are read from /proc")
+@pytest.mark.parametrize("name", ATTACHED)
+def test_what_a_killed_runner_started_ends_too(name, tmp_path):
+    command = [sys.executable, "-c", START, ATTACHED[name], str(tmp_path / "socket")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as parent:
+        pid = int(parent.stdout.readline())
+        assert parent.stdout.readline() == "ready\n"
+        parent.kill()
+    stat = Path(f"/proc/{pid}/stat")
+    for _ in range(200):
+        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    pytest.fail(f"{name} runs on")

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,12 +17,19 @@ import pytest
 
 from mtrag_nb.core.claims import check_claims
 from mtrag_nb.core.files import parse_json
+from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.text import content_words, declines, parse_verdict, sentences, titled, unmarked
 from mtrag_nb.core.types import DataError, redacted
 from mtrag_nb.data.spans import from_written
 from mtrag_nb.data.traces import document_of, messages_of
+from mtrag_nb.models.calls import Models
+from mtrag_nb.models.chat import ScriptedChat
+from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve.documents import parse_document
 from mtrag_nb.serve.reply import without_sources
+from mtrag_nb.serve.service import Limits, Service, mark
+from mtrag_nb.serve.service import ask as ask_service
+from tests.test_cases import imported, turn
 
 UNITS = (
     *(
@@ -217,6 +225,44 @@ def test_a_document_of_100_kb_is_read_within_a_second(name, tmp_path):
         with suppress(DataError):  # too many headings
             parse_document(tmp_path / name)
         beyond += [unit] * (time.thread_time() - begun > 1)
+    assert not beyond
+
+
+@pytest.fixture(scope="module")
+def hostile_service(tmp_path_factory) -> Iterator[tuple[Service, list[str]]]:
+    "A service with a document, and the reply that its model gives next."
+    path, reply = tmp_path_factory.mktemp("served"), [""]
+    models = Models(load_settings(), ScriptedChat(lambda prompt: reply[0]), HashEmbedder())
+    how = {"models": models, "limits": Limits(question_chars=200_000)}
+    with Service(path / "library", path / "served", system="naive", **how) as service:
+        (path / "fees").write_text("# Fees\n\nA dog costs four crowns on the ferry.\n")
+        service.documents.put(path / "fees", "fees.md", "ferries")
+        yield service, reply
+
+
+@pytest.mark.parametrize("place", ["question", "document", "mark", "reply", "span"])
+def test_a_question_with_100_kb_in_a_place_takes_less_than_a_second(
+    place, hostile_service, tmp_path
+):
+    service, reply = hostile_service
+    beyond = []
+    for unit in UNITS if ALL else UNITS[::20]:
+        text = unit * (100_000 // len(unit))
+        reply[0] = text if place == "reply" else "A dog costs four crowns."
+        if place == "document":
+            (tmp_path / "x").write_text(f"# Dogs\n\n{text}", encoding="utf-8")
+            with suppress(DataError):  # too many headings, or nothing to read
+                service.documents.put(tmp_path / "x", "x.md", "ferries")
+        asked = f"How much is a dog? {text}" if place == "question" else "How much is a dog?"
+        talk = ask_service(service, "How much is a cat?")["conversation_id"]
+        begun = time.process_time()
+        if place == "mark":
+            mark(service, talk, 1, verdict="wrong", answer=text, note=text)
+        if place == "span":
+            imported(turn(asked=text, answered=text, found=text), tmp_path)
+            shutil.rmtree(tmp_path / "out")
+        ask_service(service, asked, conversation=talk)
+        beyond += [unit] * (time.process_time() - begun > 1)
     assert not beyond
 
 

@@ -223,7 +223,8 @@ def test_odd_arguments_are_refused(command):
 
 ODD_SETTINGS = """seed = =3 seed.x=1 chat=foo stages=x a.b.c=1 stages.grade=loud stages..grade=x .=1 chunks.child_size=0
 chunks.child_overlap=400 stages.rewrite= embedder.device=tpu chat.dtype=int3 chat.quantization=q9 reranker.name=x batch_size=0
-retrieval.top_k=-1 chat.api_key_env=sk-1234""".split()
+retrieval.top_k=-1 chat.api_key_env=sk-1234
+seed=-1 seed=99999999999999999999 chat.name= stages.max_retries=1000000 stages.refusal_text=""".split()
 
 
 def numbers_of(settings: object, before: str = "") -> Iterator[tuple[str, object]]:

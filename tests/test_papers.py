@@ -11,7 +11,7 @@ import pytest
 
 from mtrag_nb.app.command import Command
 from mtrag_nb.app.evaluate import judge
-from mtrag_nb.app.reproduce import PAPERS, Reproduction, facts, plan_of, recordings
+from mtrag_nb.app.reproduce import Reproduction, facts, paper_plans, recordings
 from mtrag_nb.app.reproduce import reproduce, runs_table, write
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.types import SettingsError
@@ -31,7 +31,7 @@ def test_the_endpoints_of_nexusrag_are_routes_of_the_service():
     assert {(m, re.sub(r"\{\w+\}", "{}", path)) for m, path, _ in printed} <= routes
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", paper_plans())
 def test_the_kept_runs_are_of_the_paper_and_of_the_setting_that_is_named(paper):
     r = Reproduction(paper, "none", where="sample", recorded=True)
     made = {p.name: p for p in r.made}
@@ -49,7 +49,7 @@ def test_the_kept_runs_are_of_the_paper_and_of_the_setting_that_is_named(paper):
 
 
 def test_the_kept_figures_are_those_of_make_figures():
-    for paper in PAPERS:
+    for paper in paper_plans():
         folder = ROOT / "figures" / paper
         names = {p.stem for p in folder.glob("*.svg")}
         assert {"graph", "graph_dark"} <= names
@@ -80,7 +80,7 @@ def test_tables_do_not_hang_on_the_order_of_sets():
 
 def test_the_page_of_kept_runs_says_what_they_hold(tmp_path):
     told = []
-    for paper in PAPERS:
+    for paper in paper_plans():
         r = Reproduction(paper, tmp_path / paper, where="sample", recorded=True)
         runs, known = recordings(r), dict(facts(r, recordings(r)))
         turns = {i for x in runs for i in x.turns}
@@ -102,31 +102,6 @@ def test_the_page_of_kept_runs_says_what_they_hold(tmp_path):
     assert "nexus.verify=support" in dict(r[::2] for r in runs_table(r, runs)[1])["nexus"]
 
 
-def test_a_plan_counts_each_set_of_tasks_and_names_what_it_cannot_count(tmp_path):
-    def plan(*how, **more) -> dict[str, float]:
-        return plan_of(Reproduction(*how[:1], tmp_path, *how[1:], where=tmp_path, **more))
-
-    assert "answer 2191 tasks in 3 runs" in plan("ncl", "ncl")  # 842 twice, and 507
-    assert "answer 1707 tasks in 3 runs" in plan("ncl", "ncl", limit=600)
-    assert "answer 440 tasks in 4 runs" in plan("self_crag", "ncl", limit=200)
-    for paper in PAPERS:
-        for profile in ("t4", "judge", "granite", "nexus"):
-            assert all(plan(paper, profile).values()), (paper, profile)
-
-    def of(what: str, found: dict[str, float]) -> float:
-        return next(minutes for name, minutes in found.items() if name.startswith(what))
-
-    minilm, bge = (of("index", plan("nexus", profile)) for profile in ("nexus", "t4"))
-    assert minilm < bge / 10
-    mirror = plan("self_crag", "t4", changes={"chat.name": "unsloth/Llama-3.1-8B-Instruct"})
-    assert of("answer", mirror) > 100
-    strange = plan("agents", "t4", changes={"chat.name": "someone/model"})
-    assert "not counted, of unknown size: someone/model" in strange
-    assert plan("self_crag", "laptop") == {}
-    served = plan("self_crag", "server")
-    assert of("index", served) > 100 and not any(k.startswith("answer") for k in served)
-
-
 def test_reproduce_offers_what_it_takes_and_refuses_what_a_kept_run_cannot_have(tmp_path):
     command = Command(reproduce)
     with pytest.raises(SystemExit):
@@ -136,8 +111,6 @@ def test_reproduce_offers_what_it_takes_and_refuses_what_a_kept_run_cannot_have(
     for more in (["--limit", "2"], ["--profile", "t4"], ["--data", "x"], ["--encoder", "none"]):
         with pytest.raises(SettingsError, match="--recorded takes --out alone"):
             command.do(command.read("ncl", "--recorded", *more))
-    with pytest.raises(SettingsError, match="released takes --out and --data alone"):
-        command.do(command.read("released", "--limit", "2"))
     out = str(tmp_path / "nexus")
     assert command.do(command.read("nexus", "--recorded", "--out", out))
 

@@ -3,6 +3,7 @@ splits or stores beside them."""
 
 import importlib
 import json
+import unicodedata
 from collections import Counter
 
 import pytest
@@ -17,8 +18,10 @@ from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.search.ingest import open_index
+from mtrag_nb.serve.documents import document_of
 from mtrag_nb.serve.serve import ask
-from mtrag_nb.serve.library import Library, documents_index
+from mtrag_nb.serve.library import Library
 from tests.test_house import NBS, SOURCES
 
 SAMPLE = sample_dir() / "reference.jsonl"
@@ -64,8 +67,21 @@ def test_documents_of_ones_own_are_parsed_and_stored(tmp_path, calls):
     library = Library(tmp_path / "library")
     library.add(tmp_path / "fees.md", "own", HashEmbedder())
     assert calls["parsed"] == calls["stored"] == 1
-    documents_index(tmp_path / "fees.md", tmp_path / "index", HashEmbedder(), "own", progress=False)
+    (tmp_path / "fees.md").write_text("# Fees\n\nA dog costs five crowns.\n")
+    library.add(tmp_path / "fees.md", "own", HashEmbedder())
     assert calls["parsed"] == calls["stored"] == 2
+
+
+def test_two_spellings_of_one_name_are_one_document(tmp_path):
+    (tmp_path / "docs").mkdir()
+    for form, price in (("NFC", "four"), ("NFD", "five")):
+        path = tmp_path / "docs" / unicodedata.normalize(form, "F\xe4hre.md")
+        path.write_text(f"# Fares\n\nA dog costs {price} crowns.\n")
+    library = Library(tmp_path / "library")
+    library.add(tmp_path / "docs", "own", HashEmbedder())
+    [entry] = library.documents()
+    with open_index(library.folder, HashEmbedder()) as index:
+        assert {document_of(i) for i in index.documents} == {entry.id}
 
 
 def test_a_question_to_a_library_queries(tmp_path, calls):

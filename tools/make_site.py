@@ -19,9 +19,7 @@ from outputs import directives
 from readme import FOLDERS, ROOT, head
 
 TITLES = {"tour": "Tour", **{f: f.partition("_")[2] or f for f in FOLDERS if f != "tour"}}
-COPIED = (
-    "docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff".split()
-)
+COPIED = ".github docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff".split()
 PREFACE = "\n\n```{{autolink-preface}}\n:level: file\n\n{imports}\n```\n"
 TREE = "\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
 # Plots are drawn on white: turned dark, with their hues kept. Nesting, so that it stands once for both ways to a dark page.
@@ -198,7 +196,7 @@ def main() -> int:
 
     out = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "_docs").resolve()
     lay_out(out.parent / "_site")
-    status = sphinx(["-q", "-b", "html", str(out.parent / "_site"), str(out)])
+    status = sphinx(["-q", "-j", "auto", "-b", "html", str(out.parent / "_site"), str(out)])
     for path in out.rglob("*.html"):
         page = path.read_text(encoding="utf-8")
         for found, right in MENDED.items():

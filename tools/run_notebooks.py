@@ -23,6 +23,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -242,6 +243,17 @@ def chosen(named: list) -> list:
     return [Page(f) for f in files if ".ipynb_checkpoints" not in f.parts]
 
 
+def end_with_parent() -> None:
+    "End this process, and with it its kernels, within a second after the process that started it."
+
+    def watch(parent: int) -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
+
+
 def main(argv=None) -> int:
     ini = configparser.ConfigParser(delimiters=["="])
     ini.read(ROOT / "settings.ini")
@@ -257,10 +269,13 @@ def main(argv=None) -> int:
         "--quick", action="store_true", help="leave out the notebooks that use real models"
     )
     ap.add_argument("--jobs", type=int, default=1, help="notebooks at a time (default 1)")
+    ap.add_argument("--attached", action="store_true", help="end when the parent process ends")
     ap.add_argument(
         "what", nargs="*", help=f"flags ({', '.join(sorted(known))}) and notebooks (default: all)"
     )
     args = ap.parse_args(argv)
+    if args.attached:
+        end_with_parent()
     for name, value in ENV.items():
         os.environ.setdefault(name, value)
     os.environ["PYTHONPATH"] = ENV["PYTHONPATH"]

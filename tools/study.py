@@ -18,11 +18,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from urllib.parse import quote
 
 from mtrag_nb.core.files import data_dir, read_json
 from mtrag_nb.core.html import show
 from mtrag_nb.core.record import Calls, Run
-from mtrag_nb.core.types import Gold
+from mtrag_nb.core.types import DataError, Gold
+from mtrag_nb.data.mtrag import FETCHED, fetch_data, fetch_file, official_dir
 from mtrag_nb.evaluate.measures import BertScorer
 from mtrag_nb.evaluate.scores import ScoreReport, compare_runs, score_run
 from mtrag_nb.evaluate.statistics import holm
@@ -192,6 +194,38 @@ def measured_in() -> dict[str, Path]:
     return found
 
 
+def fetch_released(
+    root: str | Path,  # of the official files
+    url: str = "https://raw.githubusercontent.com",
+    seen: Callable[[str], object] = print,  # told of each file
+) -> list[Path]:
+    """Fetch the runs of real systems that are not there, as far as their licence allows it, at a pinned commit and against their
+    checksums; returned are the files. Raises DataError."""
+    fetched = []
+    for f in read_json(data_dir("paper") / "released.json", kind=list):
+        target = Path(root) / "released" / f["file"]
+        if target.exists() or target.with_name(target.name + ".gz").exists():
+            continue
+        place = f"{url}/{f['repository']}/{f['commit']}/{quote(f['path'])}"
+        seen(f"{f['file']}: {f['repository']}, {f['licence']}")
+        try:
+            fetched.append(fetch_file(place, target, f["git"]))
+        except DataError as e:
+            if not f.get("optional"):
+                remedy = f"Check the network, or put the file by hand where {target} is"
+                raise DataError(f"could not be fetched ({e})", place, remedy=remedy) from None
+            seen(f"{f['file']} is left out: {e}")
+    return fetched
+
+
+def released_data() -> Path:
+    "The folder of the official files, with those of the study of released runs."
+    root = Path(official_dir() or FETCHED)
+    fetch_data(root, ("tasks", "retrieval"))
+    fetch_released(root)
+    return root.resolve()
+
+
 AFTER_EQUAL = ("blame", "gate", "mended")  # studies of the runs that `make study NAME=equal` makes
 
 
@@ -212,6 +246,8 @@ def run_study(name: str) -> int:
     command = [sys.executable, "tools/run_notebooks.py", "--no-compare", "measure"]
     # Without assertions: those of the story hold for what was measured before.
     env = {**os.environ, "PART": name, "PYTHONOPTIMIZE": "1"}
+    if name == "released":
+        env["MTRAG_DATA"] = str(released_data())
     return subprocess.run(
         [*command, str(notebooks[name])], cwd=NOTEBOOKS.parents[1], env=env
     ).returncode

@@ -50,8 +50,16 @@ def be_a_kernel(talk: socket.socket, asked: dict) -> None:
     os._exit(0)
 
 
+def end_with_stdin() -> None:
+    "End this process as soon as stdin is closed, while it imports, too."
+    while os.read(0, 1):
+        pass
+    os._exit(0)
+
+
 def serve(path: str) -> None:
     "Import, then fork a kernel for each connection, until stdin closes."
+    threading.Thread(target=end_with_stdin, daemon=True).start()
     for name in IMPORTED:
         try:
             importlib.import_module(name)
@@ -63,7 +71,7 @@ def serve(path: str) -> None:
     listener.listen()
     print("ready", flush=True)
     os.dup2(2, 1)
-    while listener in select.select([listener, sys.stdin], [], [])[0]:
+    while True:
         talk, _ = listener.accept()
         asked = json.loads(talk.makefile().readline())
         if os.fork() == 0:
@@ -74,7 +82,8 @@ def serve(path: str) -> None:
 
 
 def ask(path: str, argv: list) -> None:
-    "Ask for a kernel and stay as long as it runs: who starts and ends this process starts and ends the kernel."
+    "Ask for a kernel and stay as long as it and the parent run: who starts and ends this process starts and ends the kernel."
+    parent = os.getppid()
     talk = socket.socket(socket.AF_UNIX)
     try:
         talk.connect(path)
@@ -84,7 +93,8 @@ def ask(path: str, argv: list) -> None:
         (json.dumps({"argv": argv, "cwd": os.getcwd(), "env": dict(os.environ)}) + "\n").encode()
     )
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # sent before the kernel is ended
-    talk.recv(1)  # the kernel has ended
+    while os.getppid() == parent and not select.select([talk], [], [], 1)[0]:
+        pass  # readable: the kernel has ended
 
 
 if __name__ == "__main__":

@@ -374,7 +374,7 @@ async function talks() {
   $("talks").replaceChildren(...all.map(c => el("li", {},
     el("button", { type: "button", className: "talk small", "aria-current": String(c.id === talk), onclick: () => show(c.id).catch(e => say(e.message)) }, el("bdi", {}, c.title), " ", el("span", { className: "quiet" }, plural(c.turns, "turn"))),
     c.id !== talk ? null : el("div", { className: "row" },
-      el("a", { className: "button small", href: `/api/conversations/${c.id}/export?form=md` }, "as text"), el("a", { className: "button small", href: `/api/conversations/${c.id}/export` }, "as JSON"),
+      el("a", { className: "button small", href: `/api/conversations/${c.id}/export` }, "as JSON"),
       press("rename", async () => {
         const title = prompt("Another name for this conversation", c.title);
         if (title && title.trim()) await post(`/api/conversations/${c.id}`, { title: title.trim().slice(0, 120) }).then(talks).catch(e => say(e.message));

@@ -138,25 +138,24 @@ def _all_joined(run: Run, tasks=None, **_) -> bool:
     return not tasks or "none of the tasks" not in run.manifest["imported"].get("joined", {})
 
 
+_Files = Iterable[File]
+_Which = Literal["first", "last"] | None
+
+
 @done(_all_joined)
 def import_run(
     source: File,  # spans of OpenTelemetry, OpenInference, Phoenix or LangSmith; or predictions: of the shared task, a TREC run, InspectorRAGet, also .gz
     /,
     out: Dir,  # the run folder to write
     tasks: File = None,  # the tasks that were asked, with gold where there is some (reference.jsonl)
-    corpus: Iterable[
-        File
-    ] = (),  # the passages, by whose text documents are known that have another id
+    corpus: _Files = (),  # the passages, by whose text documents are known that have another id
     kinds: File = None,  # {node: kind} in JSON or YAML, for nodes whose name does not say what they do: rewrite, retrieve, rerank, grade, gate, generate, check, refuse, clarify, step
     task: Literal["A", "B", "C"] | None = None,  # of a prediction file (default: as it looks)
     rewrites: File = None,  # what a prediction file's passages were retrieved with, by task
     unused: bool = False,  # the answers of a prediction file were not made from the passages that it lists
-    duplicates: Literal["first", "last"]
-    | None = None,  # which line of a task that a prediction file has twice counts (default: an error)
+    duplicates: _Which = None,  # which line counts of a task that a prediction file has twice (default: an error)
     name: str = "",  # of the system, or which model of an InspectorRAGet file (default: as the file)
-    refusal: Iterable[
-        str
-    ] = (),  # phrases with which the system refuses, beside those that are known
+    refusal: Iterable[str] = (),  # phrases with which the system refuses, beside the known
 ) -> Run:
     "Read the turns of another system into a run folder; exit code 0 only if each is one of the tasks."
     from mtrag_nb.evaluate.scores import keep_refusal_phrases
@@ -167,13 +166,11 @@ def import_run(
         found = read_rewrites(rewrites) if rewrites else {}
         how = (task or "", passages, found, name, not unused, duplicates or "")
         run = import_predictions(source, known, out, *how)
-        keep_refusal_phrases(out, refusal)
-        _print_imported(run, known)
-        return run
-    gold = [p for g in known.gold.values() for p in g.passages] if known else []
-    passages = read_corpus(*corpus) if corpus else ()
-    asked = known.tasks if known else ()
-    run = import_traces(source, out, asked, Corpus(gold, passages), read_kinds(kinds), name)
+    else:
+        gold = [p for g in known.gold.values() for p in g.passages] if known else []
+        passages = read_corpus(*corpus) if corpus else ()
+        asked = known.tasks if known else ()
+        run = import_traces(source, out, asked, Corpus(gold, passages), read_kinds(kinds), name)
     keep_refusal_phrases(out, refusal)
     _print_imported(run, known)
     return run
@@ -182,7 +179,7 @@ def import_run(
 def export_run(
     runs: Iterable[RunDir],  # folders of runs: one, or several beside each other for csv
     /,
-    to: Literal["inspect", "openinference", "csv"],  # whose format
+    to: Literal["openinference", "csv"],  # whose format
     out: File = None,  # the file to write (default: one in the folder of the first run)
     reference: Reference = None,
 ) -> Path:  # the file

@@ -75,11 +75,14 @@ def ingest(
 
         how |= {"hnsw": hnsw, "device": device, "shard": shard, "on": on}
         return ingest_passages(files, index, domains, settings, cap, sparse, **how)
-    if domains or cap or hnsw or shard or on:
-        raise SettingsError("--domain, --cap, --hnsw, --shard and --on go with --passages")
-    from mtrag_nb.serve.library import ingest_documents
+    if domains or cap or hnsw or shard or on or not sparse:
+        raise SettingsError(
+            "--domain, --cap, --no-sparse, --hnsw, --shard and --on go with --passages"
+        )
+    from mtrag_nb.serve.library import library
 
-    return ingest_documents(documents, index, collection, settings, sparse, device, **how)
+    how |= {"index": index, "collection": collection, "device": device, "settings": settings}
+    return library("add", [documents], **how)
 
 
 _TABLE = """\
@@ -91,7 +94,7 @@ ask        serve.serve  Hold a conversation with a system in the terminal, kept 
 serve      serve.serve  Serve a library: a page to upload, ask and read, an API, an interface for chat clients.
 run        app.run      Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.
 import     app.bench:import_run Read the turns of another system into a run folder: from its spans (OpenTelemetry, OpenInference, Phoenix, LangSmith), or a file of predictions.
-export     app.bench:export_run Write runs with scores and blame for another tool: Inspect, OpenInference (Phoenix), CSV.
+export     app.bench:export_run Write runs with scores and blame for another tool: OpenInference (Phoenix) or CSV.
 merge      app.run      Put together what `run`, `live`, `judge` or `ingest` computed with --shard on several machines.
 check      app.run      Check a prediction file as the official format checker does.
 score      app.evaluate Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.

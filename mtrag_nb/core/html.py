@@ -12,7 +12,7 @@ import html
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,33 +76,15 @@ def text_table(
     )
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[object]], cell: Callable) -> str:
-    "A table; `cell` takes tag, column and value, and gives style and HTML."
-
-    def line(tag, values):
-        scope = " scope='col'" if tag == "th" else ""
-        cells = [cell(tag, i, v) for i, v in enumerate(values)]
-        texts = (f"<{tag}{scope} style='{look}'>{inside}</{tag}>" for look, inside in cells)
-        return f"<tr>{''.join(texts)}</tr>"
-
-    body = line("th", header) + "".join(line("td", r) for r in rows)
-    return f"<table style='border-collapse:collapse'>{body}</table>"
-
-
 def html_table(
     header: Sequence[str], rows: Sequence[Sequence[object]], note: str = "", digits: int = 3
 ) -> str:
     "The same as escaped HTML, with a note below it; styled inline, since it stands in an output alone."
-
-    def cell(tag, i, v):
-        return f"text-align:{'right' if i else 'left'};padding:.15em .6em", esc(show(v, digits))
-
-    below = f"<div style='font-size:90%'>{esc(note)}</div>" if note else ""
-    return _table(header, rows, cell) + below
+    cells = [[show(v, digits) for v in r] for r in (header, *rows)]
+    return str(render("table.html", "plain", cells[0], cells[1:], note))
 
 # %% ../../nbs/1_core/04_html.ipynb #4029266e
 _NUMBER = re.compile(r"[-+–]?[\d.,]*%?(?: \[[^\]]*\])?")  # with an interval, perhaps
-_WRAPPED = "max-width:22em;overflow-wrap:break-word"
 
 
 def _numeric(value: object) -> bool:
@@ -112,16 +94,8 @@ def _numeric(value: object) -> bool:
 def words_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     "An HTML table with words on the left of their cells and numbers on the right; long words wrap."
     numeric = [all(_numeric(r[i]) for r in rows) for i in range(len(header))]
-
-    def cell(tag, i, v):
-        side, wrap = "left", _WRAPPED
-        if numeric[i]:
-            side, wrap = "right", "white-space:nowrap" if tag == "td" else _WRAPPED
-        text = esc(show(v))
-        inside = text if numeric[i] else f"<div align='left'>{text}</div>"  # GitHub drops the style
-        return f"text-align:{side};vertical-align:top;padding:.15em .6em;{wrap}", inside
-
-    return _table(header, rows, cell)
+    cells = [[show(v) for v in r] for r in (header, *rows)]
+    return str(render("table.html", "words", cells[0], cells[1:], numeric))
 
 
 class Table:

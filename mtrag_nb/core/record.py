@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 from typing_extensions import NotRequired, TypedDict
 
 from .files import JsonlLog, read_json, read_jsonl
-from .html import Table, esc, text_table, word_diff
+from .html import Table, render, text_table
 from .text import Label, Verdict, clipped
 from .types import ROLES, Context, DataError, Outcome, Passage, SettingsError, Task
 from .types import digest, plain, structured
@@ -930,18 +930,6 @@ def _step_pairs(a: Trajectory, b: Trajectory) -> list[tuple[str, Step | None, St
     return pairs
 
 # %% ../../nbs/1_core/05_record.ipynb #8d2000a2
-_CELL = (
-    "vertical-align:top;padding:.15em .6em;max-width:28em;overflow-wrap:anywhere;text-align:left"
-)
-
-
-def _row(mark: str, *cells: str) -> str:
-    "A row of the table, from HTML; one that stayed the same is faint."
-    look = "opacity:.6" if mark == "=" else ""
-    columns = "".join(f"<td style='{_CELL}'>{c}</td>" for c in (mark, *cells))
-    return f"<tr style='{look}'>{columns}</tr>"
-
-
 @dataclass(frozen=True, repr=False)
 class TurnDiff:
     "Two records of one turn."
@@ -983,12 +971,8 @@ class TurnDiff:
     def _repr_html_(self) -> str:
         pairs = [pair for _, *pair in _step_pairs(self.before, self.after)]
         texts = [[getattr(s, "text", "") for s in pair] for pair in pairs]
-        rows = ["<tr><th></th><th>node</th><th>before</th><th>after</th></tr>"]
         texts.append([self.before.answer, self.after.answer])
-        for (mark, node, old, new), both in zip(self._rows(90), texts):
-            changed = word_diff(*both) if all(both) else esc(new)
-            rows.append(_row(mark, esc(node), esc(old), "" if mark == "=" else changed))
-        return f"<table style='border-collapse:collapse'>{''.join(rows)}</table>"
+        return render("turn.html", "diff", [*zip(self._rows(90), texts)])
 
 
 def diff_turns(

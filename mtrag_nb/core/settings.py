@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_type_hints
 
-from annotated_types import Ge, Gt, Interval, Predicate
+from annotated_types import Ge, Gt, Interval, MinLen, Predicate
 
 from .types import MTRAGError, SettingsError, digest, first_problem, plain, redacted
 
@@ -81,7 +81,7 @@ _MODEL_CHOICES = {  # setting -> pattern, and in words
 class ModelSpec:
     "A model and how to load it."
 
-    name: str  # hub name, folder, GGUF file, or a name in EMBEDDED
+    name: Annotated[str, MinLen(1)]  # hub name, folder, GGUF file, or a name in EMBEDDED
     dtype: str = "auto"  # fp32, fp16, bf16; "auto": fp32 on a CPU, fp16 on a GPU below compute capability 8, bf16 above
     quantization: str = ""  # "" or "nf4" (bitsandbytes, double quantization)
     device: str = "auto"  # "auto": the GPU if there is one; or "cpu", "cuda", "cuda:1"
@@ -238,14 +238,16 @@ class StageSettings:
     check: str = "verdict"
     check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
     check_default: str = constant("no")
-    max_retries: Annotated[int, Ge(0)] = 2  # seed paper, II.C.1
+    max_retries: Annotated[int, Interval(ge=0, le=100)] = 2  # seed paper, II.C.1
     retry_temperature: Annotated[float, Ge(0)] = 0.7  # a retry samples; the first draft does not
     max_new_tokens: Annotated[int, Ge(1)] = 256  # of an answer
     history_turns: Annotated[int, Ge(0)] = 6  # turns of the conversation that a prompt shows
     turn_chars: Annotated[int, Ge(1)] = 600  # characters of each
     # "permissive" or "strict" (seed paper, V.B), "small" (for the laptop's model) or "published"
     prompts: str = "permissive"
-    refusal_text: str = "I don't know: the documents that I found do not contain the answer."
+    refusal_text: Annotated[str, MinLen(1)] = (
+        "I don't know: the documents that I found do not contain the answer."
+    )
     # "told": what fails; "plain": the same prompt
     retry: Literal["told", "plain", "trimmed", "copied"] = later("told")
     # How a draft declines; "token": the token alone.
@@ -271,7 +273,7 @@ class Settings:
     batch_size: Annotated[int, Ge(1)] = 8  # tasks in flight, and most prompts in one padded batch
     batch_tokens: Annotated[int, Ge(1)] = 16384  # most padded tokens in one forward pass
     store_gib: float = constant(-1.0)
-    seed: int = 0
+    seed: Annotated[int, Interval(ge=0, lt=2**63)] = 0
     embed_cache: str = constant("")
 
     def __post_init__(self):

@@ -226,8 +226,13 @@ _NO = frozenset(
 _YES_NO = re.compile(r"(?P<no>不(?:是的?)?|いいえ|没有)|(?P<yes>是的?|对|はい)")  # at the beginning
 _ALONE = re.compile(r"[\s*\"']*([\w']+)[*\"']*(?:\s*(?:$|[,.;:!(。；！、،।])|\s-)")
 _ITEMS = re.compile(
-    r"\s*(?:[;،、]|(?<!\d),|,(?!\d))\s*(?:(?:and|or|und|et|y|e)\s+)?|\s+(?:and|und|et|y|e)\s+|\s*和\s*"
+    r" ?(?:[;،、]|(?<!\d),|,(?!\d)) ?(?:(?:and|or|und|et|y|e) )?| (?:and|und|et|y|e) | ?和 ?"
 )
+
+
+def _items_of(target: str) -> list[str]:
+    "The items of a target that is a list."
+    return [i for i in _ITEMS.split(" ".join(target.split()).strip(" .")) if i]
 
 
 class TargetVerdict(NamedTuple):
@@ -261,7 +266,7 @@ def _negated(text: str) -> bool:
 @lru_cache(4096)
 def _kind_of_target(target: str) -> str:
     "The kind of a target: yes or no, list, number, name; long where target recall measures it."
-    words, items = content_words(target), [i for i in _ITEMS.split(target.strip(" .")) if i]
+    words, items = content_words(target), _items_of(target)
     if len(items) > 1 and all(word_count(i) <= 3 for i in items) and not _is_yes_or_no(target):
         if not re.fullmatch(r"[\d\s.,'$€£%]+", target):
             return "list"
@@ -336,7 +341,7 @@ def _by_words(answer: str, target: str) -> TargetVerdict:
 
 def _by_items(answer: str, target: str) -> TargetVerdict:
     "Lists, in any order: all items, or none."
-    items = [i for i in _ITEMS.split(target.strip(" .")) if content_words(i)]
+    items = [i for i in _items_of(target) if content_words(i)]
     if not items:
         return TargetVerdict("undecided", "list", "the target has no words of content")
     share = sum(_share(answer, i) == 1 for i in items) / len(items)

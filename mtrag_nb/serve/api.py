@@ -13,41 +13,40 @@ import re
 import secrets
 import shutil
 import socket
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import uvicorn
-from fastapi import FastAPI, File, Form, Header, Request, Response, UploadFile
+from fastapi import Body, FastAPI, File, Form, Header, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .. import __version__
 from ..core.files import disk_full
 from ..core.html import document, page, render
 from ..core.types import MTRAGError, SettingsError, Turn, digest
-from .reply import as_markdown, end_of, marked, new_id, with_sources
-from .reply import without_sources
+from .reply import end_of, marked, new_id, with_sources, without_sources
 from .service import STOPPING, Denied, Service, about_turn, accept, accepted, again
-from .service import begin, delete_conversation, delete_document, denied
+from .service import ask, delete_conversation, delete_document, denied
 from .service import document_text, drawn, mark, numbered, predictions_of
 from .service import report_html, safe_name, search, status, turns_of, why_html
 from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['check_address', 'Rules', 'Guard', 'Query', 'Mark', 'Again', 'Name', 'Token', 'Message', 'Chat', 'Citation', 'Reply',
-           'Held', 'Uploaded', 'make_app', 'rules_of', 'server_of', 'serving']
+__all__ = ['check_address', 'Rules', 'Guard', 'Query', 'Mark', 'Again', 'Name', 'Message', 'Chat', 'make_app', 'rules_of',
+           'server_of']
 
 # %% ../../nbs/serve/06_api.ipynb #61985232
 _LEAST_TOKEN = 16  # characters
@@ -95,10 +94,7 @@ def _token_of(headers: Mapping[str, str]) -> str:
     kind, _, token = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip()
-    with suppress(CookieError):
-        if found := SimpleCookie(headers.get("cookie", "")).get(_COOKIE):
-            return found.value
-    return ""
+    return cookie_parser(headers.get("cookie", "")).get(_COOKIE, "")
 
 
 def _same(a: str, b: str) -> bool:
@@ -200,8 +196,6 @@ class Rules:
 
 def _error(status: int, message: str, after: float = 0.0, **headers: str) -> JSONResponse:
     "An error as a reply, in the form that OpenAI's clients read; `after`: seconds to wait before the next try."
-    from starlette.responses import JSONResponse
-
     kind = "server_error" if status >= 500 else "invalid_request_error"
     body = {"message": message, "status": status, "type": kind, "code": None, "param": None}
     if after:
@@ -239,7 +233,7 @@ class Guard:
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
             return  # no web sockets here: the connection is closed
-        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
+        headers = Headers(scope=scope)
         who = (scope.get("client") or ("?",))[0]
         if why := self.refusal(scope["path"], who, headers):
             return await self.refuse(scope, receive, send, *why)
@@ -281,10 +275,9 @@ class Guard:
             if stopped:
                 return
             if message["type"] == "http.response.start":
-                begun, own = True, {k.lower() for k, _ in message["headers"]}
-                more = [(k.encode(), v.encode()) for k, v in _HEADERS.items()]
-                more = [(k, v) for k, v in more if k not in own]
-                message = {**message, "headers": [*message["headers"], *more]}
+                begun, headers = True, MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         try:
@@ -383,12 +376,6 @@ class Name(_Sent):
     title: str = Field(min_length=1, max_length=120, pattern=r"\S")
 
 
-class Token(_Sent):
-    "The token, for a browser that is to have it as a cookie."
-
-    token: str
-
-
 class Message(_Sent):
     "A message of a chat; parts of it that are no text are refused."
 
@@ -408,67 +395,6 @@ class Chat(_Sent):
     n: int | None = None
     user: str = Field("", description=_HELP["user"])
     metadata: dict = Field({}, description=_HELP["metadata"])
-
-# %% ../../nbs/serve/06_api.ipynb #01211ee9
-_MARKS = "start and end of the sentences in it that claims rest on"
-_CONFIDENCE = "null where the system has none that was held against people's ratings"
-_LICENCE = "what the confidence was held against, or why there is none"
-
-
-class Citation(BaseModel):
-    "A passage that an answer cites."
-
-    n: int
-    document: str
-    section: str
-    page: int | None = Field(description="of the first of the marked sentences")
-    last_page: int | None = Field(None, description="where these stand on several")
-    passage: str = Field(description="its id")
-    text: str
-    marks: list[list[int]] = Field(description=_MARKS)
-
-
-class Reply(BaseModel):
-    "A turn. An outcome of `error` is sent as a status of 500, never as an answer."
-
-    model_config = ConfigDict(extra="allow")
-    answer: str
-    outcome: str = Field(description="answered, i_dont_know or asked_back")
-    reason: str = Field(description="of a refusal, by name")
-    doubt: str = Field(
-        "", description="a warning where the documents do not seem to answer; else empty"
-    )
-    citations: list[Citation]
-    unsupported: list[str] = Field(description="sentences of the answer that rest on no passage")
-    confidence: float | None = Field(description=_CONFIDENCE)
-    licence: str = Field(description=_LICENCE)
-    grades: list[dict]
-    seconds: float
-    tokens: dict
-    trajectory_id: str
-    conversation_id: str
-    turn: int
-    system: str
-    run: str = Field(description="the run folder that has the turn on record")
-
-
-class Held(BaseModel):
-    "A document."
-
-    model_config = ConfigDict(extra="allow")
-    id: str
-    name: str
-    pages: int
-    chunks: int
-    added: str | None
-    sha256: str
-
-
-class Uploaded(Held):
-    "A document that was put in."
-
-    seconds: float
-    status: str = Field(description="added, replaced or unchanged")
 
 # %% ../../nbs/serve/06_api.ipynb #7464c0d4
 def _fault_of(reply: dict) -> dict:
@@ -500,7 +426,7 @@ async def _progress(service: Service, **question) -> _Events:
         with suppress(RuntimeError):  # the loop has ended: nobody listens
             loop.call_soon_threadsafe(queue.put_nowait, (event, data))
 
-    future = begin(service, on_event=put, **question)
+    future = service.questions.submit(ask, service, on_event=put, **question)
     future.add_done_callback(lambda f: put("end", {}))
     while True:
         try:
@@ -654,12 +580,13 @@ def _add_documents(app: FastAPI, service: Service) -> None:
         shutil.rmtree(staging)  # of a service that was killed
     staging.mkdir()
 
-    @app.post("/api/upload", response_model=Uploaded, tags=["documents"])
+    @app.post("/api/upload", tags=["documents"])
     async def upload(
         file: UploadFile = File(),
         collection: str = Form("", description="what it is filtered by; any name"),
     ):
-        "Put a document in: PDF, DOCX, HTML, Markdown or text. One of a name that is there takes its place."
+        """Put a document in: PDF, DOCX, HTML, Markdown or text. One of a name that is there takes its place. What comes: its `id`,
+        `name`, `pages`, `chunks`, `sha256`, `notes` on what was left out, `seconds`, `status` (added, replaced, unchanged)."""
         name = safe_name(file.filename or "", service.limits)
         into = collection.strip() or service.collection
         if len(into) > 80 or not into.isprintable():
@@ -678,9 +605,9 @@ def _add_documents(app: FastAPI, service: Service) -> None:
         finally:
             path.unlink(missing_ok=True)
 
-    @app.get("/api/documents", response_model=list[Held], tags=["documents"])
+    @app.get("/api/documents", tags=["documents"])
     def documents():
-        "All documents."
+        "All documents: `id`, `name`, `collection`, `kind`, `pages`, `chunks`, `added`, `sha256` of each."
         return service.documents.all()
 
     @app.get("/api/documents/{i}", tags=["documents"])
@@ -702,19 +629,17 @@ def _known(service: Service, conversation: str) -> str:
     return conversation
 
 
-def _system_line(service: Service, name: str) -> dict:
-    system = system_named(service.systems[name])
-    reasons = {r.name: r.about for r in system.reasons}
-    is_default = name == service.system
-    return {"name": name, "about": system.about, "default": is_default, "reasons": reasons}
-
-
 def _add_questions(app: FastAPI, service: Service) -> None:
     "Questions, and what is known of the service."
 
-    @app.post("/api/query", response_model=Reply, tags=["questions"])
+    @app.post("/api/query", tags=["questions"])
     async def query(q: Query, request: Request):
-        "Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events."
+        """Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events. The reply: `answer`; `outcome`
+        (answered, i_dont_know or asked_back; a turn that broke is a status of 500); `reason` of a refusal, by name, and `why`;
+        `doubt`, a warning where the documents do not seem to answer; `citations` (`n`, `document`, `section`, `page`, `passage`,
+        its id, `text`, and `marks`, start and end of the sentences that claims rest on); `unsupported`, sentences that rest on no
+        passage; `confidence`, null without one that was held against people's ratings, and its `licence`; `grades`, `seconds`,
+        `tokens`; `trajectory_id`, `conversation_id`, `turn`, `system`, and `run`, the run folder that has the turn on record."""
         what = q.model_dump(include={"question", "system", "collection", "top_k"})
         conversation = _known(service, q.conversation_id) or _owned_id(new_id())
         events = _progress(service, conversation=conversation, **what)
@@ -730,7 +655,13 @@ def _add_questions(app: FastAPI, service: Service) -> None:
     @app.get("/api/systems", tags=["service"])
     def systems():
         "Who can answer, and for which reasons they refuse."
-        return [_system_line(service, s) for s in service.systems]
+        lines = []
+        for name, opened in service.systems.items():
+            system, default = system_named(opened), name == service.system
+            reasons = {r.name: r.about for r in system.reasons}
+            line = {"name": name, "about": system.about, "default": default, "reasons": reasons}
+            lines.append(line)
+        return lines
 
 # %% ../../nbs/serve/06_api.ipynb #41eaf31e
 _WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"  # the policy of a turn's page
@@ -758,15 +689,10 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
             service.talks.rename(_known(service, i) or "none", name.title.strip())
 
     @app.get("/api/conversations/{i}/export", tags=["conversations"])
-    def export(i: str, form: str = "json"):
-        "One as a file: json has everything, md what one would read."
-        if form not in ("json", "md"):
-            raise Denied(422, "the form is json or md")
-        whole = conversation(i)
-        text = json.dumps(whole, ensure_ascii=False, indent=1)
-        text = as_markdown(whole["turns"]) if form == "md" else text
-        as_file = f'attachment; filename="conversation-{i}.{form}"'
-        return PlainTextResponse(text, headers={"content-disposition": as_file})
+    def export(i: str):
+        "One as a file."
+        as_file = f'attachment; filename="conversation-{i}.json"'
+        return JSONResponse(conversation(i), headers={"content-disposition": as_file})
 
     @app.delete("/api/conversations/{i}", tags=["conversations"])
     async def delete(i: str):
@@ -795,7 +721,7 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
     async def try_again(i: str, turn: int, change: Again):
         "The turn again with one thing changed, beside the old one."
         what = {"conversation": _known(service, i), "turn": turn, **change.model_dump()}
-        return await asyncio.wrap_future(begin(service, again, **what))
+        return await asyncio.wrap_future(service.questions.submit(again, service, **what))
 
 
 _REPORT = "frame-ancestors 'self'; sandbox allow-scripts"  # beside the policy that it holds itself
@@ -826,7 +752,7 @@ def _add_marks(app: FastAPI, service: Service) -> None:
     @app.get("/api/report", response_class=HTMLResponse, tags=["marks"])
     async def report():
         "The report of the marked turns: the grid, and the stages to blame."
-        html = await asyncio.to_thread(report_html, service)
+        html = await asyncio.to_thread(report_html, service, _owns)
         return HTMLResponse(html, headers={"content-security-policy": _REPORT})
 
     @app.get("/api/questions/drawn", tags=["test set"])
@@ -903,7 +829,7 @@ _ABOUT = (
 _DOCS = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # its policy
 
 
-def _add_descriptions(app: FastAPI, token: str) -> None:
+def _add_descriptions(app: FastAPI, tokens: str) -> None:
     "The page that documents the API, and where a browser is given its token."
 
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
@@ -912,23 +838,29 @@ def _add_descriptions(app: FastAPI, token: str) -> None:
         return HTMLResponse(html, headers={"content-security-policy": _DOCS})
 
     @app.post(_TOKEN_PATH, tags=["service"], status_code=204)
-    def take_token(t: Token, request: Request):
+    def take_token(token: Annotated[str, Body(embed=True)], request: Request):
         "Keep the token in a cookie that scripts do not see, for the page."
-        if token and not _is_token(t.token, token):
+        if tokens and not _is_token(token, tokens):
             raise Denied(401, "that is not the token")
         reply, secure = Response(status_code=204), request.url.scheme == "https"
-        if token:
-            reply.set_cookie(_COOKIE, t.token, httponly=True, samesite="strict", secure=secure)
+        if tokens:
+            reply.set_cookie(_COOKIE, token, httponly=True, samesite="strict", secure=secure)
         return reply
 
 # %% ../../nbs/serve/06_api.ipynb #36455b9f
 def _add_errors(app: FastAPI) -> None:
     "What is refused, and what breaks here, as JSON; nothing of what was sent is sent back."
 
-    @app.exception_handler(MTRAGError)
-    async def refused(request: Request, e: MTRAGError):
+    async def refused(request: Request, e: Exception):
+        if isinstance(e, OSError):
+            e = disk_full(e, "", "Nothing of it was kept; send it again when there is room")
+        if not isinstance(e, MTRAGError):
+            return _error(500, numbered(e))
         d = denied(e)
         return _error(d.status, str(d), d.after)
+
+    for kind in (MTRAGError, OSError, Exception):
+        app.add_exception_handler(kind, refused)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, e: RequestValidationError):
@@ -946,15 +878,6 @@ def _add_errors(app: FastAPI) -> None:
             here = ", ".join(p for p in app.openapi()["paths"] if p.startswith("/v1/"))
             said += f". There are {here} for OpenAI's clients, and what /docs lists"
         return _error(e.status_code, said[:300])
-
-    @app.exception_handler(Exception)
-    async def fault(request: Request, e: Exception):
-        return _error(500, numbered(e))
-
-    @app.exception_handler(OSError)
-    async def disk(request: Request, e: OSError):
-        full = disk_full(e, "", "Nothing of it was kept; send it again when there is room")
-        return await (refused if isinstance(full, MTRAGError) else fault)(request, full)
 
 # %% ../../nbs/serve/06_api.ipynb #78f907fc
 _EMPTY_PAGE = "<!doctype html><title>mtrag</title>"
@@ -1008,20 +931,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: object) -> None:
         self.stopping()
         super().handle_exit(sig, frame)
-
-    @contextmanager
-    def capture_signals(self):
-        import signal
-
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {s: signal.signal(s, self.handle_exit) for s in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for s, handler in before.items():
-                signal.signal(s, handler)
+        self._captured_signals.clear()  # uvicorn would raise them again at its end
 
 # %% ../../nbs/serve/06_api.ipynb #826df57f
 _MOST = 400  # connections in all; at 500 uvicorn itself would turn away whoever comes
@@ -1099,19 +1009,3 @@ def server_of(
     server = _Server(uvicorn.Config(app, lifespan="on", http=protocol, **quiet, **waits, **behind))
     server.stopping = app.app.state.service.stop
     return server, listening
-
-# %% ../../nbs/serve/06_api.ipynb #52a5efaf
-@contextmanager
-def serving(app: Guard, host: str = "127.0.0.1", **how) -> Iterator[str]:
-    """The application at a free port, in a thread, and its address: for notebooks and tests. `how` as `server_of` takes it.
-    At the end the service is closed."""
-    server, listening = server_of(app, host, 0, **how)
-    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
-    thread.start()
-    while not server.started and thread.is_alive():
-        time.sleep(0.01)
-    try:
-        yield f"http://{host}:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()

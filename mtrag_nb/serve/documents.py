@@ -26,6 +26,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -36,8 +37,8 @@ from ..core.types import DataError, plain, structured
 from ..search.web import INVISIBLE, ShownText, clean, closed
 
 # %% auto #0
-__all__ = ['KINDS', 'MAX_BYTES', 'Section', 'Heading', 'document_of', 'start_of', 'trimmed', 'sections_of', 'Document', 'name_of',
-           'kind_of', 'parse_document', 'Reader', 'iter_documents']
+__all__ = ['KINDS', 'Section', 'Heading', 'document_of', 'start_of', 'trimmed', 'sections_of', 'Document', 'kind_of',
+           'parse_document', 'Reader', 'iter_documents']
 
 # %% ../../nbs/serve/00_documents.ipynb #04f2fe6e
 _ENDINGS = {
@@ -48,8 +49,8 @@ _ENDINGS = {
     "text": ".txt .text",
 }
 KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
-MAX_BYTES = {kind: 20_000_000 for kind in _ENDINGS}  # of the file
-MAX_BYTES |= {"pdf": 200_000_000, "docx": 50_000_000}
+_MAX_BYTES = {kind: 20_000_000 for kind in _ENDINGS}  # of the file
+_MAX_BYTES |= {"pdf": 200_000_000, "docx": 50_000_000}
 _MAX_PARTS = 10_000  # files inside a DOCX
 _MAX_UNPACKED = 200_000_000  # bytes of them, by the archive's own table
 _MAX_XML = 50_000_000  # bytes of those that are XML: the only ones that are unpacked
@@ -150,11 +151,6 @@ _CHARSETS = re.compile(
 _GUESSED = "its encoding was guessed (Windows-1252): save it as UTF-8 if letters are wrong"
 
 
-def _hidden_note(hidden: int) -> list[str]:
-    "A note on characters that nobody can see; none where there are none."
-    return [f"{hidden:,} hidden characters were dropped"] if hidden else []
-
-
 def _decoded(
     data: bytes,
     declared: str = "",  # the encoding that the file names; only those of `_CHARSETS` are believed
@@ -173,7 +169,8 @@ def _decoded(
         if marked:
             raise binary from None
         return clean(data.decode("cp1252", errors="replace")), [_GUESSED]
-    return clean(text), _hidden_note(len(INVISIBLE.findall(text)))
+    hidden = len(INVISIBLE.findall(text))
+    return clean(text), [f"{hidden:,} hidden characters were dropped"] if hidden else []
 
 # %% ../../nbs/serve/00_documents.ipynb #0367c301
 _CHAPTER = re.compile(r"(chapter|part|section|appendix|article)\s+([\dIVXLC]+|[A-Z])\b", re.I)
@@ -218,12 +215,16 @@ def _text_headings(text: str) -> list[Heading]:
     return found
 
 # %% ../../nbs/serve/00_documents.ipynb #85db0cae
-_ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)(.*?)(?:[ \t]+#+)?[ \t]*$")
-_MAX_LINE = 1_000  # characters of a line that may be a heading
-_SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
-_NO_TITLE = re.compile(r" {0,3}#{1,6}(?=[ \t]|$)|[-*+>|]|\d+[.)] |    ")  # another block
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _FRONT = re.compile(r"---\n(.{1,20000}?)\n(?:---|\.\.\.)\n", re.S)
+
+
+def _imported(name: str) -> ModuleType:
+    "A library that reads one kind of file. Raises DataError if it is not installed."
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        remedy = "pip install 'mtrag_nb[documents]'"
+        raise DataError(f"{name} is not installed", remedy=remedy) from None
 
 
 def _inline(text: str) -> str:
@@ -233,23 +234,14 @@ def _inline(text: str) -> str:
 
 
 def _markdown_headings(text: str, start: int = 0) -> list[Heading]:
-    "The headings of a Markdown text from `start` on."
-    found, fence, at, before = [], "", start, ""
-    for line in text[start:].split("\n"):
-        end, mark, long = at + len(line), _FENCE.match(line), len(line) > _MAX_LINE
-        if fence:
-            if mark and mark[1].startswith(fence) and not line[mark.end() :].strip():
-                fence = ""
-        elif mark:
-            fence = mark[1]
-        elif not long and (m := _ATX.match(line)):
-            if title := _inline(m[2]):
-                found.append(Heading(len(m[1]), title, at, end))
-        elif not long and before and _SETEXT.fullmatch(line) and not _NO_TITLE.match(before):
-            level = 1 if "=" in line else 2
-            found.append(Heading(level, _inline(before), at - len(before) - 1, end))
-        before = "" if fence or mark or long else line.strip() and line
-        at = end + 1
+    "The headings of a Markdown text from `start` on, by CommonMark; those in lists and quotations are none."
+    parser = _imported("markdown_it").MarkdownIt("commonmark").disable(["inline", "reference"])
+    tokens, lines = parser.parse(text[start:]), text[start:].split("\n")
+    starts, found = list(accumulate((len(line) + 1 for line in lines), initial=start)), []
+    for mark, words in zip(tokens, tokens[1:]):
+        if mark.type == "heading_open" and not mark.level and (title := _inline(words.content)):
+            place = starts[mark.map[0]], starts[mark.map[1]] - 1
+            found.append(Heading(int(mark.tag[1]), title, *place))
     return found
 
 # %% ../../nbs/serve/00_documents.ipynb #b1f6d0e3
@@ -257,31 +249,31 @@ def _row_text(cells: Sequence[str], head: Sequence[str] = (), first: bool = Fals
     "A row of a table as a statement: under its heads, or two cells as name and value; the first row, without a number, may be heads."
     if head and len(cells) <= len(head):
         parts = [f"{h}: {c}" if h else c for h, c in zip(head, cells) if c]
-    elif len(cells) == 2 and all(cells) and re.search(r"[^\W\d_]$", cells[0]):
-        parts, head = [": ".join(cells)], head
     else:
-        parts = list(filter(None, cells))
+        named = len(cells) == 2 and all(cells) and re.search(r"[^\W\d_]$", cells[0])
+        parts = [": ".join(cells)] if named else list(filter(None, cells))
     text = "; ".join(parts)
     ended = not text or text[-1] in ".!?:" or first and not re.search(r"\d", text)
     return text if ended else f"{text}."
 
 
-_RULE = re.compile(r" {0,3}\|?(?: *:?-+:? *\|)+(?: *:?-+:? *)?")  # below the heads of a table
-
-
 def _state_rows(text: str) -> str:
-    "A Markdown text with a statement for each row of its tables; what is fenced stays as it is."
-    out, head, fenced, lines = [], [], False, text.split("\n")
-    for line, below in zip(lines, [*lines[1:], ""]):
-        fenced ^= bool(_FENCE.match(line))
-        bare = line.strip().removeprefix("|").removesuffix("|")
-        cells = [_inline(c.replace("\\|", "|")) for c in re.split(r"(?<!\\)\|", bare)]
-        if not fenced and cells[1:] and _RULE.fullmatch(below.rstrip()):
-            head = cells
-        elif not (head and _RULE.fullmatch(line.rstrip())):
-            head = head if "|" in line else []
-            out.append(_row_text(cells, head) if head else line)
-    return "\n".join(out)
+    "A Markdown text with a statement for each row of its tables."
+    parser = _imported("markdown_it").MarkdownIt("commonmark").enable("table")
+    lines, heads, head, cells = text.split("\n"), set(), [], []
+    for token in parser.disable(["inline", "reference"]).parse(text):
+        if token.type == "table_open":
+            head = []
+        elif token.type == "tr_open":
+            cells, at = [], token.map[0]
+        elif token.type == "inline":
+            cells.append(_inline(token.content))
+        elif token.type == "tr_close" and token.level == 2 and cells[1:]:  # in no list
+            if head:
+                lines[at], heads = _row_text(cells, head), heads | {above, above + 1}
+            else:
+                head, above = cells, at
+    return "\n".join(line for n, line in enumerate(lines) if n not in heads)
 
 # %% ../../nbs/serve/00_documents.ipynb #37abe188
 _WRAPPED = re.compile(
@@ -293,15 +285,6 @@ _WRAPPED = re.compile(
 def _unwrapped(text: str) -> str:
     "A text with a space for each line end in the middle of a sentence, so that its length stays; what is fenced stays as it is."
     return _WRAPPED.sub(lambda m: m[0] if m[1] else " ", text)
-
-
-def _imported(name: str) -> ModuleType:
-    "A library that reads one kind of file. Raises DataError if it is not installed."
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        remedy = "pip install 'mtrag_nb[documents]'"
-        raise DataError(f"{name} is not installed", remedy=remedy) from None
 
 
 def _front_matter(text: str) -> tuple[int, dict]:
@@ -340,13 +323,7 @@ _BLOCKS = frozenset(
     "head header hr html legend li main ol p pre section summary table tbody tfoot thead tr ul".split()
 )
 _LINES = ("li", "tr", "dt", "dd")  # blocks that begin a line, not a paragraph
-_EMBEDDED = (
-    "iframe",
-    "object",
-    "video",
-    "audio",
-    "canvas",
-)  # what they show is no text of the page
+_EMBEDDED = "iframe object video audio canvas".split()  # what they show is no text of the page
 
 
 def _left_note(left: Mapping[str, int]) -> list[str]:
@@ -478,7 +455,7 @@ class _Page(ShownText):
             self._end_row()
         text = clean("".join(self._block)).replace("\xa0", " ").strip("\n")
         if not self._pre:
-            text = re.sub(r" *\n *", "\n", re.sub(r"  +", " ", text))
+            text = re.sub(r"(?<! ) *\n *", "\n", re.sub(r"  +", " ", text))
             text = text.strip().removesuffix("¶").rstrip("↑ ")
         filled, self._block, self._filled, self._broken = bool(text.strip(" -|")), [], False, False
         if filled:
@@ -621,13 +598,6 @@ def _math(element) -> str:
     return {"den": "/", "sup": "^", "sub": "_"}.get(name, "") + text
 
 
-def _text_run(text: str):
-    "A run of a DOCX that holds this text."
-    run = ElementTree.Element(f"{_W}r")
-    ElementTree.SubElement(run, f"{_W}t").text = text
-    return run
-
-
 def _boxes(element) -> Iterator:
     "The text boxes in an element, those within boxes aside."
     for child in element:
@@ -685,7 +655,9 @@ def _readable(element, lost: Counter, styles: Mapping[str, Mapping], marks: Mapp
         lost["pictures, charts and objects were left out"] += 1
         return []
     if tag in (f"{_M}oMath", f"{_M}oMathPara"):
-        return [_text_run(INVISIBLE.sub("", _math(element)))]
+        run = ElementTree.Element(f"{_W}r")
+        ElementTree.SubElement(run, f"{_W}t").text = INVISIBLE.sub("", _math(element))
+        return [run]
     if tag in (f"{_W}del", f"{_W}rt"):
         texts = element.iter(f"{_W}delText" if tag == f"{_W}del" else f"{_W}t")
         lost[_STRUCK if tag == f"{_W}del" else _RUBY] += sum(len(t.text or "") for t in texts)
@@ -713,12 +685,6 @@ def _readable(element, lost: Counter, styles: Mapping[str, Mapping], marks: Mapp
         element.extend(boxes)
     return [element]
 
-
-def _readable_part(xml: bytes, lost: Counter, styles: Mapping[str, Mapping]) -> bytes:
-    "A part of a DOCX as one that mammoth reads."
-    [root] = _readable(ElementTree.fromstring(_usual(xml)), lost, styles)
-    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
-
 # %% ../../nbs/serve/00_documents.ipynb #57652b90
 _READ_PARTS = re.compile(r"word/(document|footnotes|endnotes)\d*\.xml")
 _MARGINS = re.compile(r"word/(?:header|footer|comments)\d*\.xml")  # their text is left out
@@ -740,7 +706,8 @@ def _safe_docx(data: bytes, lost: Counter) -> tuple[io.BytesIO, str]:
         styles = _suppressing_styles(known) if known else {}
         for name, xml in xmls.items():
             if _READ_PARTS.fullmatch(name):
-                xml = _readable_part(xml, lost, styles)
+                [root] = _readable(ElementTree.fromstring(_usual(xml)), lost, styles)
+                xml = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
             elif _MARGINS.fullmatch(name) and (texts := ElementTree.fromstring(xml).iter(f"{_W}t")):
                 left = sum(len(t.text or "") for t in texts)
                 lost["characters of heads, feet and comments were left out"] += left
@@ -815,20 +782,29 @@ def _hides_letters(font: Mapping) -> bool:
     named = encoding["/Differences"] if "/Differences" in (encoding or ()) else ()
     return any(_NO_LETTER.match(str(name)) for name in named)
 
+
+def _lacks_vowels(text: str) -> bool:
+    "Whether a fifth of the words of a text are Latin letters without a vowel, as of 1 in 500 passages of the benchmark: code, or letters that stand for others."
+    words = re.findall(r"[^\W\d_]{3,}", unicodedata.normalize("NFC", text.lower()))
+    bare = sum(w.isascii() and not set(w) & set("aeiouy") for w in words)
+    return len(words) >= 15 and bare > len(words) / 5
+
 # %% ../../nbs/serve/00_documents.ipynb #844024f8
-def _page_lines(page, number: int) -> tuple[list[_Line], int]:
-    "The lines of a page of pypdf in reading order, and how many characters are in fonts that hide their letters."
-    lines, now, hidden, known = [], [], 0, {}
+def _page_lines(page, number: int) -> tuple[list[_Line], int, Mapping[str, str]]:
+    "The lines of a page of pypdf in reading order, how many characters are in fonts that hide their letters, and the text of each other font."
+    lines, now, hidden, known, written = [], [], 0, {}, defaultdict(str)
 
     def visit(text, cm, tm, font, size):
         nonlocal hidden, now
         font = font or {}
-        face = str(font.get("/BaseFont", ""))
+        face, hides = str(font.get("/BaseFont", "")), False
         if "/ToUnicode" not in font:  # names of ligatures that pypdf does not read
             text = re.sub(r"/(f(?:_[fijlt])+)", lambda m: m[1].replace("_", ""), text)
             own = getattr(font, "indirect_reference", None)  # None: it stands in the page
             known[own] = known[own] if own in known and own else _hides_letters(font)
-            hidden += len(text) if known[own] else 0
+            hides = known[own]
+        hidden += len(text) if hides else 0
+        written[face] += "" if hides else text
         y = float(tm[4] * cm[1] + tm[5] * cm[3] + cm[5])
         across, up = (tm[0] * cm[i] + tm[1] * cm[i + 2] for i in (0, 1))
         stretched = float(size) * math.hypot(*(tm[2] * cm[i] + tm[3] * cm[i + 2] for i in (0, 1)))
@@ -840,7 +816,7 @@ def _page_lines(page, number: int) -> tuple[list[_Line], int]:
             now.append((part, y, points, face))
 
     page.extract_text(visitor_text=visit)
-    return [line for line in [*lines, _line(now, number)] if line], hidden
+    return [line for line in [*lines, _line(now, number)] if line], hidden, written
 
 
 _DRAWN = ("/Stamp", "/FreeText", "/Watermark")  # notes whose text may be in their look alone
@@ -983,69 +959,14 @@ class _Mark(NamedTuple):
     level: int
     title: str
 
-
-_BEFORE_TITLE = re.compile(
-    r"((chapter|part|section|appendix|kapitel|teil|anhang)\s+)?([ivxlc]{1,6}|[a-z]?[\d.]{0,9})[.:)]?\s+",
-    re.I,
-)
-
-
-def _letters_of(text: str, bare: bool = False) -> str:
-    "The letters and digits of a text; `bare`: of a title, without its number."
-    text = _BEFORE_TITLE.sub("", text, count=1) if bare and _BEFORE_TITLE.match(text) else text
-    return "".join(c for c in text.casefold() if c.isalnum())
-
-
-def _title_places(title: str, lines: Sequence[_Line], first: int, last: int) -> list[tuple]:
-    "The lines that hold nothing but a title, one of the two perhaps with its number."
-    wanted, found = {_letters_of(title), _letters_of(title, True)}, []
-    for i in range(first, last):
-        text = ""
-        for j in range(i, min(i + 4, last)):
-            text += " " + lines[j].text
-            if wanted & {_letters_of(text), _letters_of(text.strip(), True)}:
-                found.append((i, j + 1))
-            if len(text) > len(title) + 20:
-                break
-    return found
-
-
-def _entries(outline: list, level: int = 1) -> Iterator[tuple[int, object]]:
-    "The entries of an outline with their levels; what lies below an entry is a list after it."
-    for entry in outline:
-        if isinstance(entry, list):
-            yield from _entries(entry, level + 1)
-        else:
-            yield level, entry
-
-
-def _outline_marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], int]:
-    "The headings of a PDF's outline that the lines hold, on their page or the next, and how many it names."
-    on, marks, named = [line.page for line in lines], [], 0
-    for level, entry in _entries(reader.outline):
-        title = " ".join(clean(str(entry.title or "")).split())
-        page = reader.get_destination_page_number(entry) if title else None
-        if page is None or page < 0:
-            continue
-        named += 1
-        first, last, after = (bisect_left(on, page + n) for n in (1, 2, 3))
-        places = _title_places(title, lines, first, last) or _title_places(
-            title, lines, last, after
-        )
-        top = float(entry.top) if isinstance(entry.top, (int, float)) else 1e6
-        before = marks[-1].last if marks else 0
-        places.sort(key=lambda p: (p[0] < before, abs(lines[p[0]].y - top) if top < 1e6 else 0, p))
-        marks += [_Mark(*place, level, title) for place in places[:1]]
-    return marks, named
-
 # %% ../../nbs/serve/00_documents.ipynb #2c4e91c5
 _CAPTION = re.compile(r"(fig(ure|\.)?|table|listing|algorithm|equation)\s*\d", re.I)
 
 
 def _may_be_heading(text: str) -> bool:
     "Whether a text could be a heading, whatever its look."
-    letters = sum(c.isalpha() for c in text)
-    if not 2 < letters <= len(text) <= 150 or 2 * letters < len(text) or _CAPTION.match(text):
+    letters, signs = sum(c.isalpha() for c in text), len("".join(text.split()))
+    if not 2 < letters <= len(text) <= 150 or 2 * letters < signs or _CAPTION.match(text):
         return False
     sentence = text.endswith(".") or text[0].islower() and " " in text
     return not text.endswith((",", ";", "-")) and (not sentence or bool(_depth(text)))
@@ -1099,9 +1020,12 @@ def _attached(reader) -> int:
 def _all_lines(reader) -> tuple[list[_Line], list[str]]:
     "The lines of all pages without running heads, and notes. Raises DataError if there is no text, or too much."
     pages, typed, pictures, size, hidden, broken = [], [], set(), 0, 0, 0
+    written = defaultdict(str)  # font -> what is written in it
     for n, page in enumerate(reader.pages, 1):
-        lines, without_letters = _page_lines(page, n)
+        lines, without_letters, by_font = _page_lines(page, n)
         pages.append(lines)
+        for font, text in by_font.items():
+            written[font] += text
         try:
             typed.append(_typed(page, n))
             pictures |= _pictures_of(page)
@@ -1127,22 +1051,11 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
         "pictures were left out": len(pictures),
         "attached files were left out": _attached(reader),
         "characters are in fonts that do not say which letters they show": hidden,
+        "characters in words without vowels: code, or a font that does not say which letters it shows": sum(
+            len(text) for text in written.values() if _lacks_vowels(text)
+        ),
     }
     return lines, [f"{n:,} {what}".format(len(pages)) for what, n in counts.items() if n]
-
-# %% ../../nbs/serve/00_documents.ipynb #ad32f382
-def _marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], str, str]:
-    "Headings, title and a note on where they are from."
-    ruled, title = _marks_by_look(lines)
-    try:
-        marks, named = _outline_marks(reader, lines)
-    except Exception as e:  # pypdf raises what it happens to meet
-        return ruled, title, f"headings by their look: the outline is broken ({type(e).__name__})"
-    held = f"{len(marks)} of {named}"
-    if marks and 2 * len(marks) >= named:
-        return marks, title, f"headings from the outline: {held} found in the text"
-    unused = f": {held} of the outline are in the text" if named else ""
-    return ruled, title, f"headings by their look{unused}"
 
 # %% ../../nbs/serve/00_documents.ipynb #8810a652
 def _read_pdf(data: bytes) -> _Content:
@@ -1153,20 +1066,20 @@ def _read_pdf(data: bytes) -> _Content:
     if (n := len(reader.pages)) > _MAX_PAGES:
         raise DataError(f"has {n:,} pages, more than {_MAX_PAGES:,}", remedy="Split it")
     lines, notes = _all_lines(reader)
-    marks, title, note = _marks(reader, lines)
-    marks.sort(key=lambda m: m.first)  # an outline may jump
-    marks = [m for m, end in zip(marks, [0, *(m.last for m in marks)]) if end <= m.first]
+    marks, title = _marks_by_look(lines)
     text, starts = _joined_text(lines, marks)
-    first_pages = _letters_of(" ".join(line.text for line in lines if line.page <= 2))
     named = " ".join(clean(str((reader.metadata or {}).get("/Title") or "")).split())
-    if len(_letters_of(named)) > 3 and _letters_of(named) in first_pages:
-        title = named
+    bare, first_pages = (
+        re.sub(r"[\W_]", "", x).casefold()
+        for x in (named, " ".join(line.text for line in lines if line.page <= 2))
+    )
+    title = named if len(bare) > 3 and bare in first_pages else title
     ends = [s + len(line.text) for s, line in zip(starts, lines)]
     headings = [Heading(m.level, m.title, starts[m.first], ends[m.last - 1]) for m in marks]
     on = [line.page for line in lines]
     firsts = [bisect_left(on, n) for n in range(1, len(reader.pages) + 1)]
     pages = [starts[i] if i < len(lines) else len(text) for i in firsts]
-    return _Content(title, text, headings, pages, [note, *notes])
+    return _Content(title, text, headings, pages, notes)
 
 # %% ../../nbs/serve/00_documents.ipynb #280aa8ad
 @dataclass(frozen=True, repr=False)
@@ -1181,6 +1094,7 @@ class Document:
     sections: tuple[Section, ...]  # in the order of the text
     pages: tuple[int, ...] = ()  # where each page begins in the text; () where there are none
     notes: tuple[str, ...] = ()  # what a reader should know: pages without text, a guessed encoding
+    sha256: str = ""  # of the file; "": it was read of none
 
     def page_at(self, offset: int) -> int | None:
         "The page on which a character stands, from 1; None where there are no pages."
@@ -1208,7 +1122,7 @@ _BEGINS = {"pdf": b"%PDF-", "docx": b"PK\3\4"}
 _MAX_TITLE, _MAX_PATH = 300, 9  # characters of a heading; steps of a path
 
 
-def name_of(path: str | Path, name: str = "") -> str:
+def _name_of(path: str | Path, name: str = "") -> str:
     "What a document is called: `name`, or as its file. One name, whether a machine writes its accents as letters of their own or not."
     return unicodedata.normalize("NFC", name or Path(path).name)
 
@@ -1233,11 +1147,11 @@ def _file_data(path: Path, kind: str) -> bytes:
         raise DataError("no ordinary file", remedy="Remove it")
     if not status.st_size:
         raise DataError("empty", remedy="Fetch it again")
-    if status.st_size > MAX_BYTES[kind]:
-        problem = f"{status.st_size:,} bytes, more than {MAX_BYTES[kind]:,}"
+    if status.st_size > _MAX_BYTES[kind]:
+        problem = f"{status.st_size:,} bytes, more than {_MAX_BYTES[kind]:,}"
         raise DataError(problem, remedy="Split it")
     with path.open("rb") as f:
-        data = f.read(MAX_BYTES[kind])
+        data = f.read(_MAX_BYTES[kind])
     begins = data[:1024].lstrip()
     what = next((what for mark, what in _WHAT if begins[:20].lower().startswith(mark.lower())), "")
     if what and data.startswith(_OLE):
@@ -1265,7 +1179,8 @@ def _made_document(content: _Content, name: str, kind: str, data: bytes) -> Docu
         title = headings[0].title
     made = hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + data).hexdigest()[:16]
     title, sections = (title or Path(name).stem)[:_MAX_TITLE], sections_of(text, headings, pages)
-    return Document(made, name, title, kind, text, sections, tuple(pages), tuple(notes))
+    more = tuple(pages), tuple(notes), hashlib.sha256(data).hexdigest()
+    return Document(made, name, title, kind, text, sections, *more)
 
 
 _READERS = dict(zip(_ENDINGS, (_read_pdf, _read_docx, _read_html, _read_markdown, _read_text)))
@@ -1288,7 +1203,7 @@ def parse_document(
     name: str = "",  # what it is called in the library; "": as the file
 ) -> Document:
     "A document, read in this process: for files that one has written oneself. Raises DataError (file, remedy) for any that cannot be read."
-    path, name = Path(path), name_of(path, name)
+    path, name = Path(path), _name_of(path, name)
     try:
         data = _file_data(path, kind := kind_of(name))
         return _made_document(_READERS[kind](data), name, kind, data)
@@ -1469,21 +1384,33 @@ def _inside(path: Path, folder: Path) -> None:
         raise DataError("a link that leads out of the folder", path, remedy="Copy the file")
 
 
+def _has_sum(path: Path, sha256: str | None) -> bool:
+    "Whether a file that can be read has this SHA-256."
+    with suppress(OSError):
+        if sha256 and path.is_file() and path.stat().st_size <= max(_MAX_BYTES.values()):
+            return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+    return False
+
+
 def iter_documents(
-    folder: str | Path,  # or a file
-    reader: Reader | None = None,  # None: one with the limits of this project
-) -> Iterator[Document | DataError]:
-    "The documents of a folder, or why one could not be read. Raises DataError if there is no such folder, or no file in it."
-    folder = Path(folder)
-    files = [(folder, folder.name)] if folder.is_file() else list(_found(folder))
+    source: str | Path,  # a folder, or a file
+    name: str = "",  # what a file is called; "": as it is
+    known: Mapping[str, str] = {},  # name -> SHA-256 of a file that need not be read again
+) -> Iterator[Document | DataError | str]:
+    """The documents of a folder; in the place of one that cannot be read why, of one that is known its name. Raises DataError
+    if there is no such folder, or no file in it."""
+    source = Path(source)
+    files = [(source, name)] if source.is_file() else list(_found(source))
     if not files:
-        problem = "no files in it" if folder.is_dir() else "no such file or folder"
-        raise DataError(problem, folder, remedy="Check the path")
-    with reader or Reader() as reading:
-        for path, name in files:
+        problem = "no files in it" if source.is_dir() else "no such file or folder"
+        raise DataError(problem, source, remedy="Check the path")
+    with Reader() as reader:
+        for path, called in files:
+            called = _name_of(path, called)
             try:
-                if folder.is_dir():
-                    _inside(path, folder)
-                yield reading.read(path, name)
+                if source.is_dir():
+                    _inside(path, source)
+                same = _has_sum(path, known.get(called))
+                yield called if same else reader.read(path, called)
             except DataError as e:
                 yield e

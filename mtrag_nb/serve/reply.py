@@ -18,7 +18,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_types import Len
+from pydantic import TypeAdapter
 
 from ..core.files import JsonlLog, only_writer, parse_json, write_jsonl, write_whole
 from ..core.record import Fault, Graded, Run, Step, Trajectory, read_lines, read_passages
@@ -28,7 +31,7 @@ from ..core.types import Turn, digest, plain
 from ..data.mtrag import Benchmark, read_benchmark
 from .documents import document_of, start_of
 from ..systems.registry import system_named
-from ..systems.stages import WAYS_TO_CITE, Cited, Claim, claims_of
+from ..systems.stages import WAYS_TO_CITE, Cited, claims_of
 
 if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings
@@ -40,9 +43,9 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['ID', 'DOUBT', 'REMOVED', 'place_of', 'page_words', 'told_step', 'fault_number', 'error_line', 'reply_of', 'Gate',
-           'ServedRun', 'new_id', 'now', 'readable', 'shaped', 'exchange', 'without_sources', 'end_of', 'Conversations',
-           'with_sources', 'as_markdown', 'label_of', 'marked_line', 'marked', 'accepted_questions', 'keep_mark',
-           'read_one', 'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
+           'ServedRun', 'new_id', 'now', 'readable', 'exchange', 'without_sources', 'end_of', 'Conversations',
+           'with_sources', 'label_of', 'marked_line', 'marked', 'accepted_questions', 'keep_mark', 'read_one',
+           'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 _PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `as_passages` writes it
@@ -96,31 +99,23 @@ def told_step(
     return {"node": step.node, "told": lines, "seconds": step.seconds}
 
 # %% ../../nbs/serve/02_reply.ipynb #3378814e
-def _citation_lines(cited: Cited, contexts: Sequence[Context]) -> list[dict]:
-    "The passages that are cited: where each stands, its text, and the sentences in it that claims rest on."
-    citations, lines = [x for claim in cited.claims for x in claim.citations], []
-    for n, c in enumerate(contexts, 1):
-        if mine := [x for x in citations if x.n == n]:
+def _cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
+    """Claims and citations of a turn; none of one without an answer. A claim: where it stands in the answer, what it cites, and
+    whether that supports it. A citation: a passage, its text, and `marks`, the sentences in it that claims rest on."""
+    cited = claims_of(t, contexts) or Cited(claims=(), way="")
+    claims, citations = [], []
+    for c in cited.claims:
+        place = {"start": c.start, "end": c.end, "cites": [x.n for x in c.citations if x.context]}
+        claims.append({**place, "supported": c.supported, "problem": c.problem})
+    for n, c in enumerate([contexts[i] for i in t.contexts] if cited.way else [], 1):
+        if mine := [x for claim in cited.claims for x in claim.citations if x.n == n]:
             marks = sorted({(x.start, x.end) for x in mine if x.supports})
             line = {"n": n, **place_of(c, marks), "passage": c.id, "text": c.text}
             last = line.get("last_page")
-            lines.append({**line, "marks": [list(m) for m in marks], "last_page": last})
-    return lines
-
-
-def _claim_line(c: Claim) -> dict:
-    "A claim: where it stands in the answer, what it cites, and whether that supports it."
-    cites = [x.n for x in c.citations if x.context]
-    place = {"start": c.start, "end": c.end, "cites": cites}
-    return {**place, "supported": c.supported, "problem": c.problem}
-
-
-def _cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
-    "Claims and citations of a turn; none of one without an answer."
-    cited = claims_of(t, contexts) or Cited(claims=(), way="")
+            citations.append({**line, "marks": [list(m) for m in marks], "last_page": last})
     return {
-        "citations": _citation_lines(cited, [contexts[i] for i in t.contexts] if cited.way else []),
-        "claims": [_claim_line(c) for c in cited.claims],
+        "citations": citations,
+        "claims": claims,
         "cited_by": cited.way,
         "cited_how": WAYS_TO_CITE.get(cited.way, ""),
         "unsupported": [c.text for c in cited.unsupported],
@@ -217,11 +212,6 @@ class _Watched:
             yield state
 
 # %% ../../nbs/serve/02_reply.ipynb #91f49a1e
-def _task_line(t: Task) -> dict:
-    "A task as `tasks.jsonl` has it (`runs.run.keep_tasks`)."
-    return {"digest": digest(t), "task": plain(replace(t, contexts=None))}
-
-
 class ServedRun:
     "A run folder that is open for turns. Safe to use from several threads."
 
@@ -251,7 +241,7 @@ class ServedRun:
         from mtrag_nb.models.calls import MeteredChat
         from mtrag_nb.systems.system import take_turn
 
-        self.tasks.append(_task_line(task))
+        self.tasks.append({"digest": digest(task), "task": plain(replace(task, contexts=None))})
         metered = MeteredChat(self.calls, on_text=on_text)
         graph = self.system.graph(replace(self.tools, chat=metered))
         most = self.system.max_steps(self.tools.settings)
@@ -285,6 +275,7 @@ class ServedRun:
             log.close()
         end_session(self.folder, time.monotonic() - self._begun, self.ended, ())
         run = Run(self.folder)
+        (self.folder / "predictions.jsonl").unlink(missing_ok=True)  # it may be damaged
         write_predictions(run, list(run.tasks.values()))
 
 # %% ../../nbs/serve/02_reply.ipynb #f7e58f89
@@ -328,7 +319,7 @@ def readable(read: Callable[[], object]) -> list[str]:
             said.append(f"{path.name}{f', line {e.line}' * bool(e.line)}: {e.problem}")
 
 
-def shaped(line: dict, **kinds: type) -> dict:
+def _shaped(line: dict, **kinds: type) -> dict:
     "A line of a record, as it is. Raises TypeError for one without a value of the kind under each key."
     for key, kind in kinds.items():
         if not isinstance(line.get(key), kind):
@@ -339,8 +330,8 @@ def shaped(line: dict, **kinds: type) -> dict:
 def _checked_line(line: dict) -> dict:
     "A line of a conversation, as it is. Raises TypeError for another object."
     if not isinstance(line.get("title"), str):  # another name for the conversation
-        shaped(
-            shaped(line, turn=int, time=str, question=str, reply=dict)["reply"],
+        _shaped(
+            _shaped(line, turn=int, time=str, question=str, reply=dict)["reply"],
             answer=str,
             outcome=str,
         )
@@ -446,11 +437,6 @@ class Conversations:
             self.ends = {end: "" if c == i else c for end, c in self.ends.items()}
 
 # %% ../../nbs/serve/02_reply.ipynb #0fee43bf
-def _in_markdown(text: str) -> str:
-    "A text as Markdown that shows it as it is: no HTML of its own, and no links."
-    return re.sub(r"([\\<\[\]])", r"\\\1", text)
-
-
 def _cited_words(c: Mapping) -> str:
     "A citation in a line: number, document, section, page."
     return f"[{c['n']}] {', '.join(filter(None, (c['document'], c['section'], page_words(c))))}"
@@ -466,24 +452,6 @@ def with_sources(reply: Mapping) -> str:
         at = c["end"]
     sources = "\n".join(map(_cited_words, reply["citations"]))
     return "".join([*parts, answer[at:], f"\n\nSources:\n{sources}" if sources else ""])
-
-
-def as_markdown(lines: Iterable[Mapping]) -> str:
-    "A conversation as text: questions, answers, and what they cite."
-    paragraphs = []
-    for line in lines:
-        r = line["reply"]
-        paragraphs.append(f"## {_in_markdown(line['question'])}")
-        paragraphs += [r["doubt"]] if r.get("doubt") else []
-        answer = _in_markdown(r["answer"])
-        if e := r.get("error"):
-            answer = f"(broke in {e['node'] or 'the graph'}: {_in_markdown(e['message'])})"
-        paragraphs.append(answer)
-        if r["outcome"] == "i_dont_know":
-            paragraphs.append(f"(refused: {r['why'] or r['reason']})")
-        cited = map(_cited_words, r.get("citations", ()))
-        paragraphs += [f"- {_in_markdown(line)}" for line in cited]
-    return "\n\n".join(paragraphs) + "\n"
 
 # %% ../../nbs/serve/02_reply.ipynb #1d6f1ef3
 _SHOULD = {"wrong": "ANSWERABLE", "refuse": "UNANSWERABLE", "ask": "UNDERSPECIFIED"}
@@ -524,12 +492,12 @@ def marked_line(
 def marked(folder: Path) -> Benchmark:
     "What is marked in a record. Raises DataError for a file that is none."
     path = folder / "reference.jsonl"
-    list(read_lines(path, lambda o: shaped(o, marks=dict, contexts=list), "a marked turn"))
+    list(read_lines(path, lambda o: _shaped(o, marks=dict, contexts=list), "a marked turn"))
     return read_benchmark(path) if path.exists() else Benchmark((), {}, {})
 
 
 def _question(o: dict) -> dict:
-    shaped(shaped(o, task_id=str, drawn=dict)["drawn"], kind=str, documents=list)
+    _shaped(_shaped(o, task_id=str, drawn=dict)["drawn"], kind=str, documents=list)
     return {"task_id": o["task_id"], **o}
 
 
@@ -570,7 +538,12 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     passages = (o for o in _lines_with(folder / "passages.jsonl", *ids) if o.get("id") in ids)
     contexts = {o["id"]: structured(Context, o) for o in passages}
     tasks = (o["task"] for o in _lines_with(folder / "tasks.jsonl", task_id))
-    return t, contexts, next(structured(Task, o) for o in tasks if o["id"] == task_id)
+    task = next((structured(Task, o) for o in tasks if o["id"] == task_id), None)
+    if not task:
+        raise DataError(
+            f"no task {task_id[:60]!r}", path=folder / "tasks.jsonl", remedy="Ask again"
+        )
+    return t, contexts, task
 
 # %% ../../nbs/serve/02_reply.ipynb #f21fce31
 _ENDED = Fault("", _INTERRUPTED, "the service ended before the turn did: ask again")
@@ -607,7 +580,11 @@ def recover(
     """Bring the record of a service that was killed into order: counts of turns that had not ended, and of turns that had not
     reached their conversation. What is no run is set aside, and named in `talks.aside`."""
     lost = late = 0
-    runs = (p.parent for p in folder.glob("*/manifest.json"))
+    runs = {
+        p.parent
+        for name in ("manifest.json", "trajectories.jsonl")
+        for p in folder.glob(f"*/{name}")
+    }
     for path in sorted(p for p in runs if ".aside" not in p.name):
         try:
             more = _recover_run(path, talks, reasons)
@@ -627,27 +604,31 @@ _KEPT |= {f"{name}.jsonl" for name in _LOGS}
 REMOVED = "(removed)"  # stands where the text of a removed document stood
 
 
-def _rewrite(path: Path, new_line: Callable[[dict], dict | None], names: bytes = b"") -> int:
-    """Write a log again with other lines, None for one that goes; a line that cannot be read goes if it holds `names`. The
-    number of lines that changed."""
-    if not path.is_file():
-        return 0
+def _rewrite(path: Path, new_line: Callable[[dict], dict | None]) -> None:
+    "Write a log again with other lines, None for one that goes; one that cannot be read goes, too."
 
     def again(line: bytes) -> bytes:
         try:
             old = parse_json(line)
             new = new_line(old)
         except (*_ODD, RecursionError):
-            return b"" if names in line else line
+            return b""
         if new is None:
             return b""
         text = json.dumps(new, ensure_ascii=False) + "\n"
         return line if new == old else text.encode("utf-8", "backslashreplace")
 
-    lines = path.read_bytes().splitlines(keepends=True)
+    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
     if (left := [again(line) for line in lines]) != lines:
         write_whole(path, b"".join(left))
-    return sum(a != b for a, b in zip(left, lines))
+
+
+def _drop(path: Path, text: str) -> int:
+    "Take the lines that hold a text out of a log; how many there were."
+    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+    if (left := [line for line in lines if text.encode() not in line]) != lines:
+        write_whole(path, b"".join(left))
+    return len(lines) - len(left)
 
 
 def _keep_only_logs(folder: Path) -> None:
@@ -659,16 +640,6 @@ def _keep_only_logs(folder: Path) -> None:
 def _holds(folder: Path, text: str) -> bool:
     "Whether a text stands in any file of a folder."
     return any(text.encode() in p.read_bytes() for p in folder.rglob("*") if p.is_file())
-
-
-def _drop(path: Path, conversation: str) -> int:
-    "Take the lines of a conversation's tasks out of a log; how many there were."
-
-    def left(o: dict) -> dict | None:
-        i = o["task"]["id"] if path.name == "tasks.jsonl" else o["task_id"]
-        return None if str(i).startswith(f"{conversation}<::>") else o
-
-    return _rewrite(path, left, conversation.encode())
 
 
 def _forget_conversation(folder: Path, conversation: str) -> int:
@@ -716,15 +687,12 @@ def to_delete(folder: Path, **what: str) -> None:
         log.append(what)
 
 
-def _deletion(o: dict) -> dict:
-    if len(o) != 1 or not any(isinstance(o.get(k), str) for k in ("conversation", "document")):
-        raise TypeError("it names no conversation and no document")
-    return o
+_DELETION = TypeAdapter(Annotated[dict[Literal["conversation", "document"], str], Len(1, 1)])
 
 
 def deletions(folder: Path) -> list[dict]:
     "What is written down to be deleted: `conversation` or `document` -> its id. Raises DataError."
-    return list(read_lines(folder / "deleting.jsonl", _deletion, "a deletion"))
+    return list(read_lines(folder / "deleting.jsonl", _DELETION.validate_python, "a deletion"))
 
 
 def cross_out(folder: Path, **what: str) -> None:
@@ -741,7 +709,7 @@ def delete_from(folder: Path, talks: Conversations, **what: str) -> int:
     for path in folder.glob("*.part"):  # of a writer that was killed
         path.unlink()
     for path in folder.glob("*.aside*"):
-        _rewrite(path, lambda o: None if i in json.dumps(o, ensure_ascii=False) else o, i.encode())
+        _drop(path, i)
     if "conversation" in what:
         turns = sum(_forget_conversation(run, i) for run in runs)
         for name in ("labels", "reference"):

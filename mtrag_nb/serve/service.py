@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -22,9 +22,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
-from ..core.files import JsonlLog, make_folder, only_writer, write_jsonl
+from ..core.files import make_folder, only_writer, write_jsonl
 from ..core.record import Graded, Ranked, Run, predicted_passages, ranking_scores
-from ..core.record import read_lines, read_manifest, tell, without_places
+from ..core.record import read_manifest, tell, without_places
 from ..core.settings import ChunkSettings, Settings
 from ..core.types import TO_ANSWER, Context, DataError, DiskFull, InUse, MTRAGError
 from ..core.types import SettingsError, Task, Turn, digest, plain
@@ -33,20 +33,19 @@ from ..core.text import Label, sentences
 from .reply import DOUBT, ID, REMOVED, Conversations, Gate, ServedRun
 from .reply import accepted_questions, cross_out, delete_from, deletions, error_line
 from .reply import exchange, fault_number, keep_mark, label_of, marked, marked_line
-from .reply import new_id, now, open_run, place_of, read_one, readable, recover
-from .reply import reply_of, shaped, to_delete, told_step
+from .reply import new_id, open_run, place_of, read_one, readable, recover
+from .reply import reply_of, to_delete, told_step
 from ..systems.registry import SERVING, configured, is_place, system_named, system_names
 
 if TYPE_CHECKING:
     from mtrag_nb.core.record import Step, Trajectory
     from mtrag_nb.evaluate.scores import Evidence
-    from mtrag_nb.serve.documents import Document
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.embed import EmbedderLike
     from mtrag_nb.search.ingest import Index
 
 # %% auto #0
-__all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'Service', 'ask', 'begin', 'why_html', 'about_turn',
+__all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'Service', 'ask', 'why_html', 'about_turn',
            'turns_of', 'search', 'document_text', 'mark', 'report_html', 'predictions_of', 'drawn', 'accepted',
            'accept', 'again', 'delete_conversation', 'delete_document', 'status']
 
@@ -127,10 +126,10 @@ def safe_name(
 
 # %% ../../nbs/serve/04_service.ipynb #5df597b4
 class _Generation:
-    "A generation of the library, open, with the runs that search it. Closed when it is past and nobody uses it."
+    "A generation of the library, open, with the runs that search it."
 
     def __init__(self, index: Index):
-        self.index, self.runs, self.users, self.past = index, {}, 0, False
+        self.index, self.runs, self.users = index, {}, 0
 
     def close(self) -> None:
         "Close all. Raises DiskFull, once all are closed, if a run could not write its predictions."
@@ -142,7 +141,7 @@ class _Generation:
 
 
 class _Generations:
-    "The present generation of a library, for any number of turns."
+    "The present generation of a library, for any number of turns; a past one is closed when nobody uses it."
 
     def __init__(self, open_now: Callable[[], Index], generation: Callable[[], int]):
         self._open, self._generation = open_now, generation
@@ -162,31 +161,51 @@ class _Generations:
         finally:
             with self._lock:
                 held.users -= 1
-                if held.past and not held.users:
+                if held is not self.now and not held.users:
                     held.close()
 
     def leave(self) -> None:
         "Let go of the present one; the next turn opens what is there then."
         with self._lock:
-            if self.now is None:
-                return
-            self.now.past, held, self.now = True, self.now, None
-            if not held.users:
+            held, self.now = self.now, None
+            if held and not held.users:
                 held.close()
 
 # %% ../../nbs/serve/04_service.ipynb #3d8a2cf9
-_SHOWN = ("id", "name", "collection", "kind", "pages", "characters", "children", "sha256")
+STOPPING = "the service is stopping. Send it again when it is there"
 
 
-def _trim() -> None:
-    "Give the memory of a change back to the system."
-    from mtrag_nb.models.local import trim_memory
+class _Pool:
+    "Threads, and a bound on what waits for them."
 
-    gc.collect()
-    trim_memory()
+    def __init__(self, threads: int, most: int, busy: str):
+        self.most, self.busy, self.waiting, self.closed = most, busy, 0, False
+        self._threads, self._lock = ThreadPoolExecutor(threads), threading.Lock()
+
+    def submit(self, do: Callable[..., dict], *args, **how) -> Future:
+        "Do something when a thread is free. Raises Denied if too many wait, or the service is stopping."
+        with self._lock:
+            if self.closed:
+                raise Denied(503, STOPPING, 5.0)
+            if self.waiting >= self.most:
+                raise Denied(503, self.busy, 5.0)
+            self.waiting += 1
+            future = self._threads.submit(do, *args, **how)
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, future: Future) -> None:
+        with self._lock:
+            self.waiting -= 1
+
+    def close(self, wait: bool = True) -> None:
+        "Take no more; what has not begun is cancelled."
+        with self._lock:
+            self.closed = True
+        self._threads.shutdown(wait, cancel_futures=True)
 
 # %% ../../nbs/serve/04_service.ipynb #ad95ee7a
-STOPPING = "the service is stopping. Send it again when it is there"
+_SHOWN = "id name collection kind pages characters children sha256 added".split()
 
 
 class _Documents:
@@ -195,7 +214,6 @@ class _Documents:
     def __init__(
         self,
         library: str | Path,  # its folder; made with the first document
-        log: Path,  # a JSON-lines file that says when each document came
         embedder: Callable[[], EmbedderLike],  # loaded when the first document comes
         chunks: ChunkSettings,  # the children's sizes
         limits: Limits = Limits(),
@@ -203,11 +221,10 @@ class _Documents:
     ):
         from mtrag_nb.serve.library import Library
 
-        self.library, self.log, self.embedder = Library(library), log, embedder
-        self.chunks, self.limits, self.changed = chunks, limits, changed
-        self.reader, self.closing = Reader(), False
-        self.uploads, self.writer = ThreadPoolExecutor(1, "upload"), ThreadPoolExecutor(1, "change")
-        self._lock, self._waiting = threading.Lock(), 0
+        self.library, self.embedder, self.chunks = Library(library), embedder, chunks
+        self.limits, self.changed, self.reader = limits, changed, Reader()
+        self.uploads = _Pool(1, limits.uploads, "too many documents wait to be put in")
+        self._changing = threading.Lock()
 
     @property
     def there(self) -> bool:
@@ -215,17 +232,8 @@ class _Documents:
 
     def all(self) -> list[dict]:
         "All documents, by name."
-        if not self.there:
-            return []
-        added, there = self.times(), self.library.documents()
-        about = [{k: getattr(e, k) for k in _SHOWN} for e in there]
-        more = ({"chunks": e.passages, "added": added.get(e.id)} for e in there)
-        return [a | b for a, b in zip(about, more)]
-
-    def times(self) -> dict[str, str]:
-        "Document id -> when it came, as the log has it."
-        lines = read_lines(self.log, lambda o: shaped(o, id=str, time=str), "a document")
-        return {o["id"]: o["time"] for o in lines}
+        every = self.library.documents() if self.there else []
+        return [{**{k: getattr(e, k) for k in _SHOWN}, "chunks": e.passages} for e in every]
 
     def generations(self) -> dict[str, int]:
         "Document id -> the generation of the library with which it came."
@@ -239,29 +247,7 @@ class _Documents:
 
     def submit(self, path: Path, name: str, collection: str) -> Future:
         "Put a file in (`put`) when it is its turn. Raises Denied if too many wait, or the service is stopping."
-        with self._lock:
-            if self.closing:
-                raise Denied(503, STOPPING, 5.0)
-            if self._waiting >= self.limits.uploads:
-                raise Denied(503, "too many documents wait to be put in", 10.0)
-            self._waiting += 1
-            future = self.uploads.submit(self.put, path, name, collection)
-
-        def ended(future: Future) -> None:
-            with self._lock:
-                self._waiting -= 1
-
-        future.add_done_callback(ended)
-        return future
-
-    def change(self, do: Callable[..., dict], *args) -> dict:
-        "Change the library when it is this change's turn; a document that is still being read is not waited for."
-        try:
-            return self.writer.submit(do, *args).result()
-        except (CancelledError, RuntimeError) as e:
-            if not self.closing:
-                raise
-            raise Denied(503, STOPPING, 5.0) from e
+        return self.uploads.submit(self.put, path, name, collection)
 
     def put(self, path: Path, name: str, collection: str) -> dict:
         "Put a file in, or in the place of one of the same name. Raises Denied if it is too long, DataError if it cannot be read."
@@ -269,57 +255,59 @@ class _Documents:
         try:
             document = self.reader.read(path, name)
         except DataError:
-            if self.closing:
-                raise Denied(503, STOPPING, 5.0) from None
+            self._check_open()
             raise
         pages, most = max(len(document.pages), len(document.text) // _PAGE), self.limits.pages
         if pages > most:
             unit = f"where there are none, {_PAGE:,} characters are one"
             raise Denied(413, f"{pages:,} pages, more than {most:,} ({unit}). Split it")
-        line = self.change(self._add, path, name, collection, document)
-        return {**line, "seconds": round(time.monotonic() - start, 2)}
-
-    def _add(self, path: Path, name: str, collection: str, document: Document) -> dict:
-        old, how = {d["name"]: d["id"] for d in self.all()}, {"document": document}
-        done = self.library.add(path, collection, self.embedder(), self.chunks, None, name, **how)
+        with self._changing:
+            self._check_open()
+            old = {d["name"]: d["id"] for d in self.all()}
+            done = self.library.add(document, collection, self.embedder(), self.chunks)
+            if not done.unchanged:
+                self._changed()
+            new = next(d for d in self.all() if d["name"] == document.name)
         status = "unchanged" if done.unchanged else "replaced" if done.replaced else "added"
-        i = next(e.id for e in self.library.documents() if e.name == name)
-        if status != "unchanged":
-            with JsonlLog(self.log) as log:
-                log.append({"id": i, "time": now()})
-            self.changed()
-            _trim()
-        replaced = old.get(name) if status == "replaced" else None
-        notes = list(document.notes)
-        return {**self.get(i), "status": status, "replaces": replaced, "notes": notes}
+        more = {"replaces": old[document.name] if done.replaced else None}
+        more |= {"notes": list(document.notes), "seconds": round(time.monotonic() - start, 2)}
+        return {**new, "status": status, **more}
 
     def remove(self, i: str) -> dict:
-        "Remove a document. Raises Denied if it is not there."
-        return self.change(self._remove, i)
+        "Remove a document; one that is still being read is not waited for. Raises Denied if it is not there."
+        with self._changing:
+            self._check_open()
+            removed = self.get(i)
+            self.library.remove([i])
+            self._changed()
+        return {"removed": i, "name": removed["name"]}
 
-    def _remove(self, i: str) -> dict:
-        removed = self.get(i)
-        self.library.remove([i])
+    def _check_open(self) -> None:
+        if self.uploads.closed:
+            raise Denied(503, STOPPING, 5.0) from None
+
+    def _changed(self) -> None:
+        "Have the change seen, and give its memory back to the system."
+        from mtrag_nb.models.local import trim_memory
+
         self.changed()
-        _trim()
-        return {"removed": removed["id"], "name": removed["name"]}
+        gc.collect()
+        trim_memory()
 
     def stop(self) -> None:
         "Take no more, and end the process that reads: whoever sent the document is asked to send it again."
-        with self._lock:
-            self.closing = True
-        self.uploads.shutdown(wait=False, cancel_futures=True)
+        self.uploads.close(wait=False)
         if process := self.reader._process:
             process.kill()
 
     def close(self) -> None:
         "Finish the change that is under way; those that wait are not begun, and what is being read is not read to its end."
         self.stop()
-        while self._waiting:  # its reader may have been about to start
+        while self.uploads.waiting:  # its reader may have been about to start
             self.stop()
             time.sleep(0.02)
-        self.writer.shutdown(wait=True)
-        self.reader.close()
+        with self._changing:
+            self.reader.close()
 
 # %% ../../nbs/serve/04_service.ipynb #057e1d5e
 def _service_settings(
@@ -395,6 +383,16 @@ def _finish_deletions(service: Service) -> list[str]:
     return left
 
 # %% ../../nbs/serve/04_service.ipynb #1a584010
+def _check_library(folder: Path) -> None:
+    "Raise DataError for a library without its manifest: it would pass for one without documents. The first state may be half made."
+    states = [int(p.name.rpartition("-")[2]) for p in folder.glob("generation-*")]
+    if max(states, default=0) > 1 and not (folder / "manifest.json").exists():
+        remedy = "Restore it from a copy, or name another folder"
+        raise DataError(
+            "no such file beside its documents", folder / "manifest.json", remedy=remedy
+        )
+
+
 class Service:
     "A library that is asked. Safe to use from several threads; close it."
 
@@ -428,27 +426,30 @@ class Service:
             from mtrag_nb.runs.run import open_web
 
             self.web = open_web(web, self.settings, self.models)
-        self._lock, self._asking, self._queue, self.closing = threading.RLock(), set(), 0, False
+        self._lock, self._asking, self.closing = threading.RLock(), set(), False
+        waiting = limits.waiting + self.size
+        self.questions = _Pool(self.size, waiting, "too many questions wait")
         self.chains, self.claimed = {}, set()  # conversation -> its client; ends that are continued
         self.folder = make_folder(folder)
         self._only = only_writer(self.folder, "service's record")
         self._only.__enter__()
         self.talks, self.gate = Conversations(self.folder / "conversations"), Gate()
+        _check_library(Path(library))
         self.generations = _Generations(self._open_index, lambda: self.documents.library.generation)
-        log, chunks = self.folder / "documents.jsonl", self.settings.chunks
-        how = (lambda: self.models.embedder, chunks, limits, self.generations.leave)
-        self.documents = _Documents(library, log, *how)
+        how = (self.settings.chunks, limits, self.generations.leave)
+        self.documents = _Documents(library, lambda: self.models.embedder, *how)
         own = (deletions, marked, accepted_questions)
         said = [readable(partial(read, self.folder)) for read in own]
-        said.append(readable(self.documents.times))
         self.undeleted = _finish_deletions(self)
         self.recovered = recover(self.folder / "runs", self.talks, _reasons_of)
-        self.aside, self.pool = sum(said, self.talks.aside), ThreadPoolExecutor(self.size, "turn")
+        self.aside = sum(said, self.talks.aside)
 
     def _open_index(self) -> Index:
         from mtrag_nb.runs.run import chunks_of
         from mtrag_nb.search.ingest import open_index
 
+        if not self.documents.there:
+            raise Denied(409, "there are no documents yet. POST one to /api/upload")
         folder = self.documents.library.folder
         return open_index(folder, self.models.embedder, chunks_of(folder, self.settings))
 
@@ -460,7 +461,7 @@ class Service:
     def close(self) -> None:
         "Take no more; finish what is begun, send away what is not, and close the record."
         self.stop()
-        self.pool.shutdown(wait=True, cancel_futures=True)
+        self.questions.close()
         self.documents.close()
         self.generations.leave()
         self._only.__exit__(None, None, None)
@@ -542,8 +543,6 @@ def ask(
     """The reply to a question, once it is on the record. Raises Denied; a turn that broke is a reply with an `error`.
     Events: "step", a node has finished; "writing", a model's text so far."""
     system, conversation = system or service.system, conversation or new_id()
-    if not service.documents.there:
-        raise Denied(409, "there are no documents yet. POST one to /api/upload")
     only = _only_one(service, conversation)
     with service.gate.through(), service.generations.present() as held, only:
         _check_question(service, question, system, collection, top_k, held.index)
@@ -562,24 +561,6 @@ def ask(
         reply = reply_of(t, found, run.system.reasons, **more)
         service.talks.append(task, reply)
     return reply
-
-# %% ../../nbs/serve/04_service.ipynb #86084b40
-def begin(service: Service, do: Callable[..., dict] = ask, **question) -> Future:
-    "Answer a question (`ask`, or another such function) when a thread is free. Raises Denied if too many wait, or the service is stopping."
-    with service._lock:
-        if service.closing:
-            raise Denied(503, "the service is stopping", 5.0)
-        if service._queue >= service.limits.waiting + service.size:
-            raise Denied(503, "too many questions wait", 5.0)
-        service._queue += 1
-
-    def ended(f: Future) -> None:
-        with service._lock:
-            service._queue -= 1
-
-    future = service.pool.submit(do, service, **question)
-    future.add_done_callback(ended)
-    return future
 
 # %% ../../nbs/serve/04_service.ipynb #0d276e18
 class _Turn:
@@ -660,8 +641,6 @@ def search(service: Service, query: str, collection: str = "", most: int = 10) -
     "The best passages of the library for some words, whatever any system would keep of them."
     from mtrag_nb.search.retrieve import best_hits, open_retriever
 
-    if not service.documents.there:
-        raise Denied(409, "there are no documents yet. POST one to /api/upload")
     with service.generations.present() as held:
         _check_question(service, query, service.system, collection, 0, held.index)
         models, how = service.models, replace(service.settings.retrieval, views="query")
@@ -704,12 +683,6 @@ def _task_context(c: Context) -> dict:
     return {k: getattr(c, k) for k in ("document_id", "text", "title", "url", "source")}
 
 
-def _with_passage(service: Service, it: _Turn, i: str, answers: bool) -> list[dict]:
-    "The marked passages of a turn with one more, or without it."
-    left = [p for p in it.line["contexts"] if not f"{i}#".startswith(f"{p['document_id']}#")]
-    return [*left, _task_context(_passage_of(service, it, i))][-20:] if answers else left
-
-
 def mark(
     service: Service,
     conversation: str,
@@ -725,7 +698,11 @@ def mark(
             raise Denied(422, "a turn that broke is not right")
         new, passages = {**it.said, **{k: v.strip() for k, v in said.items()}}, it.line["contexts"]
         if passage:
-            passages = _with_passage(service, it, passage, answers)
+            same = f"{passage}#".startswith
+            passages = [p for p in passages if not same(f"{p['document_id']}#")]
+            if answers:
+                passages.append(_task_context(_passage_of(service, it, passage)))
+            passages = passages[-20:]
             wrong = label_of(new, it.t.outcome.value, passages) not in TO_ANSWER
             new["verdict"] = "" if wrong and answers else new["verdict"]
         where = next((c.domain for c in it.contexts.values()), service.collection)
@@ -734,11 +711,12 @@ def mark(
     return about_turn(service, conversation, turn)
 
 # %% ../../nbs/serve/04_service.ipynb #ce16660c
-def report_html(service: Service) -> str:
-    "The report of the marked turns, as `mtrag report` writes it. Raises Denied where nothing is marked."
+def report_html(service: Service, owns: Callable[[str], bool] = bool) -> str:
+    "The report of the marked turns of the conversations that one owns, as `mtrag report` writes it. Raises Denied where nothing is marked."
     from mtrag_nb.show.report import report
 
-    wanted, runs = marked(service.folder).gold.keys(), []
+    lines, runs = marked(service.folder).lines, []
+    wanted = {i: line for i, line in lines.items() if owns(line["conversation_id"])}
     for path in sorted((service.folder / "runs").glob("*/manifest.json")):
         run = Run(path.parent)
         turns = {i: t for i, t in run.trajectories.items() if i in wanted}
@@ -747,8 +725,9 @@ def report_html(service: Service) -> str:
     if not runs:
         raise Denied(409, "no turn is marked yet")
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "report.html"
-        return report(runs, path, service.folder / "reference.jsonl").read_text(encoding="utf-8")
+        path, reference = Path(folder) / "report.html", Path(folder) / "reference.jsonl"
+        write_jsonl(reference, wanted.values())
+        return report(runs, path, reference).read_text(encoding="utf-8")
 
 
 def predictions_of(service: Service) -> list[dict]:
@@ -757,7 +736,10 @@ def predictions_of(service: Service) -> list[dict]:
 
     lines = []
     for i, line in marked(service.folder).lines.items():
-        it = _Turn(service, line["conversation_id"], int(line["turn"]))
+        try:
+            it = _Turn(service, line["conversation_id"], int(line["turn"]))
+        except DataError:  # its run is set aside, which is told at the start
+            continue
         scores = ranking_scores(it.t)
         found = predicted_passages([it.contexts[c] for c in it.t.contexts], scores)
         bare = {k: line[k] for k in ("conversation_id", "task_id", "turn", "Collection", "input")}
@@ -829,12 +811,8 @@ def _task_of(service: Service, fact: _Fact, kind: str, before: _Fact | None = No
     if kind == "follow-up":
         said = [*exchange(before.question, before.answer), Turn("user", f"And {fact.subject}?")]
     if kind == "unanswerable":
-        found, own, label = (
-            search(service, fact.question, most=6),
-            fact.context.document_id,
-            "UNANSWERABLE",
-        )
-        left = [p for p in found if not p["passage"].startswith(own)]
+        found, label = search(service, fact.question, most=6), "UNANSWERABLE"
+        left = [p for p in found if not p["passage"].startswith(fact.context.document_id)]
         left = [p["passage"] for p in left if fact.answer not in " ".join(p["text"].split())]
         with service.generations.present() as held:
             passages = held.index.contexts(left[:3])
@@ -857,8 +835,6 @@ _DRAWN, _KINDS = 12, ("question", "follow-up", "unanswerable")  # questions at a
 
 def drawn(service: Service, seed: int = 0) -> list[dict]:
     "Questions drawn from the library, the same for the same seed and documents: one, a follow-up, an unanswerable one, by turns."
-    if not service.documents.there:
-        raise Denied(409, "there are no documents yet. POST one to /api/upload")
     rng, lines = Random(seed), {}
     from mtrag_nb.serve.library import passages_of
 
@@ -1057,7 +1033,7 @@ def status(service: Service) -> dict:
         "index": _index_of(service),
         "memory": _memory_mb(),
         "progress": "a model's text while it is written, and each node",
-        "asking": service._queue,
+        "asking": service.questions.waiting,
         "conversations": len(service.talks.known),
         "limits": vars(service.limits),
     }

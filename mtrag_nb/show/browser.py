@@ -5,20 +5,17 @@
 # %% ../../nbs/8_show/03_browser.ipynb #imports0
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from textwrap import shorten
 
 import ipywidgets as w
-from markupsafe import Markup
 
-from ..core.files import data_dir, read_json, write_whole
-from ..core.html import View, clean, document, page, render
+from ..core.files import data_dir, read_json
+from ..core.html import View, clean, page, render
 from ..core.record import Run, Trajectory, append_label, read_labels
 from ..core.text import known_words, share_known
-from ..core.types import DataError, Gold, MTRAGError, Outcome
+from ..core.types import DataError, MTRAGError, Outcome
 from ..evaluate.pairs import turn_result
 from ..evaluate.scores import Evidence, as_evidence, failure_summary
 from .turn import SIGNS, beside_html, difference, ending, fault_of, first_to_fail
@@ -27,7 +24,7 @@ from .turn import strip_html, turn_html
 
 # %% auto #0
 __all__ = ['VIEW', 'CaseBrowser', 'Case', 'pick_cases', 'CaseView', 'published', 'PublishedCase', 'published_cases',
-           'PublishedView', 'write_cases']
+           'PublishedView']
 
 # %% ../../nbs/8_show/03_browser.ipynb #6b4c819e
 @dataclass(frozen=True)
@@ -220,7 +217,6 @@ class _Controls:
         some = {"options": _LABELS, "placeholder": "choose or write", "ensure_option": False}
         self.label = told(w.Combobox, "label", 20, **some)
         self.note = told(w.Textarea, "note", 34, rows=2)
-        self.answers = told(w.Dropdown, "answers it", 34, options=[("no passage", "")])
         self.previous, self.next, self.save = (
             w.Button(description=d, layout=_width(7)) for d in ("previous", "next", "save label")
         )
@@ -231,7 +227,7 @@ class _Controls:
     def _laid_out(self, several: bool) -> w.VBox:
         "Filters above; below them the list, and the turn beside it."
         beside = [w.HTML(_said("", "beside it:")), *self.beside.values()] if several else []
-        label = _line(self.label, self.note, self.answers, self.save, self.said)
+        label = _line(self.label, self.note, self.save, self.said)
         look = w.Layout(flex="1 1 28em", min_width="0", overflow="hidden")
         turn = w.VBox([self.talk, self.strip, self.body, label], layout=look)
         listed = w.VBox([self.turns], layout=w.Layout(flex="0 1 24em"))
@@ -299,21 +295,17 @@ class CaseBrowser:
     def __init__(
         self,
         runs: Run | Evidence | str | Path | Sequence[Run | Evidence | str | Path],
-        gold: Mapping[str, Gold] | None = None,  # by task id
         labels: str | Path = "labels.jsonl",  # where labels and notes are appended
         timing: bool = True,  # False: no seconds
-        mark: Callable[..., Mapping[str, Gold]] | None = None,  # see `save_label`
         page_turns: int = 300,  # of a longer run the first 100 turns stand in the static page
-        **known,  # qrels, absent, histories: see Evidence
+        **known,  # gold, qrels, absent, histories: see Evidence
     ):
         runs = [runs] if isinstance(runs, (Run, Evidence, str, Path)) else list(runs)
-        known = {**known, "gold": gold} if gold else known
         self.index = _TurnIndex([as_evidence(r, **known) for r in runs])
         self.labels_path, self.labels = Path(labels), read_labels(labels)
-        self.timing, self.page_turns, self.mark = timing, page_turns, mark
+        self.timing, self.page_turns = timing, page_turns
         self.found, self.at = list(self.index.rows), 0  # what the filters leave; the present one
         self.controls = _Controls(self.index)
-        self.controls.answers.layout.display = None if mark else "none"
         self._busy = False  # True while the widgets are set by code
         self._connect(self.controls)
         self.apply()
@@ -407,9 +399,6 @@ class CaseBrowser:
         c.strip.value, c.body.value = self._rendered(row) if row else ("", "")
         self._list()
         c.label.value, c.note.value = last.get("label", ""), last.get("note", "")
-        run = self.index.runs[row.run] if row and self.mark else None
-        found = [run.contexts[i] for i in run.turns[row.task_id].found] if run else ()
-        c.answers.options = [("no passage", ""), *((shorten(x.name, 60), x.id) for x in found)]
         c.said.value = _said("", f"labelled {last['label'] or 'with a note'}") if last else ""
         at = (f"{self.at + 1}", f"of {len(self.found)} turns")
         nothing = ("no turn", "fulfils these conditions")
@@ -426,32 +415,17 @@ class CaseBrowser:
         return said, page(body, styled=False)
 
     def save_label(self) -> None:
-        """Append label and note of the present turn; what goes wrong stands beside the button, and the text stays in its box.
-        `mark` takes run, task id, label, note and a passage's id, keeps them, and gives the gold of all turns."""
+        "Append label and note of the present turn; what goes wrong stands beside the button, and the text stays in its box."
         row, c = self.current, self.controls
         if row is None:
             return
-        passage = c.answers.value or ""
-        label = c.label.value or ("should answer" if passage else "")
         try:
-            line = append_label(self.labels_path, row.run, row.task_id, label, c.note.value)
-            gold = self.mark and self.mark(row.run, row.task_id, label, c.note.value, passage)
+            line = append_label(self.labels_path, row.run, row.task_id, c.label.value, c.note.value)
         except (MTRAGError, OSError) as e:
             c.said.value = _said("not saved:", str(e))
         else:
             self.labels[row.run, row.task_id] = line
-            if gold is not None:
-                self._judge_by(gold, row)
             c.said.value = _said("saved", line["label"] or "note")
-
-    def _judge_by(self, gold: Mapping[str, Gold], row: _TurnRow) -> None:
-        "Blame all turns anew, by other gold; stays at the turn unless the filters leave it out."
-        known = [(e.run, gold, e.qrels, e.absent, e._histories) for e in self.index.runs.values()]
-        self.index = _TurnIndex([Evidence(*each) for each in known])
-        self.apply()
-        if (at := self._find(row.task_id, row.run)) is not None:
-            self.at = at
-            self.show()
 
     def static_html(self) -> str:
         "The turns as a static page, the runs one after the other; of a long run a part, since the page is kept in the notebook."
@@ -644,31 +618,3 @@ class PublishedView(View):
         body = render("turn.html", "published", case, ended, tone)
         text = f"{case.id:10} {case.verdict:20} {case.question}"
         super().__init__(f"{case.id}: {case.question}", body, text)
-
-# %% ../../nbs/8_show/03_browser.ipynb #66787877
-def _file(n: int, *words: str) -> str:
-    "A file name out of words."
-    slugs = [re.sub(r"[^a-z0-9]+", "-", w.lower()).strip("-")[:48] or "case" for w in words]
-    return f"{n:02}-{'-'.join(slugs)}.html"
-
-
-def write_cases(
-    folder: str | Path, cases: Iterable[Case], run: Evidence, other=None, published=(), timing=True
-) -> Path:
-    "One page a case, of two runs and of papers (`published_cases`), and an index of them, whose path is returned."
-    asked = {i: t.question for i, t in run.turns.items()}
-    made = [(c.kind, c.why, asked[c.task_id], CaseView(c, run, other, timing)) for c in cases]
-    tables = [(f"published, Table {p.table}", p) for p in published]
-    made += [(kind, p.verdict, p.question, PublishedView(p)) for kind, p in tables]
-    files = [_file(n, kind, question) for n, (kind, _, question, _) in enumerate(made, 1)]
-    before, after = [None, *files], [*files[1:], None]
-    kinds: dict[str, list[dict[str, str]]] = {}
-    for n, (kind, why, question, view) in enumerate(made):
-        kinds.setdefault(kind, []).append({"file": files[n], "question": question, "why": why})
-        links = {"index.html": "all cases", before[n]: "the one before", after[n]: "the next"}
-        links = [(href, words) for href, words in links.items() if href]
-        body = render("turn.html", "case_page", links, Markup(page(view.body, False)))
-        write_whole(Path(folder) / files[n], document(view.title, body))
-    title = f"Cases of {run.name}" + (f" and {other.name}" if other else "")
-    index = document(title, render("turn.html", "case_index", title, kinds))
-    return write_whole(Path(folder) / "index.html", index)

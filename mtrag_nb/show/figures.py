@@ -203,7 +203,9 @@ def _name_rows(ax: Axes, names: Sequence[str], grid: bool = False) -> None:
         ax.set_axisbelow(True)
 
 
-def _estimate(ax: Axes, y: float, estimate, colour: str, marker="o", filled=True, talks=()) -> None:
+def _estimate(
+    ax: Axes, y: float, estimate, colour: str, marker="o", filled=True, talks=(), label=None
+) -> None:
     "A value with its interval (value, low, high), lying; where there is none the values of conversations."
     value, low, high = estimate
     if low is not None:
@@ -212,7 +214,8 @@ def _estimate(ax: Axes, y: float, estimate, colour: str, marker="o", filled=True
         ax.plot(talks, [y] * len(talks), "|", color=colour, markersize=11, markeredgewidth=1.3)
     if value is not None:
         face = colour if filled else "white"
-        ax.plot([value], [y], marker, color=colour, markerfacecolor=face, markersize=5.5)
+        look = {"markerfacecolor": face, "markersize": 5.5, "label": label}
+        ax.plot([value], [y], marker, color=colour, **look)
 
 # %% ../../nbs/8_show/01_figures.ipynb #9516cb28
 def _legend_below(
@@ -438,18 +441,6 @@ def _series(names: Iterable[str]) -> list[tuple]:
     "A look for each run: name, colour, marker, line; the looks come again if there are more runs."
     return [(name, *SERIES[n % len(SERIES)]) for n, name in enumerate(names)]
 
-
-def _name_at_right(ax: Axes, ends: Sequence[tuple], apart: float = 0.075) -> None:
-    "Names at the right of an axis from 0 to 1, near where their lines end: value, name, colour, marker of each."
-    places, ordered = [], sorted(ends)
-    for value, *_ in ordered:
-        places.append(max(value, places[-1] + apart) if places else value)
-    over = max(0.0, places[-1] - 1) if places else 0.0
-    look = {"transform": ax.transAxes, "clip_on": False}
-    for y, (_, name, colour, marker) in zip(places, ordered):
-        ax.plot([1.035], [y - over], marker, color=colour, markersize=5, **look)
-        ax.text(1.06, y - over, name, transform=ax.transAxes, va="center", fontsize=8)
-
 # %% ../../nbs/8_show/01_figures.ipynb #8af9e5e7
 @drawn
 def risk_coverage_figure(curves: Mapping[str, RiskCoverage], measure: str = "RougeL") -> Figure:
@@ -458,20 +449,19 @@ def risk_coverage_figure(curves: Mapping[str, RiskCoverage], measure: str = "Rou
     if not curves:
         alone = "No run has two answers of different confidence: refusing more would have left nothing to compare."
         return _nothing_figure(alone)
-    fig, ends = blank(height=3.2), []
+    fig = blank(height=3.4)
     ax = fig.subplots()
     for name, colour, marker, line in _series(curves):
         points = [(p.coverage, p.risk, p.low, p.high) for p in curves[name].points]
         x, y, low, high = np.array(points, float).T  # no interval: NaN, not drawn
-        label = f"{name},\nby {curves[name].confidence}"
-        ax.plot(x, y, linestyle=line, color=colour, linewidth=1.5)
+        label = f"{name}, by {curves[name].confidence}"
+        ax.plot(x, y, linestyle=line, color=colour, linewidth=1.5, label=label)
         ax.plot(x[-1:], y[-1:], marker, color=colour, markersize=7, markeredgecolor="white")
         ax.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
-        ends.append((y[-1] / 1.02, label, colour, marker))
     ax.set(xlim=(0, 1.02), xlabel="coverage: share of turns answered", ylim=(0, 1.02))
     ax.set(ylabel=f"risk: 1 – {_words(measure)},\n1 where nothing can be answered")
     ax.grid()
-    _name_at_right(ax, ends, 0.14)
+    _legend_below(fig, [ax])
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #1ecfb39a
@@ -519,10 +509,9 @@ def cost_figure(
 def flow_figure(
     steps: Mapping[str, Sequence[str]],  # step -> what each source says of it
     sources: Sequence[str],
-    width: int = 40,  # letters of a line
 ) -> Figure:
     "Steps below each other, joined by arrows, and beside each a column for every source."
-    lines = {s: [wrap(x, width) or ["–"] for x in said] for s, said in steps.items()}
+    lines = {s: [wrap(x, 40) or ["–"] for x in said] for s, said in steps.items()}
     tall = np.array([1.6, *(0.9 + max(map(len, columns)) for columns in lines.values())])
     middles = 1 - (np.cumsum(tall) - tall / 2) / tall.sum()  # in heights of the axes
     fig = blank(7.6, 0.16 * tall.sum())
@@ -579,15 +568,10 @@ def gain_figure(
     for k, (system, colour, marker, _) in enumerate(_series(gains)):
         shift = 0.7 * ((k + 1) / (len(gains) + 1) - 0.5)
         for name, gain in gains[system].items():
-            y = names.index(name) + shift
-            if gain.value is not None and gain.low is not None:
-                ax.plot([gain.low, gain.high], [y, y], color=colour, linewidth=1.6)
-            if gain.value is not None:
-                ax.plot([gain.value], [y], marker, color=colour, markersize=5, label=system)
+            estimate = (gain.value, gain.low, gain.high)
+            _estimate(ax, names.index(name) + shift, estimate, colour, marker, label=system)
     ax.axvline(0, color=QUIET, linewidth=0.9)
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
-    ax.grid(axis="x")
+    _name_rows(ax, names, grid=True)
     ax.set(xlabel=what)
     _legend_below(fig, [ax], 6)
     return fig

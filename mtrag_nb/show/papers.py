@@ -112,10 +112,30 @@ def _spanned(values: Sequence[float], talks: Sequence, digits: int = 1) -> str:
     return f"{i.value or 0:,.{digits}f}{ends}"
 
 
-def _remark(name: str) -> str:
-    "What does not fit together in a published table; a file and a key in it, as `self_crag.reasons`."
-    paper, _, key = name.partition(".")
-    return published(paper)["remarks"][key]
+_Facts = Mapping[str, object]  # what a template may name
+
+
+def _cell(v: object) -> str:
+    return "–" if v is None else v if isinstance(v, str) else f"{v:,g}"
+
+
+def _filled(paper: str, place: str, facts: _Facts) -> list[tuple[str, str]]:
+    "The rows of a printed table, with what its templates make of the facts. Raises KeyError for an unknown name."
+    t = published(paper)["tables"][place]
+    both = zip(t["rows"], t["here"], strict=True)
+    return [(" ".join(map(str, r[: t.get("names", 1)])), h.format(**facts)) for r, h in both]
+
+
+def _beside(paper: str, place: str, own: Iterable[Block], rows=None, more="") -> PaperTable:
+    "A printed table beside our blocks; `rows`: the printed ones, where its file has none; `more`: a remark of ours."
+    facts = published(paper)
+    t, whose = facts["tables"][place], facts["source"].split(". ")[0]
+    rows = t["rows"] if rows is None else rows
+    cells = tuple(tuple(map(_cell, r)) for r in rows)
+    block = Block(t.get("caption", f"{whose}, {place}"), tuple(t["header"]), cells)
+    remarks = [facts["remarks"][k] for k in t.get("remark", "").split()]
+    title = f"{facts['name']}, {place}: {t['title']}"
+    return PaperTable(title, block, tuple(own), " ".join(filter(None, (*remarks, more))))
 
 # %% ../../nbs/8_show/04_papers.ipynb #standin2
 _ASKED = "always labels model scale verdict words write".split()  # ways that ask a model
@@ -163,9 +183,6 @@ def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
     "Table I of Self-CRAG."
     from scipy.stats import binomtest
 
-    t = published("self_crag")["table_1"]
-    rows = tuple((r["outcome"], r["count"], f"{r['percent']:g}") for r in t["rows"])
-
     def row(run: Evidence, o: Outcome) -> tuple:
         count = sum(x.outcome is o for x in run.turns.values())
         return o.value, count, share_text(run, lambda x: x.outcome is o)
@@ -177,21 +194,18 @@ def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
         rows = [*(row(run, o) for o in outcomes), ("total", len(run.turns), "")]
         return _own_block(run, ("outcome", *_COUNTED), rows)
 
-    count, total = t["rows"][0]["count"], t["rows"][-1]["count"]
+    (_, count, percent), *_, (_, total, _) = published("self_crag")["tables"]["Table I"]["rows"]
     share = binomtest(count, total).proportion_ci(method="wilson")
     remark = (
-        f"The paper gives no interval; taken as {total} independent turns, its {100 * count / total:.1f} % has a 95 % interval "
+        f"The paper gives no interval; taken as {total} independent turns, its {percent:.1f} % has a 95 % interval "
         f"from {100 * share.low:.1f} to {100 * share.high:.1f} %."
     )
-    caption = f"Self-CRAG paper, {t['place']}; {t['title']}"
-    block = Block(caption, ("outcome", "turns", "%"), rows)
-    return PaperTable("Self-CRAG, Table I: outcomes", block, tuple(map(own, runs)), remark)
+    return _beside("self_crag", "Table I", map(own, runs), more=remark)
 
 # %% ../../nbs/8_show/04_papers.ipynb #87d2cb21
 def _table_reasons(runs: Sequence[Evidence]) -> PaperTable:
     "Table II of Self-CRAG; the reason of an answer is 'none' there."
-    t = published("self_crag")["table_2"]
-    named = [r["reason"] for r in t["rows"]]
+    named = [reason for reason, _ in published("self_crag")["tables"]["Table II"]["rows"]]
 
     def reason(end: str) -> str:
         return "none" if end == "answered" else end
@@ -202,10 +216,7 @@ def _table_reasons(runs: Sequence[Evidence]) -> PaperTable:
         rows = ((k, counts.get(k, 0), share_text(run, lambda x: reason(x.end) == k)) for k in names)
         return _own_block(run, ("reason", *_COUNTED), rows)
 
-    rows = tuple((r["reason"], r["count"]) for r in t["rows"])
-    block = Block(f"Self-CRAG paper, {t['place']}; {t['title']}", ("reason", "turns"), rows)
-    title, remark = "Self-CRAG, Table II: reasons", _remark("self_crag.reasons")
-    return PaperTable(title, block, tuple(map(own, runs)), remark)
+    return _beside("self_crag", "Table II", map(own, runs))
 
 # %% ../../nbs/8_show/04_papers.ipynb #efd39a7d
 def _label(run: Evidence, t: Trajectory) -> str:
@@ -302,10 +313,8 @@ def _table_interactions(runs: Sequence[Evidence]) -> PaperTable:
     def own(run: Evidence) -> Block:
         return _own_block(run, _KINDS_HEAD, (row(run, *x) for x in _representative(run).items()))
 
-    title = "Self-CRAG, Table III: representative interactions"
-    block = Block("Self-CRAG paper, Table III", _KINDS_HEAD, tuple(map(printed, _cases_of("III"))))
     blocks = _with_same_turns(runs, own, "III")
-    return PaperTable(title, block, blocks, _remark("self_crag.cases"))
+    return _beside("self_crag", "Table III", blocks, map(printed, _cases_of("III")))
 
 # %% ../../nbs/8_show/04_papers.ipynb #03e389d2
 _Judgements = Mapping[str, Judgement]  # protocol -> judgement, of one turn
@@ -375,11 +384,8 @@ def _table_log(runs: Sequence[Evidence]) -> PaperTable:
         texts = c["question"], c["answer"], c["reasoning"]
         return c["id"], *texts, show(c["score"], 1), c["verdict"]
 
-    caption = f"Self-CRAG paper, Table IV; {published('self_crag_cases')['judge']}"
-    block = Block(caption, _LOG_HEAD, tuple(map(printed, _cases_of("IV"))))
-    remark = f"{_remark('self_crag.log')} {_remark('self_crag.cases')}"
-    title = "Self-CRAG, Table IV: rows of the judge's log"
-    return PaperTable(title, block, _with_same_turns(runs, _log_block, "IV"), remark)
+    blocks = _with_same_turns(runs, _log_block, "IV")
+    return _beside("self_crag", "Table IV", blocks, map(printed, _cases_of("IV")))
 
 # %% ../../nbs/8_show/04_papers.ipynb #2834c005
 def _told_figures(run: Evidence, indexed: int | None) -> list[tuple[str, str]]:
@@ -405,18 +411,10 @@ def _told_figures(run: Evidence, indexed: int | None) -> list[tuple[str, str]]:
 _FIGURE_HEAD = ("what", "figure")
 
 
-def _in_text(paper: str, caption: str) -> Block:
-    "The figures that stand in a paper's text."
-    rows = tuple((f"{f['what']} ({f['place']})", f["figure"]) for f in published(paper)["text"])
-    return Block(caption, _FIGURE_HEAD, rows)
-
-
 def _table_told(runs: Sequence[Evidence], indexed: Mapping[str, int] = {}) -> PaperTable:
     "The figures of Self-CRAG that stand in its text; `indexed`: run -> children in its index."
     own = [_own_block(r, _FIGURE_HEAD, _told_figures(r, indexed.get(r.name))) for r in runs]
-    block = _in_text("self_crag", "Self-CRAG paper, III.B and V.D")
-    title = "Self-CRAG, V.D: figures told in the text"
-    return PaperTable(title, block, tuple(own), _remark("self_crag.text"))
+    return _beside("self_crag", "V.D", own)
 
 # %% ../../nbs/8_show/04_papers.ipynb #abb7dcd6
 def _changed_settings(a: Evidence, b: Evidence) -> list[str]:
@@ -532,43 +530,27 @@ def _tables_ablation(runs: Sequence[Evidence]) -> list[PaperTable]:
     return tables
 
 # %% ../../nbs/8_show/04_papers.ipynb #8cbf2d6e
-def _by_role(roles: Mapping[str, str]) -> str:  # reason -> role
-    "Reasons in a row: dropped, exhausted, declined."
-    return ", ".join(sorted(roles, key=lambda reason: ROLES.index(roles[reason])))
-
-
-def _ncl_rows(settings: Mapping, roles: Mapping[str, str]) -> dict[str, object]:
-    "The configuration that settings make, under the names of the paper's Table 1."
-    chat, own = settings["chat"], settings["own"]
-    quantization = {"nf4": "4-bit NF4"}.get(chat["quantization"], chat["quantization"] or "none")
-    return {
-        "Generator": chat["name"],
-        "Quantization": f"{quantization} (compute {chat['dtype']})",
-        "Max tokens": min(MAX_NEW_TOKENS, settings["stages"]["max_new_tokens"]),
-        "Passage reranker": f"{settings['embedder']['name']} embedding cosine",
-        "Top passages k": own["top_k"],
-        "History depth cap": f"{own['user_turns']} previous user turns",
-        "IDK trigger": _by_role(roles),
+def _ncl_rows(settings: Mapping, roles: Mapping[str, str]) -> list[tuple[str, str]]:
+    "The configuration that settings make, under the names of the paper's Table 1; roles: reason -> its role."
+    dtype = settings["chat"]["quantization"] or "none"
+    facts = {
+        **settings,
+        "quantization": {"nf4": "4-bit NF4"}.get(dtype, dtype),
+        "tokens": min(MAX_NEW_TOKENS, settings["stages"]["max_new_tokens"]),
+        "reasons": ", ".join(sorted(roles, key=lambda reason: ROLES.index(roles[reason]))),
     }
+    return _filled("ncl", "Table 1", facts)
 
 
 def _table_ncl_configuration(runs: Sequence[Evidence]) -> PaperTable:
     "Table 1 of NCL."
-    facts, head = published("ncl")["table_1"], ("component", "setting")
-
-    def rows(found: Mapping) -> tuple:
-        return tuple((k, str(found[k])) for k in facts)
-
-    def recorded(r: Evidence) -> Block:
-        made = _ncl_rows(r.manifest["settings"], r.telemetry.roles or known)
-        return _own_block(r, head, rows(made))
-
-    known = {r.name: r.role for r in NCL.reasons}
-    profile = rows(_ncl_rows(plain(NCL.configured("ncl")), known))
-    configured = Block("profile ncl of this project, as configured", head, profile)
-    own = (configured, *(recorded(r) for r in runs if _base_name(r) == NCL.name))
-    block = Block("NCL paper, Table 1", head, rows(facts))
-    return PaperTable("NCL, Table 1: configuration", block, own, _remark("ncl.configuration"))
+    head, known = ("component", "setting"), {r.name: r.role for r in NCL.reasons}
+    profile = tuple(_ncl_rows(plain(NCL.configured("ncl")), known))
+    own = [Block("profile ncl of this project, as configured", head, profile)]
+    for r in (r for r in runs if _base_name(r) == NCL.name):
+        rows = _ncl_rows(r.manifest["settings"], r.telemetry.roles or known)
+        own.append(_own_block(r, head, rows))
+    return _beside("ncl", "Table 1", own)
 
 # %% ../../nbs/8_show/04_papers.ipynb #58c8be53
 _NCL_COLUMNS = {  # the leaderboard's -> ours
@@ -589,48 +571,13 @@ def _results_block(run: Evidence) -> Block:
     note = ", ".join(f"{k}: {v}" for k, v in run.how.items() if v and k != "refusals")
     return _own_block(run, header, ((name, *cells, h, len(run.scores)),), note)
 
-
-def _table_ncl_results(runs: Sequence[Evidence]) -> PaperTable:
-    "Table 2 of NCL."
-    columns = (*_NCL_COLUMNS, "HM")
-
-    def printed(r: Mapping) -> tuple:
-        return r["method"], r["dataset"], *(f"{r[k]:.4f}" for k in columns), r["tasks"]
-
-    rows = tuple(map(printed, published("ncl")["table_2"]))
-    block = Block("NCL paper, Table 2", ("method", "dataset", *columns, "tasks"), rows)
-    own = tuple(map(_results_block, runs))
-    return PaperTable("NCL, Table 2: results", block, own, _remark("ncl.results"))
-
 # %% ../../nbs/8_show/04_papers.ipynb #spec0002
 PAPERS = ("self_crag", "ncl", "agents", "nexus")  # of which there are tables
-_Facts = Mapping[str, object]  # what a template may name
 
 
 def _measured(name: str) -> dict:
     "A file of data/measured."
     return read_json(data_dir("measured") / f"{name}.json")
-
-
-def _filled(paper: str, place: str, facts: _Facts) -> list[tuple[str, str]]:
-    "The rows of a printed table, with what its templates make of the facts. Raises KeyError for an unknown name."
-    t = published(paper)["tables"][place]
-    both = zip(t["rows"], t["here"], strict=True)
-    return [(" ".join(map(str, r[: t.get("names", 1)])), h.format(**facts)) for r, h in both]
-
-
-def _cell(v: object) -> str:
-    return "–" if v is None else v if isinstance(v, str) else f"{v:,g}"
-
-
-def _beside(paper: str, place: str, own: Iterable[Block]) -> PaperTable:
-    "A printed table beside our blocks."
-    facts = published(paper)
-    t, whose = facts["tables"][place], facts["source"].split(". ")[0]
-    rows = tuple(tuple(_cell(v) for v in r) for r in t["rows"])
-    block = Block(f"{whose}, {place}", tuple(t["header"]), rows)
-    title, remark = f"{facts['name']}, {place}: {t['title']}", t.get("remark", "")
-    return PaperTable(title, block, tuple(own), facts["remarks"].get(remark, ""))
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0003
 _COMPONENTS = {  # of the specification, and the nodes that do it
@@ -797,7 +744,7 @@ def paper_tables(
         "self_crag": lambda: _crag_tables(of("self_crag", runs) or list(runs), every, indexed),
         "ncl": lambda: {
             "1": _table_ncl_configuration(every),
-            "2": _table_ncl_results(of("ncl", every) or list(runs)),
+            "2": _beside("ncl", "Table 2", map(_results_block, of("ncl", every) or runs)),
         },
         "agents": lambda: _specification_tables(of("agents", every)),
         "nexus": lambda: _nexus_tables(of("nexus", every)),
@@ -846,8 +793,7 @@ def _graph_of(system: str, about: str) -> _Figures:
 
 def _crag_figures(runs: Sequence[Evidence]) -> _Figures:
     "The graph, and Table II beside the same of the runs."
-    rows = published("self_crag")["table_2"]["rows"]
-    counts = {"the paper": {r["reason"]: r["count"] for r in rows}}
+    counts = {"the paper": dict(published("self_crag")["tables"]["Table II"]["rows"])}
     for r in runs:
         counts[r.name] = {"none" if k == "answered" else k: n for k, n in r.telemetry.ends.items()}
     roles = {x.name: x.role for x in system_named("self_crag").reasons}

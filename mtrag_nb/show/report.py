@@ -17,15 +17,13 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import document, esc, render, show
 from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, plugins
-from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest, dotted
+from ..core.types import TO_ANSWER, TO_REFUSE, DataError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs
 from ..evaluate.blame import proof_of, proof_report, risk_coverage
@@ -38,14 +36,14 @@ from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measu
 from ..evaluate.scores import refusal_report
 from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow, compare
 from ..evaluate.statistics import mean_interval
-from .figures import INK, QUIET, STAGE_COLOURS, blank, comparison_figure, cost_figure
-from .figures import drawn, gain_figure, ink_on, risk_coverage_figure, score_figure
+from .figures import QUIET, STAGE_COLOURS, comparison_figure, cost_figure
+from .figures import gain_figure, ink_on, risk_coverage_figure, score_figure
 from .figures import svg_uri
 from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html, unlicensed
 
 # %% auto #0
-__all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'grid_figure', 'finding', 'pair_of', 'rungs_html', 'came_later',
-           'turns_beside', 'views_in', 'sections', 'board_of', 'report']
+__all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'finding', 'pair_of', 'rungs_html', 'came_later', 'turns_beside',
+           'views_in', 'sections', 'board_of', 'report']
 
 # %% ../../nbs/8_show/02_report.ipynb #31ba3fa9
 def _made(macro: str, *values: object, **more: object) -> Markup:
@@ -258,49 +256,6 @@ def _drawn_as(b: Blame) -> tuple[str, str, str]:
     colour = STAGE_COLOURS[b.stage]
     return _LETTERS[b.stage], colour, ink_on(colour, "#000000")
 
-# %% ../../nbs/8_show/02_report.ipynb #9c543be0
-def _turns_of(reports: Sequence[BlameReport]) -> list[list[str]]:
-    "The columns of a grid: the tasks of each conversation, in their order. Raises SettingsError for reports over other tasks."
-    first = reports[0]
-    if other := next((r for r in reports if set(r.turns) != set(first.turns)), None):
-        names = f"{first.name} and {other.name}"
-        raise SettingsError(f"{names} ran over other tasks: a grid needs the same")
-    talks: dict[str, list[str]] = {}
-    for i in first.turns:  # in the order in which they were asked
-        talks.setdefault(first.talks[i], []).append(i)
-    return list(talks.values())
-
-
-def _place(ax: Axes, x: float, y: float, b: Blame) -> None:
-    "One square."
-    letter, colour, on = _drawn_as(b)
-    look = {"facecolor": colour if on else "none", "edgecolor": colour, "linewidth": 1}
-    ax.add_patch(Rectangle((x + 0.06, y + 0.06), 0.88, 0.88, **look))
-    font = {"fontsize": 8, "fontweight": "bold" if on else None}
-    ax.text(x + 0.5, y + 0.5, letter, ha="center", va="center", color=on or INK, **font)
-
-
-@drawn
-def grid_figure(reports: Sequence[BlameReport]) -> Figure:
-    "Systems (a row each) and turns, with the stage to blame for each that failed. Raises SettingsError for reports over other tasks."
-    talks = _turns_of(reports)
-    starts = [sum(len(t) for t in talks[:n]) + 0.5 * n for n in range(len(talks))]
-    end = starts[-1] + len(talks[-1])
-    fig = blank(7.2, 0.62 + 0.33 * len(reports))
-    ax = fig.add_subplot(xlim=(-0.1, end + 3.4), ylim=(len(reports) + 0.05, -0.9), aspect="equal")
-    ax.axis("off")
-    for n, (start, tasks) in enumerate(zip(starts, talks), 1):
-        ax.text(start, -0.25, f"conversation {n}", color=INK, fontsize=8)
-        for y, r in enumerate(reports):
-            for x, i in enumerate(tasks):
-                _place(ax, start + x, y, r.turns[i])
-    look = {"va": "center", "color": INK, "fontsize": 8.5}
-    for y, r in enumerate(reports):
-        ax.text(-0.25, y + 0.5, r.name, ha="right", **look)
-        ax.text(end + 0.3, y + 0.5, f"{len(r.failed)} of {len(r.judged)} failed", **look)
-    fig.supxlabel(_grid_key(reports), color=INK, fontsize=8.5, x=0.01, ha="left")
-    return fig
-
 # %% ../../nbs/8_show/02_report.ipynb #2e3d2434
 def _stages_to_blame(reports: Sequence[BlameReport]) -> Counter:
     "Stage -> how many failed turns of all runs it is to blame for; '' where none can be named."
@@ -447,22 +402,12 @@ def _alone(n: int, s: RunSummary) -> tuple[object, ...]:
     return s.name, _right_link(n, s), _percent(s.right()), failed, most
 
 
-def _unjudged(board: Board) -> str:
-    "How many turns each run answered, where nobody can tell whether they are right."
-    rows = []
-    for n, s in enumerate(board.own, 1):
-        answered = sum(t.answered for t in s.run.turns.values())
-        links = _link(answered, f"r{n}", "answered"), _link(len(s.turns), f"r{n}")
-        rows.append((s.name, *links))
-    return _made("unjudged", rows)
-
-
 def _verdict(board: Board) -> str:
     "The first line of a page."
     order = _ranked(board)
     found = compare_right([s for _, s in order])
     if not order:
-        return _unjudged(board)
+        return _made("unjudged", board.standings)
     if not found:
         return _made("single", [_alone(n, s) for n, s in order])
     common = {r.system: r.common for r in found.systems}
@@ -531,17 +476,16 @@ def _doubts_of(runs: Sequence[Evidence], gold: bool) -> Iterator[_Doubt]:
         yield _doubt("no labels")
 
 
+def _doubts_on(board: Board, runs: Sequence[Evidence]) -> list[_Doubt]:
+    "What speaks against the numbers of some runs of a page."
+    return [*_doubts_of(runs, any(r.gold for r in board.runs))]
+
+
 def _caveat(board: Board) -> str:
     "What speaks against the verdict, in one line; '' if nothing does."
-    doubts = _doubts_of([s.run for s in board.own], any(r.gold for r in board.runs))
+    doubts = _doubts_on(board, [s.run for s in board.own])
     short = "; ".join(d.short for d in doubts if d.short)
     return _made("caveat", short) if short else ""
-
-
-def _doubts_html(board: Board) -> str:
-    "What speaks against the numbers, in full."
-    gold = any(r.gold for r in board.runs)
-    return _made("doubts", [d.words for d in _doubts_of(board.runs, gold)])
 
 # %% ../../nbs/8_show/02_report.ipynb #1149926b
 def _stage_links(n: int, s: RunSummary) -> str:
@@ -738,9 +682,8 @@ def _forks_html(board: Board, command: str, rows: Callable) -> str:
 
 def _mechanisms_html(board: Board) -> str:
     "What each mechanism contributed; '' if no run has been audited."
-    audits = {board.standings[n].name: f.audit.pairs for n, f in board.forks.items()}
-    pairs = {name: some for name, some in audits.items() if some}
-    gains = {n: {m: p.mean_difference for m, p in some.items()} for n, some in pairs.items()}
+    audits = [(board.standings[n].name, f.audit.pairs) for n, f in board.forks.items()]
+    gains = {n: {m: p.mean_difference for m, p in some.items()} for n, some in audits if some}
     table = _forks_html(board, "audit", _audit_rows)
     if not gains:
         return table
@@ -1151,7 +1094,11 @@ _SECTIONS = [
     _Section("judge", "The judge", _judges_html),
     _Section("cost", "Cost", _cost_html),
     _Section("settings", "What was run: settings, packages, machines", _manifest_html),
-    _Section("doubts", "What speaks against the numbers", _doubts_html),
+    _Section(
+        "doubts",
+        "What speaks against the numbers",
+        lambda b: _made("doubts", [d.words for d in _doubts_on(b, b.runs)]),
+    ),
 ]
 
 

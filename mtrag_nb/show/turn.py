@@ -143,21 +143,6 @@ def _failed_at(t: Trajectory, outcome: Blame) -> Step | None:
     return _row_of(t, at) if at else None
 
 # %% ../../nbs/8_show/00_turn.ipynb #a83e6b46
-_COUNTED = ("node", "visits", "generated", "scored", "tokens in", "tokens out", "cached", "seconds")
-
-
-def _counter_rows(t: Trajectory) -> list[tuple[str, ...]]:
-    "Calls, tokens and seconds of each node, under _COUNTED."
-    total = Node(len(t.steps), sum(s.seconds for s in t.steps), t.calls)
-
-    def row(name: str, n: Node) -> tuple[str, ...]:
-        c = n.calls
-        counts = (n.visits, c.generate, c.score, c.tokens_in, c.tokens_out, c.cached)
-        return name.replace("_", " "), *map(str, counts), f"{n.seconds:.2f}"
-
-    return [row(name, n) for name, n in {**telemetry([t]).nodes, "all": total}.items()]
-
-
 def _parsed(verdicts: Sequence[Verdict]) -> str:
     "How the verdicts of a turn came about."
     by_score = sum(v.score is not None for v in verdicts)
@@ -226,21 +211,10 @@ class _Shown:
         c = self.run.contexts.get(i) or Context(i, i.split("#")[0], "")
         return c if c.text else replace(c, text=gone)
 
-    def _seen(self, found: Retrieved) -> set[str]:
-        return {self._context(i).document_id for i in found.contexts}
-
     def missed(self, found: Retrieved) -> list[tuple[str, str, bool]]:
         "The gold passages that were not found: id, text, and whether it is not even in the index."
-        seen, absent = self._seen(found), self.run.absent
+        seen, absent = {self._context(i).document_id for i in found.contexts}, self.run.absent
         return [(i, text, i in absent) for i, text in self.relevant.items() if i not in seen]
-
-    def gold_count(self, found: Retrieved) -> int:
-        return len(self._seen(found) & self.relevant.keys())
-
-    def kept_count(self, found: Retrieved) -> int | None:  # None: nothing was graded
-        passed = (Label.YES, Label.AMBIGUOUS)
-        grades = [g for step in _grades(self.t, found) for g in step.grades]
-        return sum(g.verdict.label in passed for g in grades) if grades else None
 
     def number(self, draft: Drafted) -> int:
         return next(n for n, d in enumerate(self.t.drafts, 1) if d is draft)
@@ -258,15 +232,14 @@ class _Shown:
         "Whether a step says anything besides its shared kind."
         return bool(step.note or self.unplaced(step) or own_fields(step))
 
-    counter_head = property(lambda self: _COUNTED if self.timing else _COUNTED[:-1])
-
     @property
-    def counter_rows(self) -> list[tuple[str, ...]]:
-        return [row[: len(self.counter_head)] for row in _counter_rows(self.t)]
+    def nodes(self) -> dict[str, Node]:
+        "What each node cost, and all of them."
+        total = Node(len(self.t.steps), sum(s.seconds for s in self.t.steps), self.t.calls)
+        return {**telemetry([self.t]).nodes, "all": total}
 
     parsed = property(lambda self: _parsed(self.t.verdicts))
     unlicensed = cached_property(lambda self: unlicensed(self.run.run, self.t.steps))
-    unread = property(lambda self: sum(v.defaulted for v in self.t.verdicts))
 
 # %% ../../nbs/8_show/00_turn.ipynb #84e9cbd8
 def turn_html(

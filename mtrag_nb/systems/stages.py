@@ -850,8 +850,10 @@ _NUMBER = r"(?:sources?\s*|documents?\s*|#)?\d{1,2}"
 _LIST = rf"{_NUMBER}(?:\s*(?:[,;&]|and|-|–|to)\s*{_NUMBER})*"
 _MARK = rf"(?:[\[【]\s*{_LIST}\s*[\]】]|\(\s*(?=source|document){_LIST}\s*\))"
 _MARKS = re.compile(
-    rf"(?:(?<![\w)\]]){_MARK}(?:\s*{_MARK})*|{_MARK}(?:\s*{_MARK})*(?=[.!?;,](?:\s|$)))", re.I
-)  # x[1] = 5 is none
+    rf"(?<!= )(?:(?<![\w)\]]){_MARK}(?:\s*{_MARK})*"
+    rf"|(?<!\])(?!\[0){_MARK}(?:\s*{_MARK})*(?=[.!?;,](?:\s|$)))",
+    re.I,
+)  # none in x[1] = 5, x = [1, 2], x[0][1].
 
 
 def _numbers(text: str) -> list[int]:

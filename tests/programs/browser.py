@@ -673,7 +673,7 @@ def recordings() -> list:
 
 def views(checks: Checks, browser, folder: Path) -> None:
     "Pictures of the static views, on a desktop and on a phone, light and dark."
-    from mtrag_nb.show.browser import pick_cases, published_cases, write_cases
+    from mtrag_nb.show.browser import CaseView, PublishedView, pick_cases, published_cases
     from mtrag_nb.show.turn import ConversationView, RunView
 
     crag, naive = recordings()
@@ -684,12 +684,11 @@ def views(checks: Checks, browser, folder: Path) -> None:
             folder / "conversation.html"
         ),
         "run": RunView(crag).save(folder / "run.html"),
-        "cases": write_cases(
-            folder / "cases", pick_cases(crag, naive), crag, naive, published_cases()
-        ),
+        "case": CaseView(pick_cases(crag, naive)[0], crag, naive).save(folder / "case.html"),
+        "published": PublishedView(
+            next(p for p in published_cases() if p.question.startswith("How many teams"))
+        ).save(folder / "published.html"),
     }
-    pages["case"] = sorted(p for p in (folder / "cases").iterdir() if p.name.startswith("01"))[0]
-    pages["published"] = next(p for p in (folder / "cases").iterdir() if "how-many-teams" in p.name)
     pages["hostile"] = RunView(folder / "hostile").save(folder / "hostile.html")
     screens = [
         ("desktop", DESKTOP, "light"),
@@ -710,7 +709,7 @@ def views(checks: Checks, browser, folder: Path) -> None:
                 if name == "hostile":
                     tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
                 assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"], name
-                harmless(tab, "body") if name != "cases" else None
+                harmless(tab, "body")
                 tab.screenshot(
                     path=checks.shots / f"{name}-{size_name}.png", full_page=name != "hostile"
                 )
@@ -749,7 +748,7 @@ def accessible(checks: Checks, browser, folder: Path) -> None:
     "axe-core finds nothing serious on case cards, and nothing in the outputs of an exported notebook; the rest of that is nbconvert's."
     from nbconvert import HTMLExporter
 
-    pages = sorted((folder / "cases").glob("*.html"))[::-3]  # the index is the last
+    pages = [folder / "case.html", folder / "published.html"]
     exported = folder / "walkthrough.html"
     exported.write_text(
         HTMLExporter().from_filename(str(ROOT / "nbs" / "tour" / "00_walkthrough.ipynb"))[0],

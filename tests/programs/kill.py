@@ -39,11 +39,12 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.search.store import Manifest, data_folder
 from mtrag_nb.search.ingest import open_index
-from mtrag_nb.serve.api import make_app, rules_of, serving
+from mtrag_nb.serve.api import make_app, rules_of
 from mtrag_nb.serve.library import Library
 from mtrag_nb.serve.serve import home_page
 from mtrag_nb.serve.service import Service
 from cut import cut_run, cut_tasks, doubled, essence
+from tests.support.servers import running
 from tests.support.traces import traces
 
 
@@ -131,10 +132,11 @@ def attack(
     "Kill the work again and again; whenever it has ended all the same, check what there is, and begin anew."
     rng, killed, ended = random.Random(0), 0, 0
     while killed < kills:
-        here = folder / f"{name}{ended}"
-        while not forked(lambda: work(here), rng.uniform(0.02, longest)):
+        here, row = folder / f"{name}{ended}", 0
+        while not forked(lambda: work(here), rng.uniform(0.02, longest) * (1 + row // 10)):
             killed += 1
-            if killed > 10 * kills:
+            row += 1
+            if row > 200:
                 raise RuntimeError(f"{name} does not end")
         if not check(here):
             raise SystemExit(f"{name}: {here} is not what an undisturbed one is")
@@ -263,7 +265,7 @@ def server(folder: Path) -> Iterator[httpx.Client]:
         how = {"system": "naive", "models": models}
         with Service(folder / "library", folder / "served", **how) as service:
             rules = rules_of(service, "127.0.0.1", "", per_minute=10**9)
-            with serving(make_app(service, rules, *home_page())) as url:
+            with running(make_app(service, rules, *home_page())) as url:
                 os.write(there, url.encode())
                 time.sleep(600)
 

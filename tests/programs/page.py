@@ -378,7 +378,7 @@ def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
         expect(v.tab.locator("article.turn").nth(1).locator(".came")).to_contain_text("grade")
         unfold(v)
         with v.tab.expect_download() as got:
-            v.tab.get_by_role("link", name="as text").click()
+            v.tab.get_by_role("link", name="as JSON").click()
         assert "four crowns" in Path(got.value.path()).read_text(encoding="utf-8")
     with checks(f"{name}: nothing serious for axe-core, nothing wider than the screen"):
         v.accessible()

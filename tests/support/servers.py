@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,6 +86,24 @@ def serving(reply: Answering) -> Iterator[Serving]:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield kind.serving
         server.shutdown()
+
+
+@contextmanager
+def running(app, host: str = "127.0.0.1", **how) -> Iterator[str]:
+    """The service's application at a free port, in a thread, and its address; `how` as `server_of` takes it. At the end the
+    service is closed."""
+    from mtrag_nb.serve.api import server_of
+
+    server, listening = server_of(app, host, 0, **how)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.01)
+    try:
+        yield f"http://{host}:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def completion(content: object = "At noon.", ended: object = "stop", usage=..., **message) -> dict:
