@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from mtrag_nb.app.bench import export_run
 from mtrag_nb.core.files import data_dir, make_folder, write_json, write_jsonl
 from mtrag_nb.core.record import Grade, Graded, Refused, Retrieved, Run, kept_by, new_turn
 from mtrag_nb.core.text import scored
@@ -14,6 +15,9 @@ from mtrag_nb.evaluate.blame import blame, blame_turn, proof_of, proof_report
 from mtrag_nb.evaluate.judge import HALLUCINATION, IDK_LABEL, SCORE, read_judge_reply
 from mtrag_nb.evaluate.measures import score_retrieval
 from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.show.browser import CaseBrowser
+from mtrag_nb.show.report import report as write_report
+from mtrag_nb.show.turn import outcome_words
 from tests.support.planted import Bench, tasks
 from tools.real_data import calibrate_laptop, license_laptop, make_pool, pool_file, slice_of
 
@@ -183,6 +187,25 @@ def test_a_proof_is_read_for_the_turns_that_were_forked_and_for_no_others(tmp_pa
     assert proof_report(rec, report).share("verified").n == 1
     write_json(run / "proof.json", kept | {"run": "another state"})
     assert proof_report(Evidence(run, known), report) is None
+
+
+def test_the_status_of_a_proof_is_shown_with_the_turn(tmp_path):
+    "In its first line, in the browser, the report and the exports."
+    run = shutil.copytree(data_dir("recorded") / "sample_naive", tmp_path / "run")
+    known = read_benchmark(sample_dir() / "reference.jsonl")
+    first = blame(Evidence(run, known.gold)).failed[0].task_id
+    turns = {first: {"tried": {"reference answer": "right"}, "why": ""}}
+    write_json(run / "proof.json", {"run": Run(run).state, "seconds": 1.0, "turns": turns})
+    rec = Evidence(run, known.gold)
+    assert "(verified by repair)" in outcome_words(rec, first)
+    browser = CaseBrowser(rec)
+    browser.go(first)
+    assert "verified by repair" in browser.controls.body.value
+    page = write_report([run], tmp_path / "report.html").read_text("utf-8")
+    assert page.count("verified by repair") >= 1 and "Verified: that repair alone" in page
+    table, spans = (export_run([run], to, tmp_path / to) for to in ("csv", "openinference"))
+    assert ",verified," in table.read_text("utf-8-sig")
+    assert "verified by repair" in spans.read_text("utf-8")
 
 
 def test_planted_faults_are_proved_and_a_wrong_blame_is_refuted(tmp_path):

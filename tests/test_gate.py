@@ -12,8 +12,12 @@ import yaml
 
 from mtrag_nb.app.cli import main
 from mtrag_nb.core.files import data_dir, read_json, write_jsonl
-from mtrag_nb.evaluate.gate import measure_loss
+from mtrag_nb.core.record import Rank, Ranked, Retrieved, Run, new_turn
+from mtrag_nb.evaluate.gate import measure_loss, mechanism_card
 from mtrag_nb.evaluate.pairs import read_ending, right_and_wrong
+from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.search.web import WebSearched
+from mtrag_nb.show.report import report
 from tests.test_house import HEAVY
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,6 +72,41 @@ def test_the_comment_and_the_json_name_the_turns_that_were_spoilt(tmp_path, caps
     assert found["interval"]["high"] < 0 and found["needed"] > 40
     assert comment.startswith("### mtrag gate: worse") and "Spoilt: 10 of 12 turns" in comment
     assert f"| {RIGHT} | {WRONG} |" in comment
+
+
+def _no_constant(name):
+    raise ValueError(f"{name} is no JSON")
+
+
+@pytest.mark.parametrize(
+    "words, key",
+    [
+        ("score {run} {run2} --encoder none --out {out}", "measures"),
+        ("blame {run} {run2}", "blame"),
+        ("card {run}", "mechanisms"),
+        ("gate {run} {run2}", "verdict"),
+        ("gate {run} {run}", "verdict"),
+        ("gate {base} {new} --reference {reference}", "spoilt"),
+        ("doctor", "problems"),
+        ("doctor --profile t4", "problems"),
+    ],
+)
+def test_a_table_is_printed_as_json_with_the_same_exit_code(tmp_path, capsys, words, key):
+    files = {n: written(tmp_path, n, k) for n, k in (("base", 0), ("new", 12))}
+    files |= {"run": RUNS / "sample_ncl", "run2": RUNS / "sample_naive", "out": tmp_path / "out"}
+    argv = words.format(**files, reference=tmp_path / "reference.jsonl").split()
+    plainly, text = main(argv), capsys.readouterr()
+    assert main([*argv, "--json"]) == plainly
+    printed = capsys.readouterr()
+    found = json.loads(printed.out, parse_constant=_no_constant)
+    assert all(key in x for x in (found if isinstance(found, list) else [found]))
+    assert text.out.splitlines()[-1] in printed.err, "the table goes to stderr"
+
+
+def test_json_of_what_cannot_be_read_is_an_error_and_nothing_else(tmp_path, capsys):
+    assert main(["card", str(tmp_path / "none"), "--json"]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out and "none" in printed.err
 
 
 def test_a_loss_that_does_not_matter_is_let_pass(tmp_path, capsys):
@@ -145,6 +184,34 @@ def test_a_card_counts_what_fired_and_what_it_cost(capsys):
     assert (again["visits"], again["fired"]) == (6, 0) and again["calls"] == 18
     assert sum(r["tokens"] for r in rows.values()) <= found["tokens"]
     assert found["audited"] == {} and any("never fires" in x for x in found["findings"])
+
+
+def searched(*web: str) -> WebSearched:
+    return WebSearched(node="web", contexts=web, query="q", provider="recorded", time="2026-01-01")
+
+
+@pytest.mark.parametrize(
+    "order, web, fired",
+    [
+        ("bac", ("web:1",), (1, 1)),  # another order, and something was found
+        ("ab", (), (0, 0)),  # the last one left out, the order kept; nothing found
+    ],
+)
+def test_rerankers_and_searches_of_the_web_are_counted(order, web, fired):
+    ranked = Ranked(node="rerank", ranks=tuple(Rank(i, 0.5) for i in order))
+    found = Retrieved(node="retrieve", contexts=("a", "b", "c"))
+    turn = new_turn(found, ranked, searched(*web), conversation_id="c1")
+    card = mechanism_card(Evidence(Run.of("r", [turn]), {}))
+    rows = {r["kind"]: r for r in card.data["mechanisms"]}
+    assert (rows["rerank"]["fired"], rows["web"]["fired"]) == fired
+    idle = {x for x in card.statements if x.endswith("never fires, in 1 visits")}
+    assert len(idle) == 2 - sum(fired)
+
+
+def test_the_card_stands_in_the_report(tmp_path):
+    page = report([RUNS / "sample_ncl"], tmp_path / "report.html").read_text("utf-8")
+    card = page.partition("What each mechanism did")[2]
+    assert "quality (check): never fires, in 14 visits" in card
 
 
 def test_the_workflow_that_a_user_copies_gates(tmp_path):

@@ -156,6 +156,11 @@ def test_live_resumed_reported_and_from_the_command_line(place, runs):
     first = next(iter(Run(out).trajectories))
     code, told = ends("replay", out, "--turn", first, "--at", "retrieve", "--fresh")
     assert code == 0 and "~" not in told
+    line = ("replay", out, "--turn", first, "--at", "retrieve", "--system")
+    code, told = ends(*line, name_of("corrective"))
+    assert code == 0 and "~" not in told
+    code, told = ends(*line, "tests/foreign/none.py:graph")
+    assert code == 2 and "none.py" in told
     system = name_of("corrective").replace(":graph", ":builder")
     code, told = ends("run", "--system", system, *tasks, place / "no")
     assert code == 2 and ".compile()" in told
@@ -239,6 +244,37 @@ def test_a_turn_of_a_trace_runs_again_where_the_graph_is_at_hand(place, monkeypa
 
 
 # Single graphs
+
+
+class Judged(TypedDict, total=False):
+    question: str
+    answer: str
+    grounded: bool
+
+
+def test_a_changed_verdict_does_not_leave_a_command_where_it_was(tmp_path):
+    "The node chose the next one itself, before the change: that is said, and where the turn goes can be named."
+
+    def check(state):
+        good = "crowns" in state["answer"]
+        return Command(update={"grounded": good}, goto=END if good else "fallback")
+
+    g = StateGraph(Judged)
+    g.add_node("write", lambda state: {"answer": "It is 12 crowns."})
+    g.add_node("check", check, destinations=("fallback", END))
+    g.add_node("fallback", lambda state: {"answer": "I do not know."})
+    for a, b in ((START, "write"), ("write", "check"), ("fallback", END)):
+        g.add_edge(a, b)
+    system, lines = outside(g.compile()), [{"question": "How much?", "answer": "It is 12 crowns."}]
+    run = evaluate(system, lines, tmp_path / "run", progress=False).run
+    turn = next(iter(run.trajectories.values()))
+    with Replayer(run, system=system) as player:
+        assert fork(player, turn.task_id, "check").same
+        with pytest.raises(NotRecorded, match="check chose by a Command that __end__ comes next"):
+            fork(player, turn.task_id, "check", {"grounded": False})
+        sent = {"grounded": False, "goto": ["fallback"]}
+        came = fork(player, turn.task_id, "check", sent).after
+    assert [s.node for s in came.steps][-2:] == ["fallback", "finish"] and not came.answered
 
 
 class Asked(TypedDict, total=False):

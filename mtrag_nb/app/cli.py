@@ -8,11 +8,11 @@ __all__ = ['COMMANDS', 'completion', 'ingest', 'gate', 'card', 'command_line', '
 # %% ../../nbs/app/06_cli.ipynb #imports0
 import argparse
 import contextlib
-import json
 import os
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,7 +22,7 @@ from .command import Reference, RunDir, ShardOf, done, reference_or_sample
 from ..core.files import disk_full, write_whole
 from ..core.record import Run
 from ..core.types import DataError, DiskFull, MTRAGError, PartlyFailed, SettingsError
-from ..core.types import not_installed, plain, quiet
+from ..core.types import not_installed, quiet
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.gate import GateReport, MechanismCard
@@ -121,7 +121,6 @@ COMMANDS: dict[str, Command] = {
 
 # %% ../../nbs/app/06_cli.ipynb #bc4ee335
 _Number = Annotated[float, Option("X", type=float)]
-_AsJSON = Annotated[bool, Option(flag="--json")]
 
 
 def _evidence(reference: str | Path | None, *sources: str | Path) -> "list[Evidence]":
@@ -150,7 +149,7 @@ def _not_worse(report: "GateReport", **_) -> bool:
     return report.loss.code == 0
 
 
-@done(_not_worse)
+@done(_not_worse, attrgetter("data"))
 def gate(
     base: RunDir,  # the old version: the folder of a run, or a file of predictions
     new: RunDir,  # the new one, of the same tasks
@@ -161,7 +160,6 @@ def gate(
     shared: bool = False,  # compare the turns that both have, also where the new run lacks some
     reference: Reference = None,
     comment: File = None,  # write a Markdown comment with the turns that were spoilt
-    as_json: _AsJSON = False,  # print JSON
 ) -> "GateReport":
     "Say whether a new run is worse than an old one, and print the turns that were spoilt. Raises DataError for runs that cannot be compared."
     from mtrag_nb.evaluate.gate import gate_runs
@@ -170,21 +168,21 @@ def gate(
     report = gate_runs(*runs, measure, price, least, shared)
     if comment:
         write_whole(comment, report.markdown)
-    print(json.dumps(report.data, ensure_ascii=False, indent=1) if as_json else report)
+    print(report)
     return report
 
 
+@done(data=attrgetter("data"))
 def card(
     run: RunDir,  # the folder of a run, or a file of predictions
     /,
     reference: Reference = None,
-    as_json: _AsJSON = False,  # print JSON
 ) -> "MechanismCard":
     "Print what each mechanism of a run did."
     from mtrag_nb.evaluate.gate import mechanism_card
 
     found = mechanism_card(*_evidence(reference, run))
-    print(json.dumps(plain(found.data), ensure_ascii=False, indent=1) if as_json else found)
+    print(found)
     return found
 
 # %% ../../nbs/app/06_cli.ipynb #parser01

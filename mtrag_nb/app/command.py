@@ -13,8 +13,10 @@ import argparse
 import contextlib
 import importlib
 import inspect
+import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cache
@@ -25,7 +27,7 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 from ..core.files import read_jsonl
 from ..core.record import Run
 from ..core.settings import PROFILES, Address, ModelSpec, Settings, with_settings
-from ..core.types import DOMAINS, ServerError, SettingsError
+from ..core.types import DOMAINS, ServerError, SettingsError, plain
 from ..data.mtrag import Benchmark, files_there, official_dir, read_benchmark, sample_dir
 from ..systems.registry import DEFAULT, Config, is_place, profiles
 from ..systems.registry import system_named, system_names
@@ -157,11 +159,14 @@ def call(function: Callable, arguments: Mapping[str, object]) -> object:
     return function(*bound.args, **bound.kwargs)
 
 
-def done(whole: Callable[..., bool]) -> Callable:
-    "Decorates a function with what decides, from its result and its arguments, whether all was done that was asked."
+def done(
+    whole: Callable[..., bool] | None = None,  # of the result and the arguments; None: bool(result)
+    data: Callable | None = None,  # of the result: what --json prints; None: there is no --json
+) -> Callable:
+    "Decorates a function with what decides whether all was done that was asked, and with what of its result is printed as JSON."
 
     def decorate(function: Callable) -> Callable:
-        function.done = whole
+        function.done, function.data = whole, data
         return function
 
     return decorate
@@ -183,6 +188,8 @@ class Command:
             comments = _comments(source)
             for p in options:
                 _add_option(parser, p, comments.get(p.name, ""))
+        if getattr(self.load(), "data", None):
+            parser.add_argument("--json", action="store_true").about = _JSON
         return parser
 
     def read(self, *argv: str) -> argparse.Namespace:
@@ -195,12 +202,18 @@ class Command:
         for name, source, options in _options(function):
             values = {p.name: getattr(typed, p.name) for p in options}
             given[name] = values[name] if source is function else source(**values)
-        return self.carry_out(given)
+        return self.carry_out(given, getattr(typed, "json", False))
 
-    def carry_out(self, given: Mapping[str, object]) -> bool:
-        "Call the function with arguments by name; whether all was done that was asked."
+    def carry_out(self, given: Mapping[str, object], as_json: bool = False) -> bool:
+        "Call the function with arguments by name; whether all was done that was asked. `as_json`: print its result as JSON, and all else to stderr."
         function = self.load()
-        result, whole = call(function, given), getattr(function, "done", None)
+        with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+            result = call(function, given)
+        if as_json:
+            text = json.dumps(plain(function.data(result)))
+            found = json.loads(text, parse_constant=lambda name: None)  # NaN is no JSON
+            print(json.dumps(found, ensure_ascii=False, indent=1))
+        whole = getattr(function, "done", None)
         return bool(result) if whole is None else whole(result, **given)
 
 # %% ../../nbs/app/00_command.ipynb #8a2d85e4
@@ -241,6 +254,7 @@ RunDir = Annotated[str | Path | None, "RUN"]
 NeededDir = Annotated[str | Path, Option("DIR", required=True)]  # where a default has to stand
 Changes = Annotated[Sequence[str], Option("KEY=VALUE", "--set", action="append")]
 ProfileName = Annotated[str, Option("NAME", choices=profiles)]
+_JSON = "print JSON, and everything else to stderr"
 _CHAT = "the chat model: an OpenAI-compatible server (http://HOST/v1), or weights by name or folder"
 
 # %% ../../nbs/app/00_command.ipynb #setup001

@@ -21,6 +21,7 @@ from ..core.record import LEFT_OUT, Run
 from ..core.types import DataError, SettingsError
 from ..data.mtrag import human_rewrites, official_dir, official_file, read_benchmark
 from ..data.mtrag import read_predictions, read_qrels, with_rewrites
+from ..systems.registry import system_named
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.blame import BlameReport, ProofReport
@@ -79,6 +80,7 @@ def _relevant_passages(qrels: Iterable[str | Path]) -> dict[str, dict[str, int]]
 _Encoder = Annotated[str, Option(choices="evaluate.measures:ENCODERS")]
 
 
+@done(data=lambda reports: [r.data for r in reports])
 def score(
     sources: Iterable[RunDir],  # runs and predictions
     /,
@@ -228,6 +230,10 @@ def cases(
     return _write_page(runs, out, reference, whole=False)
 
 # %% ../../nbs/app/03_evaluate.ipynb #49727c48
+_AT_HAND = "the system, where the run's name for it does not lead to it (an imported trace): FILE.py:NAME, MODULE:NAME"
+_AtHand = Annotated[str, Option("PLACE", about=_AT_HAND)]
+
+
 def _tasks_of(run: Run, reference: str | Path | None) -> list:
     "The tasks that a run does not keep: of a reference file, if one is named or known to have them."
     if not reference and set(run.trajectories) <= set(run.tasks):
@@ -249,6 +255,7 @@ def replay(
     out: Dir = None,  # the folder of the new run, paired with the old one turn by turn
     limit: Limit = None,
     minutes: Minutes = None,
+    system: _AtHand = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -262,7 +269,8 @@ def replay(
     if not turn and not out:
         raise SettingsError("name a turn with --turn, or a folder for the new run with --out")
     old = Run(run)
-    with Replayer(old, _tasks_of(old, reference), index, models, settings or None) as player:
+    how = (index, models, settings or None, system_named(system) if system else None)
+    with Replayer(old, _tasks_of(old, reference), *how) as player:
         if not turn:
             change = Change(at, state, visit, fresh)
             new = replay_run(player, out, change, minutes, limit, progress)
@@ -376,7 +384,12 @@ def _tested(reports, prove: bool = False, **_) -> bool:
     return all(p and p.share("not testable").value < 1 for p in proofs)
 
 
-@done(_tested)
+def _both(reports) -> list[dict]:
+    "What is known of each run: which stage failed first, and of the proof, if there is one."
+    return [{"blame": b.data, "proof": p and p.data} for b, p in reports]
+
+
+@done(_tested, _both)
 def blame_runs(
     runs: Iterable[RunDir],  # folders of runs
     /,
@@ -387,6 +400,7 @@ def blame_runs(
     rewrites: Sequence[File] = (),  # human rewrites (default: the benchmark's and the sample's)
     limit: int | None = None,  # with --prove: only the first so many failed turns
     minutes: Minutes = None,
+    system: _AtHand = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -403,6 +417,7 @@ def blame_runs(
 
             how = {"tasks": _tasks_of(run, reference), "index": index, "models": models}
             how |= {"minutes": minutes, "limit": limit, "progress": progress}
+            how["system"] = system_named(system) if system else None
             prove_run(run, gold, budget, **how)
         rec = Evidence(run, gold, histories={i: t.history for i, t in run.tasks.items()} or None)
         report = blame(rec)

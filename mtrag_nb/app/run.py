@@ -156,15 +156,22 @@ def _print_profile(settings: Settings, problems: Sequence[str], whole: bool) -> 
         print(f"          - {p}")
 
 
+def _can_run(found, profile=None) -> bool:
+    "Whether a profile can run here; None: the laptop's."
+    return not found["problems"][profile or "laptop"]
+
+
+@done(_can_run, lambda found: found)
 def doctor(
     profile: ProfileName | None = None,  # of one profile: all that it lacks, and how to get it
-) -> bool:  # True if that profile can run; None: the laptop's
+) -> dict:  # with the problems of each profile
     "Print what is there and what is missing; of one profile the whole of it."
     from mtrag_nb.models.device import memory_of
     from mtrag_nb.models.local import hub_token
     from mtrag_nb.runs.run import machine, package_versions
 
-    m, packages = machine(), [f"{p} {v or 'MISSING'}" for p, v in package_versions().items()]
+    m, versions = machine(), package_versions()
+    packages = [f"{p} {v or 'MISSING'}" for p, v in versions.items()]
     memory = f"{memory_of('cpu')[0] / 2**30:.1f} of {m['memory_gib']} GiB free"
     token = "for the hub: there is one"
     if not hub_token():
@@ -183,7 +190,8 @@ def doctor(
         _print_profile(asked[name], found, bool(profile))
     if not profile:
         print("How to get what a profile lacks: mtrag doctor --profile NAME")
-    return not problems[profile or "laptop"]
+    found = {"machine": m, "gpu": _gpu_lines(), "sample": str(sample_dir())}
+    return found | {"token": bool(hub_token()), "packages": versions, "problems": problems}
 
 # %% ../../nbs/app/01_run.ipynb #ad72bab2
 @contextmanager

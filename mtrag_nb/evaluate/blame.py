@@ -17,7 +17,7 @@ from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ran
 from ..core.record import Retrieved, Rewritten, Run, Trajectory, kept_by
 from ..core.text import content_words, known_words, share_known, support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Outcome
-from ..core.types import SettingsError
+from ..core.types import SettingsError, plain
 from .judge import Item
 from .measures import TargetVerdict, best_by_target, condition, rouge_l
 from .measures import says_target, target_recall
@@ -473,6 +473,13 @@ class BlameReport(Report):
         some = [b for b in self.failed if b.cause == cause and b.task_id in self.gold_given]
         return self.share(lambda b: self.gold_given[b.task_id].verdict == "right", some)
 
+    @property
+    def data(self) -> dict:
+        "Each turn's verdict, stage and cause, and how many failed at each stage, as plain data."
+        turns = {i: {**plain(b), "stage": b.stage} for i, b in self.turns.items()}
+        found = {"run": self.name, "judged": len(self.judged), "failed": len(self.failed)}
+        return found | {"stages": self.counts("stage"), "turns": turns}
+
     def _reasons(self) -> str:
         "Why turns are undecided, where it is not the recall of a long target."
         whys = Counter(b.why for b in self.turns.values() if b.verdict == "undecided" and b.why)
@@ -606,6 +613,15 @@ class ProofReport(Report):
             return [status, len(some), str(self.share(status)), blamed, repairs]
 
         return ["the blame is", "turns", "share", "blamed", "first repair"], [*map(row, STATUSES)]
+
+    @property
+    def data(self) -> dict:
+        "Shares with intervals, and what became of each failed turn, as plain data."
+        found = {"run": self.name, "statuses": {s: self.share(s) for s in STATUSES}}
+        found |= {"agreement": self.agreement, "forks": self.forks, "seconds": self.seconds}
+        keys = ("status", "stage", "repairs", "tried", "why")
+        turns = {i: {k: getattr(p, k) for k in keys} for i, p in self.proofs.items()}
+        return plain(found | {"turns": turns})
 
     @property
     def note(self) -> str:

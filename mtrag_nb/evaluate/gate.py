@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from ..core.html import show
-from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Recorded
+from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ranked, Recorded
 from ..core.record import Refused, Retried, Rewritten, Step, Trajectory, kept_by
 from ..core.text import clipped
 from ..core.types import DataError, SettingsError, plain
@@ -24,6 +24,7 @@ from .pairs import Pair, endings, forked, right_and_wrong
 from .scores import Evidence, named_measure
 from .statistics import LEAST, Interval, Report, compare, difference_interval
 from .statistics import mean_interval
+from ..search.web import WebSearched
 
 # %% auto #0
 __all__ = ['LossTest', 'measure_loss', 'GateReport', 'gate_runs', 'MechanismCard', 'mechanism_card']
@@ -228,12 +229,14 @@ def gate_runs(
 # %% ../../nbs/7_evaluate/08_gate.ipynb #61021410
 _MECHANISMS = {"rewrite": Rewritten, "clarify": Clarified, "grade": Graded, "gate": Gated}
 _MECHANISMS |= {"decline": Drafted, "check": Checked, "retry": Retried, "refusal": Refused}
+_MECHANISMS |= {"rerank": Ranked, "web": WebSearched}
 _REJECTING = ("clarify", "grade", "gate", "decline", "check")  # kinds that decide
 _DECIDED_BY = {"questions": "clarify", "passages": "grade", "evidence": "gate", "drafts": "check"}
 
 
-def _fires(t: Trajectory, step: Step) -> bool:
+def _fires(t: Trajectory, n: int) -> bool:
     "Whether a step did anything."
+    step = t.steps[n]
     if isinstance(step, Rewritten):
         queries = step.extra.get("queries") or [step.text]
         return any(q.split() != t.question.split() for q in queries)
@@ -241,7 +244,17 @@ def _fires(t: Trajectory, step: Step) -> bool:
         return len(kept_by(step)) < len(step.grades)
     if isinstance(step, Drafted):
         return step.declined
+    if isinstance(step, WebSearched):
+        return bool(step.contexts)
+    if isinstance(step, Ranked):
+        before = next((c for s in t.steps[:n][::-1] if (c := _left_by(s))), ())
+        return kept_by(step) != tuple(before)[: len(kept_by(step))]
     return not step.verdict.passed if hasattr(step, "verdict") else True
+
+
+def _left_by(step: Step) -> Sequence[str]:
+    "The contexts that a step found or left, in its order; () for a step that says nothing of them."
+    return kept_by(step) if isinstance(step, (Graded, Ranked)) else getattr(step, "contexts", ())
 
 
 def _spent(t: Trajectory, n: int, kind: str) -> Calls:
@@ -269,7 +282,7 @@ def _thresholds(visits: _Visits) -> list[dict]:
 def _idle(kind: str, visits: int, fired: int, thresholds: list[dict]) -> str:
     "Why a mechanism decides nothing, in words; '' if it does, or is no decision."
     found = []
-    if kind in _REJECTING and fired in (0, visits):
+    if kind in _REJECTING and fired in (0, visits) or kind in ("rerank", "web") and not fired:
         found.append(f"{'always' if fired else 'never'} fires, in {visits} visits")
     for x in thresholds:
         if not x["below"] or not x["reached"]:
@@ -320,20 +333,21 @@ def _in_cell(value: object) -> object:
 class MechanismCard(Report):
     "What each mechanism of a run did, and what it was worth where `mtrag audit` went without it."
 
-    data: Mapping[str, object]  # run, turns, tokens, mechanisms, audited, findings
+    card: Mapping[str, object]  # run, turns, tokens, mechanisms, audited, findings
 
-    title = property(lambda self: "{run}: {turns} turns, {tokens:,} tokens".format(**self.data))
-    statements = property(lambda self: self.data["findings"])
+    title = property(lambda self: "{run}: {turns} turns, {tokens:,} tokens".format(**self.card))
+    statements = property(lambda self: self.card["findings"])
+    data = property(lambda self: self.card)
 
     def tables(self):
-        rows = [{k: x for k, x in m.items() if k != "idle"} for m in self.data["mechanisms"]]
-        audits = [{"audited": m, **x} for m, x in self.data["audited"].items()]
+        rows = [{k: x for k, x in m.items() if k != "idle"} for m in self.card["mechanisms"]]
+        audits = [{"audited": m, **x} for m, x in self.card["audited"].items()]
         some = [t for t in (rows, audits) if t]
         return [(list(t[0]), [list(map(_in_cell, r.values())) for r in t]) for t in some]
 
     @property
     def note(self) -> str:
-        if self.data["audited"]:
+        if self.card["audited"]:
             return "Audited: shares of decided turns, and gain, with a mechanism less without; intervals over conversations."
         return "What a mechanism fixed and spoilt is not audited: `mtrag audit RUN`."
 
@@ -343,7 +357,7 @@ def mechanism_card(run: Evidence) -> MechanismCard:
     visits: dict[tuple[str, str], list] = {}
     for t, n, s in ((t, n, s) for t in run.turns.values() for n, s in enumerate(t.steps)):
         for kind in (k for k, kinds in _MECHANISMS.items() if isinstance(s, kinds)):
-            visit = (t, _fires(t, s), _spent(t, n, kind), s)
+            visit = (t, _fires(t, n), _spent(t, n, kind), s)
             visits.setdefault((s.node, kind), []).append(visit)
     against = {}
     for g in gates(run):

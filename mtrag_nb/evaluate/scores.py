@@ -19,7 +19,7 @@ from ..core.record import as_run, is_web, telemetry
 from ..core.settings import Plugin, plugins
 from ..core.text import Stance, idk_by_rule, rule_in_words, stance, unknown_language
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Outcome
-from ..core.types import Passage, SettingsError, Task, Turn
+from ..core.types import Passage, SettingsError, Task, Turn, plain
 from ..data.mtrag import falling, files_of, is_gold
 from .judge import Item, asked_digest, check_reference, circular, judge_of
 from .judge import prediction_items, run_items, turn_item
@@ -327,6 +327,14 @@ class ScoreReport(_Scored, Report):
         every, n = {m: self.interval(m) for m in self.measures}, len(self.scores)
         rows = [[named(m), str(i), i.n, n - i.n] for m, i in every.items()]
         return ["measure", "mean and 95 % interval", "tasks", "missing"], rows
+
+    @property
+    def data(self) -> dict:
+        "Means with intervals, and the scores of each task, as plain data."
+        found = {"run": self.name, "failed": self.failed, "how": self.how}
+        found["measures"] = {m: self.interval(m) for m in self.measures}
+        found |= {"circular": sorted(self.circular), "scores": self.scores}
+        return plain(found | {"parts": [p.data for p in self.parts]})
 
     @property
     def note(self) -> str:

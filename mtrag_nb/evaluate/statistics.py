@@ -461,6 +461,13 @@ class Report:
     def tables(self) -> list[tuple[Sequence[str], Sequence[Sequence[object]]]]:
         return [self._table()]
 
+    @property
+    def data(self) -> dict:
+        "The same as plain data: a row of a table is keyed by its header."
+        tables = [[dict(zip(head, row)) for row in rows] for head, rows in self.tables()]
+        found = {"title": self.title, "tables": tables, "note": self.note}
+        return found | {"findings": [*self.statements], "parts": [p.data for p in self.parts]}
+
     def __repr__(self) -> str:
         tables = "\n\n".join(text_table(*t) for t in self.tables())
         gap = "\n" * (len(self.tables()) > 1)

@@ -38,14 +38,22 @@ from ..search.web import Web
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox
 from ..systems.system import ENDING, START, Around, Mechanism, Node, NodeError, NoModel
-from ..systems.system import System, answered, edit_steps, exchanged, own_setting, run_turn
+from mtrag_nb.systems.system import (
+    NotRecorded,
+    System,
+    answered,
+    edit_steps,
+    exchanged,
+    own_setting,
+    run_turn,
+)
 from ..systems.system import skip_check, skip_grade, skip_rewrite, update_of
 from ..systems.system import verdict_by_hand
 
 # %% auto #0
-__all__ = ['ASKED', 'Right', 'Changed', 'RUNGS', 'RERANK', 'Visit', 'visits_of', 'NotVisited', 'NotRecorded', 'NotLoaded',
-           'system_of_run', 'settings_of_run', 'Lazy', 'RecordedPassages', 'Intervention', 'Replayer', 'Fork', 'fork',
-           'Change', 'replay_run', 'Plant', 'step_of', 'put_instead', 'planted', 'leave_out_tasks', 'LeaveGoldOut',
+__all__ = ['ASKED', 'Right', 'Changed', 'RUNGS', 'RERANK', 'Visit', 'visits_of', 'NotVisited', 'NotLoaded', 'system_of_run',
+           'settings_of_run', 'Lazy', 'RecordedPassages', 'Intervention', 'Replayer', 'Fork', 'fork', 'Change',
+           'replay_run', 'Plant', 'step_of', 'put_instead', 'planted', 'leave_out_tasks', 'LeaveGoldOut',
            'leave_gold_out', 'mechanisms_of', 'ablation', 'folder_of', 'intervene', 'audit_run', 'Oracle',
            'gold_passages', 'Rung', 'rungs_named', 'oracle', 'climb']
 
@@ -152,10 +160,6 @@ def _place(
     raise NotVisited(f"the turn {'' if been else 'never '}{what}{often}: it went {path}")
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f5daa20e
-class NotRecorded(MTRAGError):
-    "A replay that needs what is not on the record, and that nobody is there to make."
-
-
 class NotLoaded(MTRAGError):
     "A model or an index that a replay needs, and that could not be loaded: no turn is to blame."
 

@@ -27,6 +27,7 @@ from ..core.types import TO_ANSWER, TO_REFUSE, DataError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs
 from ..evaluate.blame import proof_of, proof_report, risk_coverage
+from ..evaluate.gate import mechanism_card
 from ..evaluate.judge import judge_report, run_items
 from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SHARES, SELF_CORRECTIONS, Forked, Pair
 from ..evaluate.pairs import RunSummary, disagreements, compare_right, cost_points
@@ -1079,29 +1080,6 @@ class _Section(NamedTuple):
     body: str = ""  # what was made
 
 
-_SECTIONS = [
-    _Section("runs", "The runs", _leaderboard, first=True),
-    _Section("grid", "Which stage failed where", _grid_html, first=True),
-    _Section("flow", "What correction did", _flow_html, first=True),
-    _Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
-    _Section("rungs", "What a perfect stage would repair", rungs_html, first=True),
-    _Section("apart", "Where the runs disagree", _disagreements_html, first=True),
-    _Section("prices", "Run against run, by the price of a wrong answer", _prices_html),
-    _Section("outcomes", "Outcomes and reasons", _outcomes_html),
-    _Section("scores", "Scores", _scores_html),
-    _Section("refusals", "Refusals", _refusals_html),
-    _Section("comparison", "Paired comparison", _comparisons_html),
-    _Section("judge", "The judge", _judges_html),
-    _Section("cost", "Cost", _cost_html),
-    _Section("settings", "What was run: settings, packages, machines", _manifest_html),
-    _Section(
-        "doubts",
-        "What speaks against the numbers",
-        lambda b: _made("doubts", [d.words for d in _doubts_on(b, b.runs)]),
-    ),
-]
-
-
 def _view_html(shown: object, title: str) -> str:
     "What a view returned; a plain text is escaped."
     if isinstance(shown, Figure):
@@ -1120,6 +1098,30 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> _Section:
         return _join(*(_made("part", n, "", _view_html(x, title)) for n, x in shown.items()))
 
     return _Section("view_" + _mark_of(title), title, make)
+
+
+_SECTIONS = [
+    _Section("runs", "The runs", _leaderboard, first=True),
+    _Section("grid", "Which stage failed where", _grid_html, first=True),
+    _Section("flow", "What correction did", _flow_html, first=True),
+    _Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
+    _Section("rungs", "What a perfect stage would repair", rungs_html, first=True),
+    _Section("apart", "Where the runs disagree", _disagreements_html, first=True),
+    _Section("prices", "Run against run, by the price of a wrong answer", _prices_html),
+    _Section("outcomes", "Outcomes and reasons", _outcomes_html),
+    _Section("scores", "Scores", _scores_html),
+    _Section("refusals", "Refusals", _refusals_html),
+    _Section("comparison", "Paired comparison", _comparisons_html),
+    _Section("judge", "The judge", _judges_html),
+    _Section("cost", "Cost", _cost_html),
+    _view_section("What each mechanism did", mechanism_card)._replace(id="card"),
+    _Section("settings", "What was run: settings, packages, machines", _manifest_html),
+    _Section(
+        "doubts",
+        "What speaks against the numbers",
+        lambda b: _made("doubts", [d.words for d in _doubts_on(b, b.runs)]),
+    ),
+]
 
 
 def sections() -> list[_Section]:

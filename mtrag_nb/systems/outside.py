@@ -33,8 +33,8 @@ from ..core.types import Task, digest, plain
 from ..data.mtrag import BY_TEXT
 from ..data.traces import STEPS, by_name
 from .stages import Toolbox
-from .system import END, START, NoModel, System, NodeError, TurnState, answered
-from .system import Work, as_node, extra_of, state_of, surround
+from .system import END, START, NodeError, NoModel, NotRecorded, System, TurnState
+from .system import Work, answered, as_node, extra_of, state_of, surround
 
 # %% auto #0
 __all__ = ['as_passage', 'Reply', 'read_reply', 'messages_of', 'outside', 'AddressSettings', 'address', 'load_outside']
@@ -963,10 +963,13 @@ def _implied(p: _Program, state: Mapping, update: Mapping, own: Mapping, tools: 
     return out
 
 
-def _followed(p: _Program, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
-    "An update in which the program's keys say what the record's say, also where a fault or an oracle changed it."
+def _followed(p: _Program, ends: Sequence, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
+    """An update in which the program's keys say what the record's say, also where a fault or an oracle changed it.
+
+    `ends`: where the node may send the turn by a Command. Raises NotRecorded for a change that might have sent it elsewhere.
+    """
     own = {k.removeprefix("own."): v for k, v in update.items() if k.startswith("own.")}
-    changed, said = {}, {}
+    changed, said, judged = {}, {}, False
     for key, value in _implied(p, state, update, own, tools).items():
         if (now := own.get(key)) is None:
             said[key] = value
@@ -978,7 +981,7 @@ def _followed(p: _Program, state: Mapping, update: Mapping, tools: Toolbox) -> d
     decided = [s.verdict.passed for s in update["steps"] if isinstance(s, (Gated, Checked))]
     for key, passed in p.verdicts(own).items() if decided else ():
         if passed != decided[-1]:
-            now = own[key]
+            now, judged = own[key], True
             other = _FLIPPED[now.strip().lower() if isinstance(now, str) else now]
             changed[key] = other.title() if isinstance(now, str) and now[:1].isupper() else other
     if decided and not p.verdicts(own):  # of a trace, or in the node's place
@@ -987,6 +990,10 @@ def _followed(p: _Program, state: Mapping, update: Mapping, tools: Toolbox) -> d
         words = (decided[-1], "yes" if decided[-1] else "no")
         said |= {k: words[hints[k] is not bool] for k in some[:1] if "halluc" not in k}
     *before, last = update["steps"]
+    to = update.get("to")
+    if to and "goto" not in update and (judged or changed and len(ends) > 1):
+        what = f"{last.node} chose by a Command that {to[0]} comes next, before this change"
+        raise NotRecorded(f"{what}: change `goto` as well, to a list of nodes")
     if changed or "saw" not in last.extra:
         put = {f"own.{k}": _written(v) for k, v in changed.items()}
         last = replace(last, extra={**last.extra, **put, "saw": state["saw"]})
@@ -1080,8 +1087,9 @@ def _own_node(p: _Program, name: str, spec, tools: Toolbox):
         seen = {k: v for k, v in seen.items() if k not in p.builder.managed}
         state = {**state, "saw": digest(_written(seen))}
         node = surround(p.prefix + name, partial(_asked_node, p, name, spec, config, tools), tools)
-        update = _followed(p, state, node(state), tools)
-        to = _sent(_revived(object, update.pop("to", [])), {**state, **update})
+        update = _followed(p, spec.ends, state, node(state), tools)
+        to = update.pop("to", [])
+        to = _sent(_revived(object, update.pop("goto", to)), {**state, **update})
         if update.pop("above", False):
             update["steps"] = [*state["steps"], *update["steps"]]
             return Command(graph=Command.PARENT, update=update, goto=to)
@@ -1132,6 +1140,7 @@ def _program_state(p: _Program) -> type:
         own = _value_of(hints[k], follows.get(k, ""))
         shape[f"own.{k}"] = Annotated[own, channel.copy()]
     shape |= {f"own.{k}": Annotated[int, m] for k, m in b.managed.items()}
+    shape["goto"] = list[object]  # where a fork sends the turn, in the place of a Command
     for inner in _subgraphs(b).values():  # the record has values of their keys, too
         shape = {**get_type_hints(_program_state(replace(p, builder=inner, keys={}))), **shape}
     return TypedDict("State", shape, total=False)

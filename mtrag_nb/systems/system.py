@@ -30,12 +30,12 @@ from .stages import Toolbox, require_ways
 
 # %% auto #0
 __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'GRADE_OFF',
-           'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState', 'NodeError',
-           'surround', 'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure', 'read_departures', 'System',
-           'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph',
-           'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse',
-           'check_node', 'retry_node', 'after_check', 'by_state', 'TurnTooLong', 'Deadline', 'skip_rewrite',
-           'skip_grade', 'skip_check']
+           'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState',
+           'NotRecorded', 'NodeError', 'surround', 'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure',
+           'read_departures', 'System', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn',
+           'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted',
+           'generate_node', 'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'by_state', 'TurnTooLong',
+           'Deadline', 'skip_rewrite', 'skip_grade', 'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -178,6 +178,10 @@ class TurnState(TypedDict, total=False):
 
 # LangGraph's own, which is loaded when the first graph is built, not before
 START, END = "__start__", "__end__"
+
+
+class NotRecorded(MTRAGError):
+    "A replay that needs what is not on the record, and that nobody is there to make."
 
 
 class NodeError(MTRAGError):
