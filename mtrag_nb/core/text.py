@@ -251,7 +251,7 @@ def format_docs_for_gen(contexts: Sequence[Context]) -> str:
     "The documents as the generator reads them: numbered, with title and source where they have one."
     blocks = []
     for n, c in enumerate(contexts, 1):
-        place = c.url or c.source
+        place = c.url.partition("&next=")[0] or c.source
         head = [f"Document {n}", c.title and f"Title: {c.title}", place and f"Source: {place}"]
         blocks.append("\n".join([*filter(None, head), c.text.strip()]))
     return "\n\n".join(blocks)

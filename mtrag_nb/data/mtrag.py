@@ -260,7 +260,7 @@ def _file_key(name: str) -> str:
     "A place of a file without query, case and backslashes, %20 and the like read, in one spelling."
     path, mark, page = name.partition("#")
     path = unquote(path.partition("?")[0]).replace("\\", "/")
-    return level(path + mark + page).casefold()
+    return level(path + mark + page.partition("&")[0]).casefold()
 
 
 def files_of(passage: Context | Passage) -> set[str]:
