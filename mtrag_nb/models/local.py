@@ -460,22 +460,32 @@ def _hub_error(e: Exception, name: str) -> MTRAGError:
     return DataError(problem, remedy=f"{check}, and fetch again: files that are whole are kept")
 
 # %% ../../nbs/3_models/02_local.ipynb #d7a0712a
+def _to_fetch(spec: ModelSpec) -> tuple[list[str], int]:
+    "The files of a repository that loading needs, and the bytes of them that are not here. Raises ModelNotFound, DataError."
+    from huggingface_hub import HfApi, snapshot_download
+
+    token = hub_token()
+    try:
+        files = _wanted_files(HfApi(token=token).list_repo_files(spec.name), spec)
+        if not files:
+            wanted = spec.gguf_file or spec.adapters or "files that a model is loaded from"
+            raise ModelNotFound(f"{spec.name!r} has no {wanted}")
+        how = {"allow_patterns": files, "token": token}
+        parts = snapshot_download(spec.name, dry_run=True, **how)
+    except Exception as e:
+        raise _hub_error(e, spec.name) from e
+    return files, sum(p.file_size for p in parts if p.will_download)
+
+
 def _fetch(spec: ModelSpec, announce: Callable[[str], object] = lambda line: None) -> Path:
     "Fetch a model into the cache. Raises ModelNotFound, DataError; a file with a wrong checksum is thrown away."
     from huggingface_hub import HfApi, constants, snapshot_download
 
-    api = HfApi(token=hub_token())
+    api, (files, size) = HfApi(token=hub_token()), _to_fetch(spec)
+    need_room(constants.HF_HUB_CACHE, size, spec.name)
+    announce(f"{spec.name}: {sized(size)} in {len(files)} files to fetch")
     try:
-        files = _wanted_files(api.list_repo_files(spec.name), spec)
-        if not files:
-            wanted = spec.gguf_file or spec.adapters or "files that a model is loaded from"
-            raise ModelNotFound(f"{spec.name!r} has no {wanted}")
-        how = {"allow_patterns": files, "token": api.token}
-        parts = snapshot_download(spec.name, dry_run=True, **how)
-        size = sum(p.file_size for p in parts if p.will_download)
-        need_room(constants.HF_HUB_CACHE, size, spec.name)
-        announce(f"{spec.name}: {sized(size)} in {len(files)} files to fetch")
-        folder = Path(snapshot_download(spec.name, **how))
+        folder = Path(snapshot_download(spec.name, allow_patterns=files, token=api.token))
         wrong = [file["path"] for file in api.verify_repo_checksums(spec.name).mismatches]
     except Exception as e:
         raise _hub_error(e, spec.name) from e
@@ -493,21 +503,28 @@ def fetch_models(
     announce: Callable[[str], object] = lambda line: None,  # called with what will be fetched
 ) -> dict[str, Path]:
     "Fetch the models that are not here yet; name -> path of all. Raises ModelNotFound, DataError, also for a full disk."
+    from huggingface_hub import constants
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 
     shown = progress and sys.stderr.isatty()
     enable_progress_bars() if shown else disable_progress_bars()
     specs = wanted.models.values() if isinstance(wanted, Settings) else wanted
-    specs, found = [s for s in specs if not s.url], {}
+    specs, found, missing = [s for s in specs if not s.url], {}, {}
     for s in specs:
         try:
             found[s.name] = find_model(s)
         except ModelNotFound:
             if s.name in EMBEDDED or Path(s.name).expanduser().exists():
                 raise
-            _fetch(s, announce)
-            found[s.name] = find_model(s)
-    return found
+            missing[s.name] = s
+    if len(missing) > 1:  # all of it is said, and has room, before the first is fetched
+        size = sum(_to_fetch(s)[1] for s in missing.values())
+        announce(f"{len(missing)} models: {sized(size)} to fetch")
+        need_room(constants.HF_HUB_CACHE, size, "the models")
+    for name, s in missing.items():
+        _fetch(s, announce)
+        found[name] = find_model(s)
+    return {s.name: found[s.name] for s in specs}
 
 # %% ../../nbs/3_models/02_local.ipynb #011164d1
 def _agree(a: Sequence[int], b: Sequence[int]) -> int:
