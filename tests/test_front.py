@@ -1,6 +1,9 @@
 """What a newcomer meets first: the names at the package's top, a run as a table, the library that is asked, models that are not here,
 and what the installer hands over to uv."""
 
+import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +13,13 @@ import mtrag_nb
 import pytest
 from mtrag_nb.app.cli import main
 from mtrag_nb.app.run import demo
-from mtrag_nb.core.files import data_dir
+from mtrag_nb.core.files import data_dir, write_jsonl
 from mtrag_nb.core.types import DataError, ModelNotFound, SettingsError, printed
 from mtrag_nb.models.calls import BatchingChat, load_chat
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve import serve
+from mtrag_nb.systems.registry import configured
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = data_dir("recorded") / "sample_naive"
@@ -206,3 +210,91 @@ def test_the_shards_of_an_index_are_put_together_by_the_command(tmp_path):
 )
 def test_an_option_that_would_be_dropped_is_refused(typed, told, capsys):
     assert main(typed.split()) == 2 and told in capsys.readouterr().err
+
+
+def test_the_ten_tasks_of_the_skill_file_are_done_by_typing_it(tmp_path):
+    "As an agent would that knows nothing else: its files, its lines, and the forms that it promises of what is printed."
+    page = (ROOT / "docs" / "SKILL.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^## \d+\. ", page, re.M)) == 10
+    for name, text in re.findall(r"`(\w+\.\w+)`:\n\n```\w+\n(.*?)^```", page, re.S | re.M):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    found, env = {}, {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for line in "".join(re.findall(r"^```bash\n(.*?)^```", page, re.S | re.M)).splitlines():
+        how = {"cwd": tmp_path, "env": os.environ | env, "capture_output": True, "text": True}
+        done = subprocess.run(["bash", "-c", line], **how)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, (line, done.stderr)
+        if "--json" in line:
+            found[re.search(r"mtrag (\w+)(?:.*(--prove))?", line).groups("")] = json.loads(
+                done.stdout
+            )
+        if "mtrag ask" in line:
+            assert "Dogs travel free of charge" in done.stdout and "ferry.pdf#page=2" in done.stdout
+    assert "laptop" in found["doctor", ""]["problems"]
+    (blamed,) = found["blame", ""]
+    assert {"judged", "failed", "stages", "turns"} <= set(blamed["blame"]) and blamed[
+        "proof"
+    ] is None
+    assert blamed["blame"]["stages"] == {"generate": 1}
+    (proved,) = (e["proof"] for e in found["blame", "--prove"])
+    assert [p["status"] for p in proved["turns"].values()] == ["verified"]
+    gated = found["gate", ""]
+    assert gated["code"] == 2 and len(gated["spoilt"]) == 2 and gated["mended"] == 1
+    (scored,) = found["score", ""]
+    assert {"measures", "scores", "how"} <= set(scored)
+    assert (
+        scored["measures"]["K-precision"]["value"] == 1
+        and scored["measures"]["K-precision"]["low"] is None
+    )
+    assert any("never fires" in f for f in found["card", ""]["findings"])
+    assert (tmp_path / "runs" / "agent.html").is_file()
+
+
+@pytest.mark.parametrize(
+    "typed, told",
+    [
+        ("dmeo", "unknown command 'dmeo': there are demo, .* Did you mean demo?"),
+        ("run --system slef_crag --tasks t --out o", "unknown --system .* Did you mean self_crag?"),
+        ("doctor --profile latpop", "unknown --profile .* Did you mean laptop?"),
+        ("cases recorded/sample_nave", "recorded/sample_nave: no such folder"),
+    ],
+)
+def test_a_name_that_does_not_exist_has_a_remedy_and_no_list_of_options(typed, told, capsys):
+    assert main(typed.split()) == 2
+    shown = capsys.readouterr().err
+    assert re.search(told.replace("?", r"\?"), shown) and "usage" not in shown
+    with pytest.raises(SettingsError, match="Did you mean self_crag"):
+        configured("slef_crag")
+
+
+def test_a_recorded_run_is_found_by_its_name_and_a_folder_goes_first(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["blame", "sample_naive"]) == 0 and "15 turns judged" in capsys.readouterr().out
+    Path("sample_naive").mkdir()
+    assert main(["blame", "sample_naive"]) == 2 and "no run here" in capsys.readouterr().err
+
+
+QUESTIONS = [
+    {"question": "How much?", "answer": "12 crowns", "conversation": "c1"},
+    {"question": "And for students?", "answer": "7 crowns", "conversation": "c1"},
+    {"question": "When?", "answer": "At ten", "conversation": "c2"},
+]
+
+
+def test_questions_of_a_conversation_are_numbered_in_the_order_of_the_file(tmp_path):
+    write_jsonl(tmp_path / "q.jsonl", QUESTIONS)
+    tasks = mtrag_nb.read_benchmark(tmp_path / "q.jsonl").tasks
+    assert [t.id for t in tasks] == ["c1<::>1", "c1<::>2", "c2<::>1"]
+    (tmp_path / "q.json").write_text(json.dumps(QUESTIONS))
+    with pytest.raises(DataError, match="One object a line is wanted, not an array") as e:
+        mtrag_nb.read_benchmark(tmp_path / "q.json")
+    shown = re.search(r'python -c "(.*)" >', str(e.value))[1]
+    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True)
+    assert [*map(json.loads, done.stdout.splitlines())] == QUESTIONS
+
+
+def test_what_evaluate_was_asked_is_found_again_by_blame(tmp_path, capsys):
+    out = tmp_path / "runs" / "mine"
+    mtrag_nb.evaluate(lambda m: "7 crowns", QUESTIONS, out, progress=False)
+    assert main(["blame", str(out)]) == 0
+    assert "3 turns judged" in capsys.readouterr().out

@@ -316,6 +316,16 @@ def test_the_links_of_a_page_lead_to_files(page):
     assert all((page.parent / link).exists() for link in links), links
 
 
+def test_each_target_of_make_that_is_named_exists():
+    there = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
+    pages += [*NBS.rglob("*.ipynb"), *ROOT.glob("tools/*.py"), *ROOT.glob("tests/**/*.py")]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        named = set(re.findall(r"(?:`|^|\n)make ([a-z][a-z-]+)", text))
+        assert named <= there, (page.name, named - there)
+
+
 @pytest.mark.parametrize("notebook", sorted(ROOMS))
 def test_a_notebook_that_is_named_exists(notebook):
     text = "\n".join(c["source"] for c in cells(notebook))

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -78,6 +79,17 @@ def test_tables_do_not_hang_on_the_order_of_sets():
     assert csv("1") == csv("3") != ""
 
 
+def kept_of(folder: Path) -> dict[str, str]:
+    "The tables of a folder; with the matplotlib of constraints.txt its figures too, coordinates and generated ids aside."
+    pinned = re.search(r"^matplotlib==(\S+)", (ROOT / "constraints.txt").read_text(), re.M)[1]
+    kinds = ["*.csv", "*.svg"] if version("matplotlib") == pinned else ["*.csv"]
+    files = [p for kind in kinds for p in folder.rglob(kind)]
+    texts = {p.relative_to(folder).as_posix(): p.read_text(encoding="utf-8") for p in files}
+    return {name: re.sub(r"-?\d+\.\d+", "#", t) for name, t in texts.items() if ".svg" in name} | {
+        name: t for name, t in texts.items() if ".csv" in name
+    }
+
+
 def test_the_page_of_kept_runs_says_what_they_hold(tmp_path):
     told = []
     for paper in paper_plans():
@@ -99,6 +111,8 @@ def test_the_page_of_kept_runs_says_what_they_hold(tmp_path):
         write(r, told.append)
         drawn = {p.stem.removesuffix("_dark") for p in (tmp_path / paper).glob("*.svg")}
         assert told[-1].endswith(f" tables and {len(drawn)} figures")
+        for name, text in kept_of(ROOT / "figures" / paper).items():
+            assert text == kept_of(tmp_path / paper)[name], f"{paper}/{name}: `make figures` again"
     assert "nexus.verify=support" in dict(r[::2] for r in runs_table(r, runs)[1])["nexus"]
 
 

@@ -1,5 +1,5 @@
-"""The benchmark's own files, for studies: where they are, a pool of passages drawn from its corpora, and what `make calibrate` and
-`make licence` do with them."""
+"""The benchmark's own files, for studies: where they are, a pool of passages drawn from its corpora, and what `make study NAME=calibrate`
+and `make study NAME=licence` do with them."""
 
 from __future__ import annotations
 
@@ -98,6 +98,6 @@ def calibrate_laptop(
 
 
 def license_laptop(profile: str = "laptop", **how) -> None:
-    "What `make licence` does: measure on real data, print it, write it down."
+    "What `make study NAME=licence` does: measure on real data, print it, write it down."
     data = real_data("mtrag-human and its rated answers")
     print(measure_all(rated_file_of(data), settings=load_settings(profile), **how))

@@ -128,7 +128,7 @@ class Done:
 
     def __str__(self):
         why = f"  {self.page.reason or 'it does not say why'}" if self.seconds > LONG else ""
-        return f"{'FAIL' if self.problem else 'ok  '} {self.page.name:36} {self.tests:4} test cells {self.seconds:7.1f} s{why}"
+        return f"{'FAIL' if self.problem else 'ok  '} {self.page.name:36} {self.tests:4} test cell{'s' * (self.tests != 1)} {self.seconds:7.1f} s{why}"
 
 
 @contextmanager

@@ -190,7 +190,7 @@ def command_line(
     argv: Iterable[str] = (),  # what will be parsed: a command that is named here has its options
 ) -> argparse.ArgumentParser:
     "The parser of `mtrag`."
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="mtrag",
         description="Find out where a multi-turn RAG system fails: run it over conversations, every turn on the record.",
         epilog="Start with `mtrag demo`. `mtrag doctor` says what can run on this machine.",

@@ -24,13 +24,13 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
 
-from ..core.files import read_jsonl
+from ..core.files import data_dir, read_jsonl
 from ..core.record import Run
 from ..core.settings import PROFILES, Address, ModelSpec, Settings, with_settings
 from ..core.types import DOMAINS, ServerError, SettingsError, plain
 from ..data.mtrag import Benchmark, files_there, official_dir, read_benchmark, sample_dir
 from ..systems.registry import DEFAULT, Config, is_place, profiles
-from ..systems.registry import system_named, system_names
+from ..systems.registry import system_named, system_names, unknown_name
 
 # %% ../../nbs/app/00_command.ipynb #cad34b5a
 def _named(place: str) -> object:
@@ -141,7 +141,7 @@ def _add_option(parser: argparse.ArgumentParser, p: inspect.Parameter, comment: 
 
 
 class Parser(argparse.ArgumentParser):
-    "A parser that makes what its help says when it is shown."
+    "A parser that makes what its help says when it is shown, and has a remedy for a name that does not exist."
 
     def format_help(self) -> str:
         for action in self._actions:
@@ -150,6 +150,12 @@ class Parser(argparse.ArgumentParser):
             if about := getattr(action, "about", ""):
                 action.help = (about() if callable(about) else about).replace("%", "%%")
         return super().format_help()
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        "Raises SettingsError, in the place of a usage of all options."
+        if action.choices is not None and value not in action.choices:
+            what = action.option_strings[0] if action.option_strings else action.dest
+            raise unknown_name(what, str(value), action.choices)
 
 # %% ../../nbs/app/00_command.ipynb #eeebb786
 def call(function: Callable, arguments: Mapping[str, object]) -> object:
@@ -248,9 +254,15 @@ def _model_at(spec: ModelSpec) -> str:
     raise SettingsError(f"{url} has {len(names)} models: name one with --model{there}")
 
 # %% ../../nbs/app/00_command.ipynb #setup000
+def _run_place(text: str) -> str:
+    "A path as typed, or the recorded run of the sample that has this name."
+    kept = data_dir("recorded") / text
+    return str(kept) if kept.is_dir() and not Path(text).exists() else text
+
+
 File = Annotated[str | Path | None, "FILE"]
 Dir = Annotated[str | Path | None, "DIR"]
-RunDir = Annotated[str | Path | None, "RUN"]
+RunDir = Annotated[str | Path | None, Option("RUN", type=_run_place)]
 NeededDir = Annotated[str | Path, Option("DIR", required=True)]  # where a default has to stand
 Changes = Annotated[Sequence[str], Option("KEY=VALUE", "--set", action="append")]
 ProfileName = Annotated[str, Option("NAME", choices=profiles)]
@@ -274,8 +286,7 @@ class Setup:
     def base(self) -> Settings:
         "The profile with its models and store, before anything that is set. Raises SettingsError."
         if self.profile not in profiles():
-            known = ", ".join(profiles())
-            raise SettingsError(f"unknown profile {self.profile!r}: there are {known}")
+            raise unknown_name("profile", self.profile, profiles())
         base = self._with_chat(profiles()[self.profile])
         changes = {"embedder.name": self.embedder} if self.embedder else {}
         if self.store:
@@ -455,12 +466,16 @@ def _task_ids(source: Run | Path) -> set[str]:
 def reference_of(
     sources: Iterable[Run | Path],  # runs, and files of predictions
 ) -> Path | None:
-    "What people marked of a service's turns (`serve/02_reply`); else the benchmark's file that has all the tasks, if it was fetched."
+    "What people marked of a service's turns (`serve/02_reply`), or the questions that `evaluate` wrote; else the benchmark's file that has all the tasks, if it was fetched."
     sources = list(sources)
     root, asked = official_dir(), set().union(*map(_task_ids, sources))
     beside = {s.folder.parent.parent / "reference.jsonl" for s in sources if isinstance(s, Run)}
     for path in filter(Path.is_file, beside):
         if asked & _task_ids(path):
+            return path
+    questions = (Path(f"{s.folder}.questions.jsonl") for s in sources if isinstance(s, Run))
+    for path in filter(Path.is_file, questions):  # that `evaluate` wrote
+        if asked <= read_benchmark(path).gold.keys():
             return path
     kinds = ("mtrag-human/reference", "mtragun-human/reference") if root and asked else ()
     files = (path for kind in kinds for path in files_there(root, kind))

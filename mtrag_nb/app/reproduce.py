@@ -28,7 +28,7 @@ from ..core.types import DataError, SettingsError, dotted, plain, structured
 from ..data.mtrag import FETCHED, official_dir, official_file
 from ..data.mtrag import official_files, official_kinds, read_benchmark, sample_corpus
 from ..data.mtrag import sample_dir
-from ..systems.registry import system_named
+from ..systems.registry import system_named, unknown_name
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.scores import Evidence
@@ -201,8 +201,7 @@ class Reproduction:
 
     def __post_init__(self):
         if self.paper not in paper_plans():
-            known = ", ".join(paper_plans())
-            raise SettingsError(f"unknown paper {self.paper!r}: there are {known}")
+            raise unknown_name("paper", self.paper, paper_plans())
         self.folder, self.of = Path(self.folder), paper_plans()[self.paper]
         self.system = system_named(with_variant(self.of.system, self.variant))
         self.data, self.retrieves = _data_at(self.where, self.profile), self.of.setting == "rag"

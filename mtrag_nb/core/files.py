@@ -146,6 +146,7 @@ def _whole_tail(line: bytes) -> bool:
         return False
 
 
+_NO_ARRAY = """One object a line is wanted, not an array. To convert it: python -c "import json; [print(json.dumps(x)) for x in json.load(open('{}'))]" > lines.jsonl"""
 _NO_JSONL = 'Wanted is a JSON-lines file: one object a line, as {"question": "..."}'
 
 
@@ -167,6 +168,7 @@ def read_jsonl(
             if line.strip() and not torn:
                 whole = n == 1 and not line.lstrip().startswith(b"{")
                 remedy = _NO_JSONL if whole else "The line may be torn: mend or remove it"
+                remedy = _NO_ARRAY.format(path) if whole and line.lstrip()[:1] == b"[" else remedy
                 yield n, _value(line, dict, nan_is_null, path, n, remedy=remedy)
 
 # %% ../../nbs/1_core/02_files.ipynb #4ce62c47

@@ -694,7 +694,8 @@ def read_manifest(folder: str | Path) -> dict:
     "The manifest of a run folder. Raises DataError if it is missing, damaged or of another version."
     path = Path(folder) / "manifest.json"
     if not path.is_file():
-        problem = "no run here: it has no manifest.json"
+        what = "run here: it has" if Path(folder).exists() else "such folder, so"
+        problem = f"no {what} no manifest.json"
         raise DataError(problem, folder, remedy="Name the folder that `mtrag run --out` wrote")
     manifest = read_json(path)
     if (version := manifest.get("version", 1)) != VERSION:

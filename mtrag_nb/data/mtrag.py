@@ -376,6 +376,7 @@ def _task_line(
     obj: object,
     path: object,  # for messages, with the line number `n`
     n: int,
+    last: dict[str, int],  # conversation -> its last turn in the lines before; changed
 ) -> object:
     "A line in the simple form as a task line; any other as it is. Raises DataError (file, line)."
     if not isinstance(obj, dict) or "question" not in obj or "input" in obj:
@@ -389,7 +390,9 @@ def _task_line(
         remedy = "Give texts that alternate, or messages with role and content"
         raise DataError("history is no conversation", path, n, remedy)
     talk = str(asked.get("conversation", f"question {n}"))
-    turn = asked.get("turn", sum(t["speaker"] == "user" for t in turns) + 1)
+    before = sum(t["speaker"] == "user" for t in turns) if turns else last.get(talk, 0)
+    turn = asked.get("turn", before + 1)
+    last[talk] = turn if isinstance(turn, int) else before + 1
     answers = asked.get("answer", [])
     answerable = asked.get("answerable", True if answers else None)
     label = {True: ["ANSWERABLE"], False: ["UNANSWERABLE"], None: []}[answerable]
@@ -440,9 +443,9 @@ def read_benchmark(
     limit: int | None = None,  # only the first so many of them
 ) -> Benchmark:
     "A file of tasks. Raises DataError (file, line) for a line that is no task, or whose id stood already."
-    wanted, tasks, gold, lines, seen = _wanted(domains), [], {}, {}, {}
+    wanted, tasks, gold, lines, seen, last = _wanted(domains), [], {}, {}, {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
-        obj = _task_line(obj, path, n)
+        obj = _task_line(obj, path, n, last)
         task, known = _task_and_gold(obj, path, n, contexts)
         _new(seen, task.id, f"line {n}", "task id {!r} stood already in", path, n)
         gold[task.id], lines[task.id] = known, obj

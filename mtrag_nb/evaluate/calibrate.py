@@ -518,4 +518,4 @@ def read_licence(path: str | Path) -> Licence:
         people = TypeAdapter(HumanAgreement).validate_python(o["people"])
         return Licence(people, TypeAdapter(tuple[LicenceRow, ...]).validate_python(o["rows"]))
 
-    return _read_measured(path, read, "not a licence", "`make licence` writes one")
+    return _read_measured(path, read, "not a licence", "`make study NAME=licence` writes one")

@@ -96,11 +96,12 @@ class PaperTable:
         return str(render("report.html", "paper_table", self))
 
     def csv(self) -> str:
-        "Its blocks below each other, each row with where it is from."
+        "Its blocks below each other, each row with where it is from; six decimals, the same on every processor."
         table = writer(text := StringIO())
         for b in (self.published, *self.own):
             table.writerow(["from", *b.header])
-            table.writerows([b.caption, *row] for row in b.rows)
+            rows = ([round(x, 6) if isinstance(x, float) else x for x in row] for row in b.rows)
+            table.writerows([b.caption, *row] for row in rows)
             table.writerows([[b.caption, f"note: {b.note}"]] if b.note else [])
         return text.getvalue()
 

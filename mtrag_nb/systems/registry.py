@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'NAMES', 'is_place', 'system_names', 'system_named',
-           'profiles', 'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'NAMES', 'is_place', 'system_names', 'unknown_name',
+           'system_named', 'profiles', 'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
 
 # %% ../../nbs/5_systems/08_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -56,6 +57,12 @@ def system_names() -> list[str]:
     return [*SYSTEMS, *others]
 
 
+def unknown_name(what: str, name: str, known: Collection[str]) -> SettingsError:
+    "The error for a name that is not among the known ones, with the nearest of these."
+    meant = "".join(f". Did you mean {k}?" for k in get_close_matches(name, list(known), 1))
+    return SettingsError(f"unknown {what} {name!r}: there are {', '.join(known)}{meant}")
+
+
 def system_named(name: str) -> System:
     "A system by its name (`name+variant`: a variant of it), or by its place. Raises SettingsError for an unknown one."
     if is_place(name):
@@ -65,7 +72,7 @@ def system_named(name: str) -> System:
     name, _, variant = name.partition("+")
     others = {} if name in SYSTEMS else plugins("system")
     if name not in SYSTEMS and name not in others:
-        raise SettingsError(f"unknown system {name!r}: there are {', '.join(system_names())}")
+        raise unknown_name("system", name, system_names())
     entry = SYSTEMS[name] if name in SYSTEMS else others[name].load()
     if isinstance(entry, str):
         module, _, value = entry.partition(":")
@@ -84,7 +91,7 @@ def profiles() -> dict[str, Settings]:
 def _profile(name: str) -> Settings:
     known = profiles()
     if name not in known:
-        raise SettingsError(f"unknown profile {name!r}: there are {', '.join(known)}")
+        raise unknown_name("profile", name, known)
     return known[name]
 
 
