@@ -389,3 +389,10 @@ def test_a_misspelt_library_is_named_with_its_neighbours(tmp_path, capsys):
         serve(tmp_path / "handbok", tmp_path / "served", port=0, models=models, ready=stop)
     said = capsys.readouterr().err
     assert "handbok: no library yet" in said and str(tmp_path / "handbook") in said
+
+
+def test_no_question_is_drawn_with_two_verbs():
+    from mtrag_nb.serve.service import _fact_of
+
+    assert _fact_of("A hotel night costs up to 120 euros.")[2] == "a hotel night"
+    assert _fact_of("A hotel night may cost up to 120 euros.") is None

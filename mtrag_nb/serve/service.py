@@ -756,7 +756,7 @@ _FACTS = {  # a sentence that states a fact -> the question that it answers
 }
 _NO_SUBJECT = re.compile(
     r"(?:It|This|That|These|Those|There|They|He|She|We|You|I|If|When|Which|What|One|Here|And|But|Or|So|As|Note)\b"
-    r"|.*\b(?:that|which|who|where|this|these|it|they|is|are|was|were)\b"
+    r"|.*\b(?:that|which|who|where|this|these|it|they|is|are|was|were|may|can|must|will)\b"
 )
 
 
