@@ -20,7 +20,8 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve.api import make_app, rules_of
-from mtrag_nb.serve.serve import home_page
+from mtrag_nb.serve.reply import with_sources, without_sources
+from mtrag_nb.serve.serve import home_page, serve
 from mtrag_nb.serve.service import Service
 from mtrag_nb.show.browser import CaseBrowser
 from mtrag_nb.systems.registry import SYSTEMS
@@ -108,7 +109,7 @@ def openai(here):
 
 
 def test_openai_lists_every_system_as_a_model(openai):
-    assert [m.id for m in openai.models.list()] == list(SYSTEMS)
+    assert [m.id for m in openai.models.list()] == ["naive", *(s for s in SYSTEMS if s != "naive")]
     assert [openai.models.retrieve(s).id for s in SYSTEMS] == list(SYSTEMS)
 
 
@@ -144,6 +145,34 @@ def test_openai_asks_once_although_it_may_retry(openai, here):
         retrying = openai.with_options(max_retries=2)
         retrying.chat.completions.create(model="naive", messages=breaking)
     assert sum("BREAK once" in t.question for t in here.turns().values()) == 1
+
+
+def test_an_address_that_is_not_there_names_those_that_are(openai):
+    from openai import NotFoundError
+
+    with pytest.raises(NotFoundError) as raised:
+        openai.embeddings.create(model="naive", input="A dog", encoding_format="float")
+    assert "/v1/chat/completions" in raised.value.body["message"]
+
+
+def test_a_chat_client_reads_which_sentences_no_source_supports():
+    claims = [
+        {
+            "start": 0,
+            "end": 23,
+            "cites": [1],
+            "supported": False,
+            "problem": "not supported by source 1",
+        },
+        {"start": 24, "end": 45, "cites": [1], "supported": True, "problem": ""},
+        {"start": 46, "end": 60, "cites": [], "supported": False, "problem": "no source"},
+    ]
+    place = {"n": 1, "document": "menu.md", "section": "", "page": None}
+    answer = "The soup costs 6 euros. It is served at noon. Cats are free."
+    shown = with_sources({"answer": answer, "claims": claims, "citations": [place]})
+    said = "The soup costs 6 euros. [not supported by source 1] It is served at noon.[1] Cats are free. [no source]"
+    assert shown == f"{said}\n\nSources:\n[1] menu.md"
+    assert without_sources(shown) == answer
 
 
 @pytest.mark.parametrize(
@@ -344,3 +373,19 @@ def test_what_users_asked_is_browsed(folder, crowd):
 def test_what_users_asked_has_predictions_where_it_was_answered(folder):
     lines = (folder / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == sum(not t.failed for t in Run(folder).trajectories.values())
+
+
+def test_a_misspelt_library_is_named_with_its_neighbours(tmp_path, capsys):
+    class Stop(Exception):
+        "The service has started."
+
+    def stop(said: str):
+        raise Stop
+
+    (tmp_path / "handbook").mkdir()
+    (tmp_path / "handbook" / "manifest.json").write_text("{}")
+    models = Models(load_settings(), ScriptedChat(about), HashEmbedder())
+    with pytest.raises(Stop):
+        serve(tmp_path / "handbok", tmp_path / "served", port=0, models=models, ready=stop)
+    said = capsys.readouterr().err
+    assert "handbok: no library yet" in said and str(tmp_path / "handbook") in said

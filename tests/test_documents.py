@@ -11,8 +11,13 @@ from typing import NamedTuple
 import pytest
 
 from mtrag_nb.core.html import text_table
+from mtrag_nb.core.types import Context, as_context
+from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve.documents import parse_document
-from tests.support.specimens import docx, word_paragraph, word_xml
+from mtrag_nb.serve.library import as_passages, section_chunks
+from mtrag_nb.serve.reply import page_words, place_of
+from mtrag_nb.systems.baselines import nearest
+from tests.support.specimens import docx, pdf, word_paragraph, word_table, word_xml
 
 BEFORE, AFTER = "The text before.", "The text after."
 
@@ -704,3 +709,33 @@ if __name__ == "__main__":
     print(
         f"{len(rows)} documents: " + ", ".join(f"{count[w]} {w}" for w in ("read", "noted", "lost"))
     )
+
+
+def test_a_sentence_has_the_page_on_which_it_stands_whatever_it_is_cut_with(tmp_path):
+    night, key = "A night costs 120 euros.", "A lost key costs 180 euros."
+    blocks = [(1, "Hotels"), ("text", night), ("page", ""), (1, "Keys"), ("text", key)]
+    (tmp_path / "travel.pdf").write_bytes(pdf(blocks)[0])
+    document = parse_document(tmp_path / "travel.pdf")
+    [passage] = as_passages(document, section_chunks(document), "travel")
+    places = [(at := passage.text.index(s), at + len(s)) for s in (night, key)]
+    found = [page_words(place_of(as_context(passage), some)) for some in ([p] for p in places)]
+    assert found == ["page 1", "page 2"]
+    assert page_words(place_of(as_context(passage), places)) == "pages 1-2"
+
+
+TABLES = {
+    "menu.md": b"# Menu\n\n| Dish | Price |\n| --- | --- |\n| Soup | 2.80 |\n| Vegan dish | 6.40 |\n",
+    "menu.html": b"<h1>Menu</h1><table><tr><th>Dish<th>Price<tr><td>Soup<td>2.80<tr><td>Vegan dish<td>6.40</table>",
+    "menu.docx": docx(word_table(("Dish", "Price"), ("Soup", "2.80"), ("Vegan dish", "6.40"))),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_row_of_a_table_is_a_statement_that_can_be_copied(name, tmp_path):
+    (tmp_path / name).write_bytes(TABLES[name])
+    text = parse_document(tmp_path / name).text
+    quotes = nearest(HashEmbedder(), ["vegan dish"], [Context("m", "m", text)], 1, 2, near=0.5)
+    [said] = [text[q.start : q.end] for q in quotes]
+    assert "|" not in text and text.count("Vegan dish") == 1
+    headed = "Dish: Vegan dish; Price: 6.40."  # a row of Word does not say that it holds heads
+    assert said == ("Vegan dish: 6.40." if name == "menu.docx" else headed)

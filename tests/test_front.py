@@ -2,6 +2,7 @@
 and what the installer hands over to uv."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -209,6 +210,44 @@ def test_the_shards_of_an_index_are_put_together_by_the_command(tmp_path):
 )
 def test_an_option_that_would_be_dropped_is_refused(typed, told, capsys):
     assert main(typed.split()) == 2 and told in capsys.readouterr().err
+
+
+def test_the_ten_tasks_of_the_skill_file_are_done_by_typing_it(tmp_path):
+    "As an agent would that knows nothing else: its files, its lines, and the forms that it promises of what is printed."
+    page = (ROOT / "docs" / "SKILL.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^## \d+\. ", page, re.M)) == 10
+    for name, text in re.findall(r"`(\w+\.\w+)`:\n\n```\w+\n(.*?)^```", page, re.S | re.M):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    found, env = {}, {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for line in "".join(re.findall(r"^```bash\n(.*?)^```", page, re.S | re.M)).splitlines():
+        how = {"cwd": tmp_path, "env": os.environ | env, "capture_output": True, "text": True}
+        done = subprocess.run(["bash", "-c", line], **how)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, (line, done.stderr)
+        if "--json" in line:
+            found[re.search(r"mtrag (\w+)(?:.*(--prove))?", line).groups("")] = json.loads(
+                done.stdout
+            )
+        if "mtrag ask" in line:
+            assert "Dogs travel free of charge" in done.stdout and "ferry.pdf#page=2" in done.stdout
+    assert "laptop" in found["doctor", ""]["problems"]
+    (blamed,) = found["blame", ""]
+    assert {"judged", "failed", "stages", "turns"} <= set(blamed["blame"]) and blamed[
+        "proof"
+    ] is None
+    assert blamed["blame"]["stages"] == {"generate": 1}
+    (proved,) = (e["proof"] for e in found["blame", "--prove"])
+    assert [p["status"] for p in proved["turns"].values()] == ["verified"]
+    gated = found["gate", ""]
+    assert gated["code"] == 2 and len(gated["spoilt"]) == 2 and gated["mended"] == 1
+    (scored,) = found["score", ""]
+    assert {"measures", "scores", "how"} <= set(scored)
+    assert (
+        scored["measures"]["K-precision"]["value"] == 1
+        and scored["measures"]["K-precision"]["low"] is None
+    )
+    assert any("never fires" in f for f in found["card", ""]["findings"])
+    assert (tmp_path / "runs" / "agent.html").is_file()
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ def same(kept, own, near=False):
 
 
 def nearly(difference):
-    """Whether a difference is below .01, or a curve that is just shown or just not. The check of claims was counted with its
-    weights before they were rounded; and where 2.6 % of the draws are at 0 or below, 4,000 draws may show what is not shown."""
+    """Whether a difference is below .01, or a curve that is just shown or just not: where 2.6 % of the draws are at 0 or below,
+    4,000 draws may show what is not shown."""
     if m := re.search(r": (-?[\d.e-]+) is kept, (-?[\d.e-]+) counted", difference):
         return abs(float(m[1]) - float(m[2])) < 0.01
     return "curve: not shown is kept" in difference
@@ -1504,7 +1504,7 @@ def test_check_of_claims_on_whole_drafts():
         t = every[system][every[system].texts.astype(bool)]
         y = truth(t, kind.removeprefix("the "))
         own[f"{kind}, {system}"] = of_drafts(t[y.notna()], y.dropna())
-    same(told, own, near=True)
+    same(told, own)
 
 
 @lru_cache

@@ -595,3 +595,297 @@ def test_pairs_and_ladders_ask_the_question_of_yes_and_no():
     right = right_by_target(gold, {"t": DOGS})
     assert right("t", "Dogs are allowed.") is True and right("t", "Dogs are not allowed.") is False
     assert right_by_target(gold)("t", "Dogs are allowed.") is None
+
+
+# --- a judge in the rule's place ------------------------------------------------------------------
+
+
+NUTS = {
+    "question": "Does the cake contain nuts?",
+    "answer": "No, the cake has none at all, says the baker",
+    "passages": [CAKE],
+}
+BY_JUDGE = {  # the answer -> label of idk, reply on correctness; what becomes of the turn
+    "It does not contain nuts.": ("no", "Score: 9", "right", ""),
+    "The baker sells bread and rolls on every day of the week.": ("no", "Score: 2", "failed", ""),
+    "It may contain nuts, or traces of them, in some of the years.": (
+        *("no", "Score: 5", "undecided", "right in part, says the judge"),
+    ),
+    "It has no nuts in it, which the baker says of all his cakes.": (
+        *("no", "Score: 9 or 2", "undecided", "the judge's verdict could not be read"),
+    ),
+    "Whether nuts are in it is anybody's guess as far as I go.": ("yes", "", "failed", ""),
+    "What the cake has in it was never written down for me.": (
+        *("perhaps", "Score: 9", "undecided", "whether it refuses, the judge does not say"),
+    ),
+}
+
+
+def scripted(asked: str) -> str:
+    "A judge that says of each answer what stands in BY_JUDGE; asked: its prompt."
+    known = (BY_JUDGE[a][:2] for a in BY_JUDGE if a in asked)
+    label, score = next(known, ("no", "Score: 1"))  # a server is tried with words of its own
+    return f"Label: {label}" if asked.endswith("Reply with the label.") else f"So.\n{score}"
+
+
+@pytest.fixture(scope="module")
+def by_judge(tmp_path_factory):
+    from mtrag_nb.app.bench import evaluate
+    from mtrag_nb.core.settings import load_settings
+    from mtrag_nb.models.calls import Models
+    from mtrag_nb.models.embed import HashEmbedder
+
+    settings = load_settings("laptop", {"stages.prompts": "full"})
+    judge = ScriptedChat(lambda p: scripted(p.messages[-1][1]))
+    models, said = Models(settings, judge, HashEmbedder()), iter(BY_JUDGE)
+    tasks = [NUTS | {"id": f"t{k}<::>1"} for k in range(len(BY_JUDGE))]
+    how = {"verdicts": "judge", "judge": models, "progress": False}
+    out = tmp_path_factory.mktemp("judged") / "run"
+    return evaluate(lambda messages: (next(said), [CAKE]), tasks, out=out, **how)
+
+
+def test_a_judge_takes_the_rules_place_by_one_option(by_judge):
+    came = [(b.verdict, b.why) for b in by_judge.blame.turns.values()]
+    assert came == [x[2:] for x in BY_JUDGE.values()]
+    assert "n = 1, where both decide" in by_judge.blame.note
+    assert "1 undecided: the judge's verdict could not be read." in by_judge.blame.note
+    page = by_judge.page.read_text(encoding="utf-8")
+    assert "verdicts judge scripted" in page
+
+
+def test_whose_verdicts_count_is_kept_with_the_run(by_judge):
+    rule = {b.verdict for b in blame_of(by_judge, "rule").turns.values()}
+    assert "Verdicts of" not in blame_of(by_judge, "rule").note and "failed" in rule
+    assert blame_of(by_judge).turns == by_judge.blame.turns
+    with pytest.raises(SettingsError, match="rule or judge, not of 'dice'"):
+        blame_of(by_judge, "dice")
+
+
+def blame_of(done, verdicts=""):
+    from mtrag_nb.core.record import Run
+    from mtrag_nb.evaluate.blame import blame
+
+    return blame(Evidence(Run(done.run.folder), done.evidence.gold, verdicts=verdicts))
+
+
+def test_a_served_judge_decides_by_command(by_judge, tmp_path, capsys):
+    import shutil
+
+    from mtrag_nb.app.cli import main
+    from tests.support.servers import completion, serving
+
+    folder = shutil.copytree(by_judge.run.folder, tmp_path / "run")
+    for kept in ("judge.json", "judgements.jsonl", "judge_calls.jsonl", "verdicts.json"):
+        (folder / kept).unlink()
+    known = [str(folder), "--reference", f"{by_judge.run.folder}.questions.jsonl"]
+    with pytest.raises(SystemExit):
+        main(["blame", *known, "--verdicts", "dice"])
+    assert main(["blame", *known, "--verdicts", "judge"])
+    assert "no answer of it is judged" in capsys.readouterr().err
+    with serving(lambda asked: completion(scripted(asked.body["messages"][1]["content"]))) as s:
+        judge = ["--chat", s.url, "--model", "Qwen", "--way", "text", "--verdicts", "judge"]
+        assert main(["judge", *known, *judge, "--protocols", "idk", "correctness"]) in (0, None)
+    assert "Is the answer right?" in capsys.readouterr().out
+    assert main(["blame", *known]) in (0, None)
+    out = capsys.readouterr().out
+    assert (
+        "Verdicts of server:Qwen" in out and "6 turns judged: 1 right, 3 undecided, 2 failed" in out
+    )
+    assert main(["score", *known, "--encoder", "none"]) in (0, None)
+    assert "refusals: judge 6" in capsys.readouterr().out
+
+
+def test_a_recorded_run_is_judged_by_its_kept_judgements():
+    from mtrag_nb.core.record import Run
+    from mtrag_nb.data.mtrag import read_benchmark, sample_dir
+    from mtrag_nb.evaluate.blame import blame
+
+    folder = ROOT / "data" / "recorded" / "sample_self_crag"
+    run = Run(folder, judged=folder / "judged")
+    gold = read_benchmark(sample_dir() / "reference.jsonl").gold
+    found = blame(Evidence(run, gold, verdicts="judge"))
+    scores = {i: js["correctness"].score for i, js in run.judgements.items() if "correctness" in js}
+    says = {True: "right", False: "failed"}
+    for i, b in found.turns.items():
+        if b.why == "right in part, says the judge":
+            assert 3.5 <= scores[i] < 6.5
+        elif i in scores and gold[i].answerability == "ANSWERABLE":
+            assert b.verdict == says[scores[i] >= 6.5]
+    assert "SmolLM2" in found.judge and "agreement" in found.judge
+
+
+# --- neighbours of the reported cases, five of a kind and more --------------------------------------
+
+
+PARK = "Are dogs allowed in the park?"
+
+
+@pytest.mark.parametrize(
+    "question, target, answer, verdict",
+    [
+        (PARK, "Yes", "Absolutely, as long as they are on a lead.", "right"),
+        (PARK, "Yes", "Absolutely not.", "wrong"),
+        (PARK, "No", "Of course not.", "right"),
+        (PARK, "No", "I'm afraid not.", "right"),
+        (PARK, "No", "Never.", "right"),
+        (PARK, "Yes", "They are.", "right"),
+        (PARK, "No", "They aren't.", "right"),
+        (PARK, "Yes", "They are in the garden.", "undecided"),
+        (PARK, "Yes", "Yes and no: on the lawn they are not.", "undecided"),
+        (PARK, "No", "Answer: No", "right"),
+        (PARK, "No", "The answer is yes.", "wrong"),
+        (PARK, "No", "Based on the rules, no, dogs are not allowed.", "right"),
+        ("博物馆周一开放吗？", "不", "是的，周一开放。", "wrong"),
+        ("Открыт ли музей?", "Нет", "Нет, музей закрыт.", "right"),
+        ("Müze açık mı?", "Hayır", "Evet, açık.", "wrong"),
+    ],
+)
+def test_neighbours_of_yes_and_no(question, target, answer, verdict):
+    assert verdict_of(answer, [target], question) == verdict
+
+
+@pytest.mark.parametrize(
+    "question, target, answer, verdict",
+    [
+        ("When?", "3 May 2021", "It opened on 03.05.2021.", "right"),
+        ("When?", "2021-05-03", "May 3rd, 2021", "right"),
+        ("When?", "May 3, 2021", "On 5 May 2021.", "wrong"),
+        ("When?", "May 3, 2021", "In May 2021.", "undecided"),
+        ("When?", "9:00", "At 9 am.", "right"),
+        ("When?", "21:00", "At 9 p.m.", "right"),
+        ("When?", "21:00", "At 9 am.", "wrong"),
+        ("When?", "It opens at 9.", "It opens at 9:00.", "right"),
+        ("How many?", "12", "A dozen.", "right"),
+        ("Which version?", "3.10", "version 3.1", "wrong"),
+        ("Which version?", "v3.10", "3.10", "right"),
+        ("How much?", "3.10", "3.1", "right"),
+        ("Which colours?", "- red\n- green\n- blue", "blue, red, green", "right"),
+        ("Who?", "O'Brien", "It was O’Brien who built it for the town in the last century.", "right"),
+        ("", "Dogs are allowed.", "Dogs are not allowed.", "wrong"),
+        ("", "Dogs are not allowed.", "Dogs are allowed.", "wrong"),
+        ("Who?", "Anna Holm", "Not Peter but Anna Holm.", "right"),
+    ],
+)  # fmt: skip
+def test_neighbours_of_short_targets(question, target, answer, verdict):
+    assert verdict_of(answer, [target], question) == verdict
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"content": "A fee.", "meta": {"file_path": "docs/fees.pdf", "page_number": 3}},  # Haystack
+        {"node": {"text": "A fee.", "metadata": {"file_name": "fees.pdf", "page_label": "3"}}},
+        {"text": "A fee.", "metadata": {"source": "file:///data/fees.pdf", "page_label": 3}},
+        {"text": "A fee.", "metadata": {"source": "s3://bucket/fees.pdf", "page_number": 3}},
+        {"text": "A fee.", "metadata": {"source": "docs\\FEES.pdf", "page": 3}},
+    ],
+)
+def test_neighbours_of_gold_by_file(given):
+    found = as_passage(given)
+    golds = {"fees.pdf": True, "fees.pdf#page=3": True, "fees.pdf#page=4": False, "es.pdf": False}
+    assert {g: is_gold(Passage(g, ""), found) for g in golds} == golds
+
+
+@pytest.mark.parametrize(
+    "gold, url, there",
+    [
+        ("https://example.org/fees", "https://example.org/fees/?utm=1#top", True),
+        ("http://www.example.org/fees/", "https://example.org/fees", True),
+        ("https://example.org/page?id=4", "https://example.org/page?id=3", False),
+        ("https://example.org/page?id=3", "https://example.org/page?id=3", True),
+        ("https://example.org/", "https://example.org/fees", False),
+        ("fees.pdf#page=3", "https://example.org/fees.pdf?dl=1#page=3", True),
+    ],
+)
+def test_neighbours_of_gold_by_address(gold, url, there):
+    assert is_gold(Passage(gold, ""), as_passage({"text": "A fee.", "url": url})) is there
+
+
+REFUSED_TOO = (
+    "There isn't enough information here to say who signed it.|No relevant passages were found for your question.|"
+    "Unfortunately, nothing in the text explains why it closed.|I was unable to find anything about parking.|Can't say from what I was given.|"
+    "The requested information is not found in the retrieved data. Please try another query or topic.|W dostarczonych źródłach nie ma o tym mowy.|"
+    "В предоставленных документах этого нет.|Недостаточно информации для ответа.|Bu konuda bir şey söyleyemem.|"
+    "对不起，我没有这方面的信息。|无法从文中得知日期。|现有资料不足以回答该问题。|我找不到答案。|原文没有写明。"
+).split("|")
+ANSWERED_TOO = (
+    "No answer was received from the king.|The king has no information about the plot.|The articles of the treaty do not cover trade.|"
+    "The excerpts do not appear in the film.|I have no objection, said the mayor.|No answer sheet may leave the room.|Soud nenašel důkazy."
+).split("|")
+
+
+@pytest.mark.parametrize("text", REFUSED_TOO)
+def test_neighbours_of_refusals_that_were_not_seen(text):
+    assert stance(text) is Stance.DECLINES
+
+
+@pytest.mark.parametrize("text", ANSWERED_TOO)
+def test_neighbours_of_true_answers_taken_for_refusals(text):
+    assert stance(text) is Stance.ANSWERS
+
+
+@pytest.mark.parametrize(
+    "claim, passage, supported",
+    [
+        ("Die Fähre fährt niemals am Sonntag ab.", "Die Fähre fährt am Sonntag ab.", False),
+        ("Le musée n'est pas ouvert le lundi matin.", "Le musée est ouvert le lundi matin.", False),
+        ("博物馆星期一不开放。", "博物馆星期一开放。", False),
+        ("The hall opened on 3 May 1921.", "The hall opened on 5 May 1921.", False),
+        ("It costs 12 euros to enter the tower.", "It costs 12 dollars to enter the tower.", False),
+        ("Der Turm ist 45,5 Meter hoch gebaut.", "Der Turm ist 45.5 Meter hoch gebaut.", True),
+        ("The tower has ninety-nine steps inside.", "The tower has 99 steps inside.", True),
+        ("The fund holds €1.5bn in total today.", "The fund holds 1.5 billion euros in total today.", True),
+    ],
+)  # fmt: skip
+def test_neighbours_of_numbers_and_negations_in_the_check(claim, passage, supported):
+    assert check_claims(claim, [passage])[0].supported is supported
+
+
+@pytest.mark.parametrize(
+    "answer, target, verdict",
+    [
+        ("Музей был основан в 1921 году", "Пожар уничтожил город в 1921 году", "undecided"),
+        ("Музей был построен в 1921 году", "Музей был построен в 1921 году", "right"),
+        ("火灾在1921年毁了城市", "博物馆成立于1921年", "wrong"),
+        ("ฝนตกในปี 1921", "พิพิธภัณฑ์ก่อตั้งในปี 1921", "wrong"),
+        ("ミュージアムは古いです", "ミュージアムは古いです。", "right"),
+        ("Größe", "Grosse", "wrong"),
+    ],
+)
+def test_neighbours_of_other_scripts(answer, target, verdict):
+    assert verdict_of(answer, [target]) == verdict
+
+
+BANK = "The keeper's daughter's café isn't open – entry: 1,200 crowns (12 km off)."
+OTHERWISE = {
+    "primes": BANK.replace("'", "′"),
+    "em dash": BANK.replace("–", "—"),
+    "narrow blank": BANK.replace(" km", "\u202fkm"),
+    "full-width letters": BANK.replace("open", "ｏｐｅｎ"),
+    "right-to-left mark": f"\u200f{BANK}",
+    "ideographic blanks": BANK.replace(" ", "\u3000"),
+    "mathematical letters": BANK.replace("open", "𝐨𝐩𝐞𝐧"),
+}
+
+
+@pytest.mark.parametrize("form", OTHERWISE)
+def test_neighbours_of_one_text_in_other_code_points(form):
+    other = OTHERWISE[form]
+    assert support(BANK, [other]) == support(other, [BANK]) == 1.0
+    assert is_gold(Passage(f"{BY_TEXT}1", other), Passage("p", BANK))
+
+
+@pytest.mark.parametrize(
+    "reply, field, value",
+    [
+        ("Score: 8 -> 6", SCORE, None),
+        ("Score: 8 ⇒ 6", SCORE, None),
+        ('{"score": 4, "max": 5}', SCORE, None),
+        ('{"evaluation": {"score": 7}, "confidence": {"score": 3}}', SCORE, None),
+        ('<think>score: 3</think>{"score": 8}', SCORE, 8.0),
+        ("Hallucination: no → yes", HALLUCINATION, None),
+        ('{"hallucination": "no", "why": {"hallucination": "yes"}}', HALLUCINATION, "no"),
+    ],
+)
+def test_neighbours_of_judges_that_say_it_nested_or_twice(reply, field, value):
+    assert read_judge_reply(reply, [field]).values[field.name] == value

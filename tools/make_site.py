@@ -142,6 +142,14 @@ def shown_value(m: dict | None) -> str:
     return f"{m['value']:.3f}{between}{', decides in it' if m['circular'] else ''}"
 
 
+def _skill() -> str:
+    "The ten tasks, as a section of llms.txt: without the lines at the head that agents' own tools read."
+    text = (ROOT / "docs" / "SKILL.md").read_text(encoding="utf-8").split("\n---\n", 1)[1]
+    return re.sub(r"^#", "##", text, flags=re.M).replace(
+        "](..", f"]({anywhere.ADDRESS}/blob/{anywhere.CFG['branch']}"
+    )
+
+
 def lay_out(folder: Path) -> None:
     "Everything that Sphinx reads, and llms.txt."
     shutil.rmtree(folder, ignore_errors=True)
@@ -154,7 +162,7 @@ def lay_out(folder: Path) -> None:
     (folder / "README.md").write_text(linked((ROOT / "README.md").read_text(encoding="utf-8")))
     index, llms = (
         ["```{include} README.md\n```\n"],
-        [f"# mtrag_nb\n\n> {anywhere.CFG['description']}"],
+        [f"# mtrag_nb\n\n> {anywhere.CFG['description']}\n", _skill()],
     )
     written = sync.written(ROOT / "nbs")
     for name, title in TITLES.items():
@@ -181,7 +189,7 @@ def lay_out(folder: Path) -> None:
     names = [p.relative_to(folder).as_posix() for p in own]
     llms.append("\n## Reference\n")
     for name in [*names, "CHANGELOG.md"]:
-        title = (folder / name).read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        title = re.search(r"^# (.+)", (folder / name).read_text(encoding="utf-8"), re.M)[1]
         llms.append(f"- [{title}]({anywhere.SITE}{name.removesuffix('.md')}.html)")
     pages = ["api/mtrag_nb/index", *names, "CONTRIBUTING", "CHANGELOG", "genindex"]
     index.append(TREE.format(title="Reference", pages="\n".join(pages)))

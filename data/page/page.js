@@ -109,7 +109,7 @@ function sure(text, what = "Delete") {
 function documentLine(d) {
   const facts = [d.pages ? plural(d.pages, "page") : "", plural(d.chunks, "passage"), d.collection && `in “${d.collection}”`].filter(Boolean).join(", ");
   const remove = el("button", { type: "button", className: "small", "aria-label": `delete ${d.name}`, onclick: async () => {
-    if (!await sure(`Delete ${d.name}? It is found and cited no more. What earlier answers quoted stays until their conversation is deleted.`)) return;
+    if (!await sure(`Delete ${d.name}? It will not be found or cited any more. What earlier answers quoted from it stays until their conversation is deleted.`)) return;
     remove.disabled = true;
     try { await api(`/api/documents/${encodeURIComponent(d.id)}`, { method: "DELETE" }); } catch (e) { say(e.message); }
     await Promise.all([documents(), kept()]); $("files").focus();
@@ -133,7 +133,7 @@ async function read(id, spans = []) {
 }
 function inDocument(id, marks, length) {  // a passage's id names its document and its place there: document#start-end#start-end
   const [doc, ...places] = id.split("#"), start = places.reduce((sum, p) => sum + parseInt(p, 10), 0);
-  return places.length ? press("in its document", () => read(doc, (marks.length ? marks : [[0, length]]).map(m => m.map(x => x + start)))) : null;
+  return places.length ? press("show in the document", () => read(doc, (marks.length ? marks : [[0, length]]).map(m => m.map(x => x + start)))) : null;
 }
 async function documents() {
   const all = await get("/api/documents");
@@ -141,7 +141,7 @@ async function documents() {
   if (!all.length) $("documents").append(el("li", { className: "quiet" }, "none yet"));
 }
 function upload(file) {
-  const most = about.limits ? about.limits.upload_bytes : Infinity, bar = el("progress", { max: 1, value: 0, "aria-label": `sending ${file.name}` }), said = el("span", { className: "quiet" }, "waits");
+  const most = about.limits ? about.limits.upload_bytes : Infinity, bar = el("progress", { max: 1, value: 0, "aria-label": `sending ${file.name}` }), said = el("span", { className: "quiet" }, "waiting");
   const line = el("li", {}, el("bdi", {}, file.name), " ", said, bar);
   $("uploads").prepend(line);
   const close = () => line.append(el("button", { type: "button", className: "small", onclick: () => line.remove() }, "ok"));
@@ -149,7 +149,7 @@ function upload(file) {
     const x = new XMLHttpRequest(), form = new FormData();
     form.append("file", file); form.append("collection", $("into").value.trim());
     x.upload.onprogress = e => { bar.value = e.total ? e.loaded / e.total : 0; said.textContent = `sent: ${Math.round(100 * bar.value)} %`; };
-    x.upload.onload = () => { bar.removeAttribute("value"); said.textContent = "is being read"; };
+    x.upload.onload = () => { bar.removeAttribute("value"); said.textContent = "reading"; };
     x.onloadend = () => {
       bar.remove();
       let r = {};
@@ -160,7 +160,7 @@ function upload(file) {
       } else { said.className = "bad"; said.textContent = `refused: ${r.error ? r.error.message : "no reply"}`; close(); }
       done();
     };
-    if (file.size > most) { bar.remove(); said.className = "bad"; said.textContent = `refused: longer than ${most / 1e6} MB`; close(); done(); return; }
+    if (file.size > most) { bar.remove(); said.className = "bad"; said.textContent = `refused: larger than ${most / 1e6} MB`; close(); done(); return; }
     x.open("POST", "/api/upload"); x.send(form);
   });
 }
@@ -173,7 +173,7 @@ function passageText(c) {
   for (const [a, b] of c.marks) { if (a < at) continue; out.push(part(at, a), el("mark", {}, part(a, b))); at = b; }
   return [...out, part(at)];
 }
-const placeOf = c => [c.document, c.section, c.page ? `from page ${c.page}` : ""].filter(Boolean).join(", ");
+const placeOf = c => [c.document, c.section, c.last_page ? `pages ${c.page}-${c.last_page}` : c.page ? `page ${c.page}` : ""].filter(Boolean).join(", ");
 function sources(reply, key, marks) {
   const shown = {};
   const list = el("ul", { className: "plain sources", "aria-label": "Sources" }, ...reply.citations.map(c => {
@@ -186,7 +186,7 @@ function sources(reply, key, marks) {
       if (!passage.hidden) { (passage.querySelector("mark") || passage).scrollIntoView({ block: "nearest" }); if (always) passage.focus(); }
     };
     shown[c.n] = () => open(true);
-    return el("li", {}, button, " ", marks ? marks.toggle(c.passage) : null, " ", inDocument(c.passage, c.marks, Array.from(c.text).length), passage);
+    return el("li", {}, el("div", { className: "row" }, button, marks ? marks.toggle(c.passage) : null, inDocument(c.passage, c.marks, Array.from(c.text).length)), passage);
   }));
   return [list, shown];
 }
@@ -235,7 +235,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
   }
   has(id) { return (this.about?.marks.passages || []).some(p => id === p.document_id || id.startsWith(`${p.document_id}#`)); }
   toggle(id) {
-    const b = press("this one answers it", () => this.mark({ passage: id, answers: !this.has(id) }));
+    const b = press("this passage answers it", () => this.mark({ passage: id, answers: !this.has(id) }));
     this.toggles.push([b, id]); pressed(b, this.has(id));
     return b;
   }
@@ -298,8 +298,8 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
   }
 }
 function foot(reply, marks) {
-  const claims = reply.claims || [], of = some => `${claims.filter(some).length} of ${claims.length}`;
-  const counts = claims.length ? `${of(c => c.supported)} claims with a source that supports them, ${of(c => c.cites.length)} with any` : "";
+  const claims = reply.claims || [], good = claims.filter(c => c.supported).length;
+  const counts = claims.length ? `${good} of ${plural(claims.length, "sentence")} supported by ${claims.length === 1 ? "its source" : "their sources"}` : "";
   const conf = reply.confidence === null ? counts : `confidence ${reply.confidence.toFixed(2)} (${reply.licence})`;
   const facts = [reply.system, `${reply.seconds.toFixed(1)} s`, plural(reply.tokens.in + reply.tokens.out, "token"), conf].filter(Boolean).join(" · ");
   return el("div", { className: "below" }, el("div", { className: "foot" }, marks.why, ...marks.verdicts, marks.said), el("p", { className: "quiet facts" }, facts), marks.panel);
@@ -337,8 +337,8 @@ async function* events(body) {
 async function ask(question) {
   if (busy) return;
   busy = true; $("send").disabled = true; $("log").querySelector(".hello")?.remove();
-  const steps = el("ol", {}), draft = el("div", { className: "draft quiet", hidden: true });
-  const work = el("div", { className: "work", "aria-busy": "true" }, el("span", { className: "quiet" }, "Working:"), steps, draft), t = turn(question, [work]);
+  const loads = !(about.models || []).some(m => m.loaded), steps = el("ol", {}), draft = el("div", { className: "draft quiet", hidden: true });
+  const work = el("div", { className: "work", "aria-busy": "true" }, el("span", { className: "quiet" }, loads ? "Loading the models, which takes a while before the first answer:" : "Working:"), steps, draft), t = turn(question, [work]);
   try {
     const reply = await post("/api/query", { question, conversation_id: talk, system: $("system").value, collection: $("collection").value, stream: true });
     let last = null;
@@ -362,7 +362,7 @@ async function ask(question) {
 
 // Conversations
 function at(id) { talk = id; history.replaceState(null, "", id ? `#${id}` : location.pathname); }  // so that a reload finds it again
-const hello = () => $("log").replaceChildren(el("p", { className: "hello" }, "Put in documents, then ask. Each sentence of an answer leads to the sentence that it rests on, or says that there is none."));
+const hello = () => $("log").replaceChildren(el("p", { className: "hello" }, "Add documents, then ask a question. Each sentence of an answer leads to the sentence that supports it, or says that there is none."));
 async function show(id) {
   const { turns } = await get(`/api/conversations/${id}`);
   at(id); $("log").replaceChildren();
@@ -380,7 +380,7 @@ async function talks() {
         if (title && title.trim()) await post(`/api/conversations/${c.id}`, { title: title.trim().slice(0, 120) }).then(talks).catch(e => say(e.message));
       }),
       el("button", { type: "button", className: "small", onclick: async () => {
-        if (!await sure(`Delete this conversation (${plural(c.turns, "turn")}) from all files of the record?`)) return;
+        if (!await sure(`Delete this conversation (${plural(c.turns, "turn")}) from this computer?`)) return;
         try { await api(`/api/conversations/${c.id}`, { method: "DELETE" }); fresh(); } catch (e) { say(e.message); }
       } }, "delete")))));
 }
@@ -423,8 +423,10 @@ async function state() {
 async function begin() {
   const all = await get("/api/systems");
   $("system").replaceChildren(...all.map(s => el("option", { value: s.name, selected: s.default, title: s.about }, s.name)));
-  if (matchMedia("(max-width: 52rem)").matches) $("talks-fold").open = false;
+  const narrow = matchMedia("(max-width: 52rem)").matches;
+  if (narrow) $("talks-fold").open = false;
   hello(); await Promise.all([documents(), talks(), state(), grid(), kept()]);
+  if (narrow && about.index.documents) $("documents-fold").open = false;  // so that the answer is at the top
   if (/^#[0-9a-f]{16}$/.test(location.hash)) await show(location.hash.slice(1)).catch(() => at(""));
 }
 $("files").addEventListener("change", e => { const files = [...e.target.files]; e.target.value = ""; uploadAll(files).catch(e => say(e.message)); });

@@ -25,6 +25,7 @@ from ..data.predictions import holds_predictions, import_predictions, read_rewri
 from ..data.traces import Corpus, import_traces, read_kinds
 from ..evaluate.blame import blame
 from ..evaluate.scores import Evidence, score_run
+from ..models.calls import Models
 from ..systems.registry import system_named
 
 # %% ../../nbs/app/04_bench.ipynb #bench011
@@ -90,9 +91,13 @@ def evaluate(
     settings: Mapping[str, object] = {},  # of an address, e.g. {"outside.timeout": 30}
     progress: bool = True,
     refusal: Iterable[str] = (),  # phrases with which it refuses, beside those that are known
+    # who says right, wrong and refused, "rule" or "judge"; "": as the run's folder says, or the rule
+    verdicts: str = "",
+    judge: Models | None = None,  # that judges; None: the chat model of the settings
 ) -> Evaluation:
     "Run a system over questions and write the report. Raises DataError, SettingsError, RunMismatch."
-    from mtrag_nb.evaluate.scores import keep_refusal_phrases
+    from mtrag_nb.evaluate.judge import judge_run
+    from mtrag_nb.evaluate.scores import keep_refusal_phrases, keep_verdicts
     from mtrag_nb.runs.run import live_run, run_tasks
     from mtrag_nb.show.report import report
     from mtrag_nb.systems.outside import outside
@@ -112,8 +117,13 @@ def evaluate(
     else:
         run = run_tasks(value, file.tasks, out, changed, lines=file.lines, progress=progress)
     keep_refusal_phrases(run.folder, refusal)
+    keep_verdicts(run.folder, verdicts)
+    if verdicts == "judge":
+        own, asked = judge.settings if judge else changed, ("idk", "correctness")
+        how = {"protocols": asked, "models": judge, "progress": progress}
+        judge_run(run, file.tasks, file.gold, own, **how)
     page = report([run.folder], out.with_name(out.name + ".html"), reference=questions)
-    return Evaluation(run, Evidence(run, file.gold), Path(page))
+    return Evaluation(run, Evidence(run, file.gold, verdicts=verdicts), Path(page))
 
 # %% ../../nbs/app/04_bench.ipynb #7e4d97b7
 def _print_imported(run: Run, known: Benchmark | None) -> None:

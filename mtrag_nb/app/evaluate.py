@@ -78,6 +78,8 @@ def _relevant_passages(qrels: Iterable[str | Path]) -> dict[str, dict[str, int]]
 
 # %% ../../nbs/app/03_evaluate.ipynb #31a5634e
 _Encoder = Annotated[str, Option(choices="evaluate.measures:ENCODERS")]
+_VERDICTS = "who says right, wrong and refused: the rule, or the judge whose judgements the run has; the run keeps it (default: rule)"
+_Verdicts = Annotated[str, Option(choices="evaluate.judge:VERDICTS", about=_VERDICTS)]
 
 
 @done(data=lambda reports: [r.data for r in reports])
@@ -91,11 +93,13 @@ def score(
     out: Dir = None,  # folder for the scores (default: the run's own; runs/scores/NAME for a file)
     live_web: bool = False,  # compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again
     refusal: Iterable[str] = (),  # further phrases by which the system refuses; the run keeps them
+    verdicts: _Verdicts = "",
 ) -> "list[ScoreReport | RetrievalReport]":
     "Score runs and prediction files, print what came of it, compare those that can be compared. Rankings alone (task A) need qrels."
     from mtrag_nb.evaluate.measures import encoder_named, score_retrieval
     from mtrag_nb.evaluate.pairs import compare_retrieval
-    from mtrag_nb.evaluate.scores import compare_runs, keep_refusal_phrases, score_run
+    from mtrag_nb.evaluate.scores import compare_runs, keep_refusal_phrases, keep_verdicts
+    from mtrag_nb.evaluate.scores import score_run
 
     encoder = encoder or ("minilm" if find_spec("bert_score") else "none")
     paths = [Path(p) for p in sources]
@@ -115,6 +119,7 @@ def score(
             continue
         if p in runs:
             keep_refusal_phrases(p, refusal)
+            keep_verdicts(p, verdicts)
         negative = negatives.get(runs[p].system) if p in runs else None
         how = (relevant, bert, idk, negative, places[p])
         report = score_run(runs.get(p, p), known.gold, known.tasks, *how, phrases=list(refusal))
@@ -159,6 +164,7 @@ def judge(
     ways: _ModelWays = None,  # with --licence, how the model is asked (default: all ways; none: automatic measures alone)
     shard: ShardOf = "",
     on: Cluster = "",
+    verdicts: _Verdicts = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -182,12 +188,14 @@ def judge(
     runs, reports = [Run(r) for r in runs], []
     known = reference_or_sample(reference, runs)
     from mtrag_nb.evaluate.judge import PROTOCOLS, judge_run
+    from mtrag_nb.evaluate.scores import keep_verdicts
     from mtrag_nb.models.calls import Models
 
     models, asked = models or Models(settings), tuple(protocols or PROTOCOLS)
     how = (settings, way, asked, out, limit, minutes, models, progress, Shard.read(shard))
     for r in runs:
         report = judge_run(r, known.tasks, known.gold, *how)
+        keep_verdicts(r.folder, verdicts)
         reports.append(report)
         print(f"{report!r}\n")
     return reports
@@ -400,6 +408,7 @@ def blame_runs(
     rewrites: Sequence[File] = (),  # human rewrites (default: the benchmark's and the sample's)
     limit: int | None = None,  # with --prove: only the first so many failed turns
     minutes: Minutes = None,
+    verdicts: _Verdicts = "",
     system: _AtHand = "",
     *,
     models: "Models | None" = None,
@@ -407,10 +416,11 @@ def blame_runs(
 ) -> "list[tuple[BlameReport, ProofReport | None]]":
     "Print which stage failed first in the turns of runs, and what is known of the proof."
     from mtrag_nb.evaluate.blame import blame, proof_report
-    from mtrag_nb.evaluate.scores import Evidence
+    from mtrag_nb.evaluate.scores import Evidence, keep_verdicts
 
     found = []
     for run in map(Run, runs):
+        keep_verdicts(run.folder, verdicts)
         gold = with_rewrites(reference_or_sample(reference, [run]).gold, human_rewrites(rewrites))
         if prove:
             from mtrag_nb.evaluate.proof import prove as prove_run

@@ -43,7 +43,7 @@ _UNITS = {
 _CURRENCIES = {*"$ € £ eur usd gbp".split()}
 _NEGATIONS = {
     *"not no never none neither nor without cannot unable nobody nothing hardly".split(),
-    *"nicht kein keine keinen keiner keinem não не нет değil नहीं لا لم ليس".split(),
+    *"nicht kein keine keinen keiner keinem niemals não nunca не нет никогда değil नहीं لا لم لن ليس 不 没 沒 未 无 無".split(),
 }
 _OPPOSITES = (  # side|other side|...
     "more most increase rise grow gain up upward exceed|less least few fewer fewest decrease reduce fall decline drop lose down downward lower|"
@@ -119,6 +119,8 @@ _WRITTEN_OUT = (
     (r"\bcan(?:'|no)t\b", "can not"),
     (r"\bwon't\b", "will not"),
     (r"n't\b", " not"),
+    (r"\bn(?:e |')(\w+) (?:pas|plus|jamais)\b", r"not \1"),
+    (r"[不没沒未无無]", r" \g<0> "),
     (r"\b(?:has|have|had) to\b", "must"),
 )
 _OVER = r"/0*[1-9]\d*"  # of a fraction

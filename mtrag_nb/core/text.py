@@ -36,7 +36,7 @@ STOPWORDS = frozenset(
     "if in into is it its itself just may me might more most must my no nor not now of off on once only or other our out "
     "over own same she should so some such than that the their theirs them then there these they this those through to "
     "too under until up very was we were what when where which while who whom why will with would you your yours yes "
-    "don't doesn't isn't it's".split()
+    "don't doesn't isn't it's и в не на что с по как это из у за для от о к но был была было были он она они его её год года году".split()
 )
 _SAME = {  # characters -> what they count as
     "'": "\u2019\u2018\u201a\u201b\u02bc\u02bb\u02b9\u2032\u00b4`\uff07",
@@ -251,7 +251,7 @@ def format_docs_for_gen(contexts: Sequence[Context]) -> str:
     "The documents as the generator reads them: numbered, with title and source where they have one."
     blocks = []
     for n, c in enumerate(contexts, 1):
-        place = c.url or c.source
+        place = c.url.partition("&next=")[0] or c.source
         head = [f"Document {n}", c.title and f"Title: {c.title}", place and f"Source: {place}"]
         blocks.append("\n".join([*filter(None, head), c.text.strip()]))
     return "\n\n".join(blocks)
@@ -609,7 +609,7 @@ class Stance(str, Enum):
 
 # %% ../../nbs/1_core/03_text.ipynb #351e21a8
 _SOURCES = (
-    r"(?:documents?|passages?|contexts?(?! menu)|texts?|sources?(?! code)|articles?|excerpts?|information|details?|data|"
+    r"(?:documents?|passages?|contexts?(?! menu)|texts?|sources?(?! code)|articles?(?! of (?:the|a) (?:treaty|law|constitution|agreement))|excerpts?|information|details?|data|"
     r"(?:provided|given|available|supplied|source|reference) materials?|materials?(?= provided| given|(?: \w+){2,3} (?:any|mention|information))|"
     r"content|conversation|search results?|references?)"
 )
@@ -618,7 +618,7 @@ _NOT = (
 )
 _DECLINING = (
     r"(?:contain|mention|provide|specify|say|include|state|answer|address|discuss|describe|cover|list|offer|give|have(?! to)|detail|"
-    r"explain|indicate|clarify|define|identify|name|explicitly|directly|specifically|seem|appear|available|enough)"
+    r"explain|indicate|clarify|define|identify|name|explicitly|directly|specifically|(?:seem|appear) to|available|enough)"
 )
 _SAYING = r"(?:mention|specify|say|state|address|discuss|describe|explain|indicate|clarify|explicitly|directly|specifically)"
 _BEHIND = (  # what may follow "no information": not "desk"
@@ -636,10 +636,13 @@ _SAID = (
 )
 _ADVERB = r"(?:\w+ly\s+)?"
 _WAYS_TO_DECLINE = (
-    rf"\bI(?:'m| am)?(?: am)?\s+(?:(?:still|also|currently|unfortunately|really|just)\s+)?"
+    rf"\bI(?:'m| am| was)?(?: am)?\s+(?:(?:still|also|currently|unfortunately|really|just)\s+)?"
     rf"(?:(?:do|did|could|can|would)(?:n't| not)|cannot|can't|(?:not |un)able to)\s+{_ADVERB}{_KNOW}\b",
     rf"^we (?:(?:do|did|could|can)(?:n't| not)|cannot|can't) {_KNOW}\b(?:[^.]*\b{_SOURCES})?\W*$",
-    r"\bI\s+(?:have|see|found|find)\s+(?:no|not enough|insufficient|nothing|limited)\b",
+    r"\bI\s+(?:have|see|found|find)\s+(?:no|not enough|insufficient|nothing|limited)\b(?! (?:objections?|doubts?|regrets?|money|children|time)\b)",
+    r"^(?:sorry,? )?(?:can't|cannot|couldn't) (?:say|tell|answer|find|determine)\b",
+    rf"^no (?:\w+ )?(?:{_SOURCES}|results?|answers?) (?:was|were|could be) (?:found|retrieved|located)\b",
+    rf"\bnothing in (?:the|these|those|my|your) (?:\w+ ){{0,2}}{_SOURCES} {_DECLINING}s?\b",
     r"\bI lack\b",
     r"\bI(?:'m| am) (?:not sure|unsure|not aware|not certain|sorry, but I)\b",
     rf"\b(?:{_SOURCES}(?:,? [\w'-]+){{0,7}}?,?|none of (?:them|these|the \w+))\s{_NOT}\s+{_ADVERB}{_DECLINING}\b",
@@ -648,20 +651,23 @@ _WAYS_TO_DECLINE = (
     rf"(?:\bthere (?:is|are|was|were)|\b(?:I|we|it|they|you|{_SOURCES})\b[^.]{{0,60}}?\b(?:has|have)|\b(?:contains?|provides?|offers?|gives?))\s+"
     r"(?:no|not enough|insufficient|not any|n't any)\s+(?:\w+\s+){0,3}"
     rf"(?:information|answers?|mentions?|details?|references?|indication|documents?|context)\b{_BEHIND}",
-    r"\b(?:not|n't) (?:have |contain |provide |include )?(?:enough|sufficient) (?:\w+ )?(?:information|context|details?|data)\b"
+    r"(?:\bnot|n't) (?:have |contain |provide |include )?(?:enough|sufficient) (?:\w+ )?(?:information|context|details?|data)\b"
     rf"{_BEHIND}",
-    r"\b(?:no|without) (?:specific |further |direct |relevant |additional |explicit )*(?:information|details?|data|answer|mention)\b"
-    rf"{_BEHIND}",
+    r"(?<!\bhas )(?<!\bhad )\b(?:no|without) (?:specific |further |direct |relevant |additional |explicit )*(?:information|details?|data|answer|mention)\b"
+    rf"{_BEHIND}(?! (?:was|were) (?:received|sent))",
     r"\b(?:cannot|can't|could not|couldn't) be (?:answered|determined|found|confirmed|verified)\b",
     rf"^(?:the (?:answer|information) )?(?:is(?: not|n't)|not) (?:{_SAID} )?in the {_SOURCES}\b",
-    r"\bI_DON_?'?T_KNOW\b|^IDK\b|^no (?:answer|information)\b(?! (?:was|were) (?:received|sent))",
+    r"\bI_DON_?'?T_KNOW\b|^IDK\b"
+    rf"|^no (?:answer|information)\b{_BEHIND}(?! (?:was|were) (?:received|sent))",
     rf"\b(?:unknown|unclear) (?:from|based on)\b[^.]*\b(?:{_SOURCES}|provided|given)\b",
     r"\boutside (?:of )?(?:the scope of )?(?:my|the) (?:knowledge|provided|given)",
 )
 _DECLINES = re.compile("|".join(_WAYS_TO_DECLINE), re.I)
 _NOT_SAID = re.compile(rf"\b(?:is|are|was|were)(?: not|n't) {_ADVERB}{_SAID}\b", re.I)
 _WEAKLY = re.compile(rf"\b(?:it|they|these|neither)\s{_NOT}\s+{_ADVERB}{_DECLINING}\b", re.I)
-_SAID_WHERE = re.compile(r"\b(?:documents?|passages?|contexts?|texts?|sources?|provided)\b", re.I)
+_SAID_WHERE = re.compile(
+    r"\b(?:documents?|passages?|contexts?|texts?|sources?|provided|retrieved)\b", re.I
+)
 
 # %% ../../nbs/1_core/03_text.ipynb #25e80e96
 _ABOUT_DOCUMENTS = (

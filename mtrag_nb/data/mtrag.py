@@ -257,16 +257,17 @@ def _gold_id(c: Mapping) -> str:
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #4cd7c422
 def _file_key(name: str) -> str:
-    "A place of a file without query, case and backslashes, %20 and the like read, in one spelling."
+    "A place of a file or page without scheme, case, backslashes and last slash, %20 and the like read, in one spelling."
     path, mark, page = name.partition("#")
-    path = unquote(path.partition("?")[0]).replace("\\", "/")
-    return level(path + mark + page).casefold()
+    path = re.sub(r"^https?://(?:www\.)?", "", unquote(path)).replace("\\", "/").rstrip("/")
+    return level(path + mark + page.partition("&")[0]).casefold()
 
 
 def files_of(passage: Context | Passage) -> set[str]:
-    "The names of the file that a passage comes from, as written and as `is_gold` compares them: with and without page and folder."
+    "The names of the file that a passage comes from, as written and as `is_gold` compares them: with and without query, page and folder."
     places = {place for place in (passage.source, passage.url) if place}
     places |= {passage.title} if re.search(r"\w\.\w{2,5}$", passage.title) else set()
+    places |= {re.sub(r"\?[^#]*", "", p) for p in places}
     keys = {k for p in places for k in (_file_key(p), _file_key(p).partition("#")[0])}
     return {name for p in places | keys for name in (p, p.rsplit("/", 1)[-1]) if name}
 

@@ -18,7 +18,7 @@ from ..core.record import Retrieved, Rewritten, Run, Trajectory, kept_by
 from ..core.text import content_words, known_words, share_known, support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Outcome
 from ..core.types import SettingsError, plain
-from .judge import Item
+from .judge import Item, judge_of, verdict_agreement, verdict_by_judge
 from .measures import TargetVerdict, best_by_target, condition, rouge_l
 from .measures import says_target, target_recall
 from .scores import LEAST_SUPPORT, Evidence, as_evidence, decision
@@ -171,6 +171,9 @@ def _told(run: Evidence, task_id: str, draft: str) -> TargetVerdict:
     known = run.gold.get(task_id, Gold(task_id))
     if draft in (*known.targets, *known.rejected):
         return TargetVerdict("right" if draft in known.targets else "wrong", "")
+    if run.verdicts == "judge" and draft == run.turns[task_id].answer:
+        if said := verdict_by_judge(run.judged.get(task_id, {})):
+            return said
     return best_by_target(draft, known.targets, run.turns[task_id].question)
 
 
@@ -377,7 +380,10 @@ def blame_turn(run: Evidence, task_id: str) -> Blame:
         return Blame(task_id, "not judged")
     if t.outcome is Outcome.NOT_RECORDED:
         return _blame_ranking(run, t, label)
-    refused = t.refused or decision(run.item(task_id), run.judged.get(task_id, {}))[1] == 1
+    by_judge, said = run.verdicts == "judge", run.decision(task_id)[1]
+    if by_judge and said is None:
+        return Blame(task_id, "undecided", why="whether it refuses, the judge does not say")
+    refused = said == 1 or t.refused and not by_judge
     if label in TO_REFUSE:
         right = Blame(task_id, "right")
         return right if refused else Blame(task_id, "failed", *_answered_cause(run, t))
@@ -424,6 +430,7 @@ class BlameReport(Report):
     talks: Mapping[str, str]  # task id -> conversation
     groups: Mapping[str, Mapping[str, str]]  # what turns are grouped by -> task id -> group
     gold_given: Mapping[str, Blame] = field(default_factory=dict)  # the same turns, with gold given
+    judge: str = ""  # that decided in the rule's place, and how often it agrees with the rule
 
     @property
     def judged(self) -> list[Blame]:
@@ -494,20 +501,30 @@ class BlameReport(Report):
         n = Counter(b.verdict for b in self.turns.values())
         return (
             f"{self.name}: {len(self.judged)} turns judged: {n['right']} right, {n['undecided']} undecided, "
-            f"{n['failed']} failed ({sum(not b.stage for b in self.failed)} without a stage to name); {n['not judged']} not judged. {self._reasons()}"
+            f"{n['failed']} failed ({sum(not b.stage for b in self.failed)} without a stage to name); {n['not judged']} not judged. {self._reasons()}{self.judge}"
             "Intervals: over conversations."
         )
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #f6650d60
 def blame(
     run: Run | Evidence | str | Path,
-    **known,  # gold, qrels, absent, histories, judge: see Evidence
+    **known,  # gold, qrels, absent, histories, judge, verdicts: see Evidence
 ) -> BlameReport:
-    "Where each turn of a run went wrong first."
+    "Where each turn of a run went wrong first. Raises DataError for verdicts of a judge that judged nothing."
     run = as_evidence(run, **known)
+    by = _by_judge(run) if run.verdicts == "judge" else ""
     turns = {i: blame_turn(run, i) for i in run.turns}
     groups = _groups_of(run.turns, run.gold, run.system)
-    return BlameReport(run.name, turns, run.talks, groups)
+    return BlameReport(run.name, turns, run.talks, groups, judge=by)
+
+
+def _by_judge(run: Evidence) -> str:
+    "Which judge decides in the rule's place, and how often it agrees with the rule."
+    if not run.judged:
+        remedy = "Judge it with `mtrag judge`, or take --verdicts rule"
+        raise DataError("no answer of it is judged", run.folder, remedy=remedy)
+    who, held = judge_of(run.run), verdict_agreement(map(run.item, run.turns), run.judged, run.gold)
+    return f"Verdicts of {who.get('judge', 'a judge')}; right and wrong beside the rule's: {held.note}. "
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c18b5378
 # a stage made perfect (`6_runs/01_forks`), or another run that stands for it -> the stage, in the order of the chain

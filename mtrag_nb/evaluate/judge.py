@@ -26,7 +26,7 @@ from ..core.text import content_words, json_objects, support, without_thinking
 from ..core.types import Context, DataError, Gold, Outcome, RunMismatch, SettingsError, Task
 from ..core.types import Turn, as_context, digest, plain
 from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
-from .measures import k_precision
+from .measures import TargetVerdict, best_by_target, k_precision
 from .statistics import Interval, Report, krippendorff_alpha, mean_interval
 from ..models.calls import MeteredChat, Models, Work
 from ..models.chat import ChatModel, Prompt, chat, choose
@@ -34,10 +34,10 @@ from ..models.embed import EmbedderLike
 from ..systems.stages import show_history
 
 # %% auto #0
-__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'WAYS', 'PROTOCOLS', 'ReadReply', 'read_judge_reply',
+__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'WAYS', 'PROTOCOLS', 'VERDICTS', 'ReadReply', 'read_judge_reply',
            'judge_faithfulness', 'judge_correctness', 'judge_idk', 'judge_statements', 'Item', 'run_items', 'turn_item',
            'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular', 'judge_of',
-           'JudgeReport', 'judge_report', 'judge_run']
+           'verdict_by_judge', 'verdict_agreement', 'JudgeReport', 'judge_report', 'judge_run']
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c2cff4cf
 _NO_DOCUMENTS = "(there are none)"
@@ -340,42 +340,49 @@ def judge_idk(model: ChatModel, questions: _Texts, answers: _Texts, way="text") 
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f73c0a48
 @dataclass(frozen=True, repr=False)
-class _IdkAgreement(Report):
-    "The judge's IDK verdicts beside the rule's."
+class _Agreement(Report):
+    "A judge's verdicts beside the rule's."
 
-    title = "Does the response say that it does not know?"
-    counts: dict[tuple[str, str], int]  # (judge, rule) -> responses; a judge's may be unparsed
-    alpha: float | None  # Krippendorff, nominal, of yes and no
+    said: tuple[tuple[str, ...], tuple[str, ...]]  # what the judge may say, and what the rule
+    counts: dict[tuple[str, str], int]  # (judge, rule) -> answers
+    equal: Interval  # share in agreement, of those that both decide
+    alpha: float | None  # Krippendorff, nominal, of those
+    title: str = ""
 
     n = property(lambda self: sum(self.counts.values()))
 
-    @property
-    def equal(self) -> float | None:
-        "Share of read verdicts that agree on yes or not yes; None if none was read."
-        read = {k: c for k, c in self.counts.items() if k[0] != "unparsed"}
-        same = sum(c for (j, r), c in read.items() if (j == "yes") == (r == "yes"))
-        return same / sum(read.values()) if read else None
-
     def _table(self):
-        said = ("yes", "partial", "no", "unparsed")
-        rows = [[j, *(self.counts.get((j, rule), 0) for rule in ("yes", "no"))] for j in said]
-        return ["judge", "rule: yes", "rule: no"], rows
+        judge, rule = self.said
+        rows = [[j, *(self.counts.get((j, r), 0) for r in rule)] for j in judge]
+        return ["judge", *(f"rule: {r}" for r in rule)], rows
 
     @property
     def note(self) -> str:
-        def show(x):
-            return "not defined" if x is None else f"{x:.3f}"
-
-        return f"{self.n} responses; agreement {show(self.equal)}, Krippendorff's alpha {show(self.alpha)}"
+        alpha = "not defined" if self.alpha is None else f"{self.alpha:.3f}"
+        both = f"agreement {self.equal} (n = {self.equal.n}, where both decide)"
+        return f"{self.n} answers; {both}, Krippendorff's alpha {alpha}"
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f17a6a42
-def _idk_agreement(judge: Sequence[float | None], rule: Sequence[float]) -> _IdkAgreement:
+_Said = Sequence[
+    tuple[str, str, str]
+]  # of each answer: what a judge says, what the rule says, conversation
+
+
+def _agreement(title: str, words, worth: Mapping[str, float], said: _Said) -> _Agreement:
+    "A judge's verdicts beside the rule's; words: what both may say; worth: 1 or 0 of the words that decide."
+    decided = [(worth[j], worth[r], t) for j, r, t in said if j in worth and r in worth]
+    equal = mean_interval([float(j == r) for j, r, _ in decided], [t for *_, t in decided])
+    pairs, counts = np.reshape([d[:2] for d in decided], (-1, 2)).T, Counter(s[:2] for s in said)
+    return _Agreement(words, dict(counts), equal, krippendorff_alpha(pairs, "nominal"), title)
+
+
+def _idk_agreement(judge: Sequence[float | None], rule: Sequence[float], talks) -> _Agreement:
     "Compare IDK verdicts (1, 0.5, 0 or None) with the rule's, where 0.5 counts as no: only a whole refusal is one."
     words = {1.0: "yes", 0.5: "partial", 0.0: "no", None: "unparsed"}
-    both = zip(judge, rule, strict=True)
-    counts = dict(Counter((words[j], "yes" if r == 1 else "no") for j, r in both))
-    pairs = [[float(j == 1), float(r == 1)] for j, r in zip(judge, rule) if j is not None]
-    return _IdkAgreement(counts, krippendorff_alpha(np.reshape(pairs, (-1, 2)).T, "nominal"))
+    both = zip(judge, rule, talks, strict=True)
+    said = [(words[j], "yes" if r == 1 else "no", t) for j, r, t in both]
+    title, worth = "Does the response say that it does not know?", {"yes": 1, "partial": 0, "no": 0}
+    return _agreement(title, (tuple(words.values()), ("yes", "no")), worth, said)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e0b53d37
 def _split_statements(model: ChatModel, questions: _Texts, answers, how="rule") -> list[list[str]]:
@@ -620,7 +627,11 @@ def _judge_item(
     }
     applies = dict.fromkeys(("faithfulness", "rl_f_local"), claims) | {"refusal": item.refused}
     applies |= {"correctness": claims and target, "rb_llm_local": target, "idk": True}
-    return {p: ask[p]()[0] for p in PROTOCOLS if p in protocols and applies[p]}
+    found = {p: ask[p]()[0] for p in PROTOCOLS if p in protocols and applies[p]}
+    if item.refused and target and {"idk", "correctness"} == {*protocols}:
+        if found["idk"].score == 0:  # to the judge it is an answer
+            found["correctness"] = ask["correctness"]()[0]
+    return found
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #55df8ea9
 def _keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
@@ -633,6 +644,36 @@ def _keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
     except DataError as e:
         what = f"{known}: {e.problem}: nobody can say whose judgements these are"
         raise RunMismatch(f"{what}. Put it back, or judge into another folder") from None
+
+# %% ../../nbs/7_evaluate/03_judge.ipynb #a3a697ba
+VERDICTS = ("rule", "judge")  # who says whether an answer is right, and whether it refuses
+_WRONG_BELOW, _RIGHT_FROM = 3.5, 6.5  # between the bands of the prompt of correctness
+
+
+def verdict_by_judge(found: Mapping[str, Judgement]) -> TargetVerdict | None:
+    """What an answer is by the correctness among its judgements, its kind being right, partly, wrong or unparsed; None: its
+    cosine with the target spared the judge."""
+    j = found.get("correctness")
+    if j is None or j.unparsed:
+        why = "the judge's verdict could not be read" if j else "the judge was not asked"
+        return TargetVerdict("undecided", "unparsed", why)
+    if _WRONG_BELOW <= j.score < _RIGHT_FROM:
+        return TargetVerdict("undecided", "partly", "right in part, says the judge")
+    said = "right" if j.score >= _RIGHT_FROM else "wrong"
+    return None if j.way == "cosine" else TargetVerdict(said, said)
+
+
+def verdict_agreement(items: Sequence[Item], judgements: Mapping, gold: Mapping) -> _Agreement:
+    "Whether answers are right: a judge's verdicts (task id -> protocol -> judgement) beside the rule's, where the judge was asked."
+    both = [(i, judgements.get(i.task_id, {})) for i in items if i.task_id in gold]
+    asked = [(i, v) for i, js in both if "correctness" in js and (v := verdict_by_judge(js))]
+
+    def by_rule(i):
+        return best_by_target(i.answer, gold[i.task_id].targets, i.question).verdict
+
+    said = [(v.kind, by_rule(i), i.conversation_id) for i, v in asked]
+    words = ("right", "partly", "wrong", "unparsed"), ("right", "undecided", "wrong")
+    return _agreement("Is the answer right?", words, {"right": 1, "wrong": 0}, said)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0cacf1e1
 def _with_judgements(run: Run, folder: str | Path) -> Run:
@@ -693,7 +734,8 @@ class JudgeReport(Report):
     asked_back: int
     failed: int  # turns that ended in an error: not judged
     pending: int  # turns that are not judged yet
-    idk: _IdkAgreement
+    idk: _Agreement
+    right: _Agreement  # of answers with a target
     seconds: float  # of model work, over all answers
 
     def _table(self):
@@ -727,7 +769,7 @@ class JudgeReport(Report):
         who, way = (self.identity.get(k, "?") for k in ("judge", "way"))
         return f"{self.name}, judged by {who} ({way})"
 
-    parts = property(lambda self: (self.idk,))
+    parts = property(lambda self: (self.idk, *([self.right] if self.right.n else [])))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #690c28ef
 def judge_report(run: Run | str | Path, folder=None, tasks: Sequence[Task] = (), gold=None):
@@ -748,9 +790,10 @@ def judge_report(run: Run | str | Path, folder=None, tasks: Sequence[Task] = (),
     hallucinated = mean_interval(list(flags.values()), [talks[t] for t in flags])
     counts = (len(fresh) - refused - back, refused, back, failed, len(items) - failed - len(fresh))
     by_judge = [judged[i.task_id]["idk"].score for i in idk]
-    agree = _idk_agreement(by_judge, [idk_by_rule(i.answer) for i in idk])
+    by_rule, of = [idk_by_rule(i.answer) for i in idk], [i.conversation_id for i in idk]
+    agree = _idk_agreement(by_judge, by_rule, of), verdict_agreement(fresh, judged, gold or {})
     seconds = sum(run.judge_lines[i.task_id].calls.seconds for i in fresh)
-    return JudgeReport(run.name, judge_of(run), rows, hallucinated, *counts, agree, seconds)
+    return JudgeReport(run.name, judge_of(run), rows, hallucinated, *counts, *agree, seconds)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f3cbccfc
 def _judge_items(

@@ -224,6 +224,12 @@ _NO = frozenset(
     "no nope false incorrect not unfortunately nein non não nie hayır нет لا नहीं".split()
 )
 _YES_NO = re.compile(r"(?P<no>不(?:是的?)?|いいえ|没有)|(?P<yes>是的?|对|はい)")  # at the beginning
+_IT_IS = r"(?:it|they|there|he|she|we|you|this|that) (?:is|are|was|were|do|does|did|can|may|must|will|has|have)"
+_SURE = r"(?:absolutely|certainly|definitely|of course)"
+_AGREES = re.compile(  # a whole answer, or how it begins
+    rf"(?P<no>never\b|{_SURE} not\b|i'm afraid not\b|{_IT_IS}(?: not|n't)\W*$)|(?P<yes>{_SURE}\b|{_IT_IS}\W*$)"
+)
+_LED_BY = re.compile(r"(?:(?:based on|according to) [^,.:]*[,:] |(?:the )?answer(?: is|:) )+")
 _ALONE = re.compile(r"[\s*\"']*([\w']+)[*\"']*(?:\s*(?:$|[,.;:!(。；！、،।])|\s-)")
 _ITEMS = re.compile(
     r" ?(?:[;،、]|(?<!\d),|,(?!\d)) ?(?:(?:and|or|und|et|y|e) )?| (?:and|und|et|y|e) | ?和 ?"
@@ -245,8 +251,11 @@ class TargetVerdict(NamedTuple):
 
 def _polarity(text: str) -> int:
     "1 for a text that begins with a yes, -1 with a no, 0 else."
-    plain = level(text).strip(" *\"'")
-    if m := _YES_NO.match(plain):
+    plain = level(text).strip(" *\"'").casefold()
+    plain = plain[led.end() :] if (led := _LED_BY.match(plain)) else plain
+    if re.match(r"(?:yes|no) (?:and|or) (?:yes|no)\b", plain):
+        return 0
+    if m := _YES_NO.match(plain) or _AGREES.match(plain):
         return 1 if m["yes"] else -1
     first = next(iter(all_words(plain)), "")
     return (first in _YES) - (first in _NO)
@@ -295,7 +304,8 @@ def _by_numbers(answer: str, target: str) -> TargetVerdict:
     wanted = [t for t in claim_tokens(target) if t.kind == "number"]
 
     def same(t, w):
-        time = ":" in t.text + w.text and t.text.replace(".", ":") == w.text.replace(".", ":")
+        clocks = {x.text.replace(".", ":").removesuffix(":00") for x in (t, w)}
+        time = ":" in t.text + w.text and len(clocks) == 1
         return (t.key == w.key or time) and (t.unit == w.unit or not (t.unit and w.unit))
 
     found = [some for w in wanted if (some := [t for t in there if same(t, w)])]
@@ -332,8 +342,11 @@ def _by_words(answer: str, target: str) -> TargetVerdict:
     share = _share(answer, target)
     keys = {t.key: t.negated for t in claim_tokens(target) if t.kind}
     there = [t for s in sentences(answer) for t in claim_tokens(s) if t.key in keys]
-    if share == 1 and there and all(t.negated != keys[t.key] for t in there):
-        return TargetVerdict("wrong", "name")
+    kept = {t.key for t in there if t.negated == keys[t.key]}
+    if share == 1 and (turned := [k for k in keys if k in {t.key for t in there} - kept]):
+        if turned[-1] == [*keys][-1]:  # "Dogs are not allowed." for "Dogs are allowed."
+            return TargetVerdict("wrong", "name")
+        return TargetVerdict("undecided", "name", "the target, denied in part")
     if share in (0, 1):
         return TargetVerdict("right" if share else "wrong", "name")
     return TargetVerdict("undecided", "name", f"{share:.0%} of the target's words")
@@ -357,8 +370,52 @@ def _by_recall(answer: str, target: str) -> TargetVerdict:
     return TargetVerdict("right" if score >= RIGHT else "wrong", "long")
 
 
+_MONTH = "(" + "|".join(_MONTHS := "jan feb mar apr may jun jul aug sep oct nov dec".split()) + ")"
+_DATE = re.compile(
+    rf"\b(?:(\d{{4}})-(\d\d?)-(\d\d?)|(\d\d?)\.(\d\d?)\.(\d{{4}})|{_MONTH}[a-z]*\.? (\d\d?)(?:st|nd|rd|th)?,? (\d{{4}})"
+    rf"|(\d\d?)(?:st|nd|rd|th)?\.? (?:of )?{_MONTH}[a-z]*\.?,? (\d{{4}}))\b",
+    re.I,
+)
+_CLOCK = re.compile(r"\b(\d\d?)(?:[:.](\d\d))? ?([ap])\.?m\b\.?|\b(\d\d?):(\d\d)\b", re.I)
+
+
+def _as_date(m: re.Match) -> str:
+    "Year, month and day, as one number for the check of claims."
+    a, b, c = (x for x in m.groups() if x)
+    year, day = (a, c) if len(a) == 4 else (c, b if a[0].isalpha() else a)
+    month = next((x for x in (a, b) if x[0].isalpha()), b)
+    number = _MONTHS.index(month.lower()) + 1 if month[0].isalpha() else int(month)
+    return f"{year}/{number}/{int(day)}"
+
+
+def _as_clock(m: re.Match) -> str:
+    hour = int(m[1] or m[4]) % (12 if m[3] else 24) + 12 * ((m[3] or "").lower() == "p")
+    return f"{hour}:{m[2] or m[5] or '00'}"
+
+
+_FORMS = {  # how numbers are written in several ways -> one of them, where both texts have it
+    _DATE: _as_date,
+    _CLOCK: _as_clock,
+    re.compile(r"\b(?:a|one) dozen\b|\b12\b|\btwelve\b", re.I): "12",
+}
+_NAMES_VERSION = re.compile(r"\b(?:version|release)\b|\bv(?=\d)", re.I)
+
+
+def _alike_in_form(answer: str, target: str, question: str) -> tuple[str, str]:
+    "An answer and a short target with dates, times and versions written in one way."
+    both = answer, target
+    for pattern, form in _FORMS.items():
+        if all(map(pattern.search, both)):
+            both = tuple(pattern.sub(form, t) for t in both)
+    if any(map(_NAMES_VERSION.search, (question, *both))):
+        both = tuple(re.sub(r"(?<![\w.])v?(\d+\.\d)", r"v \1", t) for t in both)
+    return both
+
+
 def _by_target(answer: str, target: str, question: str = "") -> TargetVerdict:
     "What an answer is by one target. Texts in two scripts are not compared."
+    if _kind_of_target(target) != "long":
+        answer, target = _alike_in_form(answer, target, question)
     kind = _kind_of_target(target)
     scripts = {*map(script_of, (answer, target))} - {""}
     if len(scripts) > 1 and scripts != {"Han", "Kana"} and kind not in ("number", "yes or no"):

@@ -21,18 +21,18 @@ from ..core.text import Stance, idk_by_rule, rule_in_words, stance, unknown_lang
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Outcome
 from ..core.types import Passage, SettingsError, Task, Turn, plain
 from ..data.mtrag import falling, files_of, is_gold
-from .judge import Item, asked_digest, check_reference, circular, judge_of
-from .judge import prediction_items, run_items, turn_item
+from .judge import VERDICTS, Item, asked_digest, check_reference
+from .judge import circular, judge_of, prediction_items, run_items, turn_item
 from .measures import MEASURES, BertScorer, Refusals, RetrievalScores, agg_parts
 from .measures import condition, refusals, retrieval_scores, rouge_l, says_target
 from .measures import target_recall, why_not_judged
 from .statistics import Comparison, Interval, Report, compare, mean_interval
 
 # %% auto #0
-__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'keep_refusal_phrases', 'clarifies',
-           'idk_verdicts', 'score_items', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores',
-           'score_run', 'named_measure', 'distinct', 'compare_runs', 'Measures', 'failure_summary', 'Evidence',
-           'as_evidence']
+__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'keep_refusal_phrases', 'keep_verdicts',
+           'clarifies', 'idk_verdicts', 'score_items', 'RefusalReport', 'refusal_report', 'ScoreReport',
+           'place_of_scores', 'score_run', 'named_measure', 'distinct', 'compare_runs', 'Measures', 'failure_summary',
+           'Evidence', 'as_evidence']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -65,7 +65,7 @@ def decision(item: Item, found: Mapping = {}, source: str = "best") -> tuple[str
     return "rule", idk_by_rule(item.answer, item.phrases)
 
 
-_PHRASES = "refusals.json"
+_PHRASES, _BY = "refusals.json", "verdicts.json"
 
 
 def keep_refusal_phrases(folder: str | Path, phrases: Iterable[str]) -> None:
@@ -78,6 +78,21 @@ def _refusal_phrases(run: Run) -> tuple[str, ...]:
     "The phrases with which a run's system refuses, as its folder says; () if it does not."
     path = run.folder / _PHRASES
     return tuple(read_json(path)["phrases"]) if path.is_file() else ()
+
+
+def keep_verdicts(folder: str | Path, by: str) -> None:
+    "Write into a run's folder whose verdicts count, of VERDICTS; for others nothing is written."
+    if by in VERDICTS:
+        write_json(Path(folder) / _BY, {"by": by})
+
+
+def _verdicts_kept(run: Run, by: str = "") -> str:
+    "Whose verdicts count in a run: those of `by`, else as its folder says, else the rule's. Raises SettingsError for others."
+    path = run.folder / _BY
+    by = by or (read_json(path)["by"] if path.is_file() else "rule")
+    if by not in VERDICTS:
+        raise SettingsError(f"verdicts are those of {' or '.join(VERDICTS)}, not of {by!r}")
+    return by
 
 
 def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
@@ -457,6 +472,8 @@ def score_run(
     items = run_items(run) if run else prediction_items(source, tasks)
     phrases = tuple(phrases) or (_refusal_phrases(run) if run else ())
     items = [replace(i, phrases=phrases) for i in items]
+    if run and idk == "best" and _verdicts_kept(run) == "judge":
+        idk = "judge"
     judgements = run.judgements if run else {}
     place, name = (run.folder, run.name) if run else (Path(source), Path(source).stem)
     folder = place_of_scores(place, out)
@@ -587,11 +604,13 @@ class Evidence(_Scored):
         histories: Mapping[str, Sequence[Turn]] | None = None,  # None: as far as the run has them
         judge: str = "",  # which judgement counts; "": faithfulness or refusal, else the first
         phrases: Sequence[str] = (),  # with which the system refuses; (): as the folder says
+        verdicts: str = "",  # whose count, of VERDICTS; "": as the folder says
     ):
         self.run, self.gold, self.qrels = as_run(run), gold or {}, qrels
         self.absent = frozenset(absent)
         self._histories, self.judge = histories, judge
         self.phrases = tuple(phrases) or _refusal_phrases(self.run)
+        self.verdicts = _verdicts_kept(self.run, verdicts)
         self._items: dict[str, Item] = {}
         self._measures: dict[str, Measures] = {}
 
@@ -630,13 +649,19 @@ class Evidence(_Scored):
     @property
     def how(self) -> dict[str, str]:
         "How the scores were obtained: encoder, refusals, judge."
+        by = {"verdicts": f"judge {_judge_name(self.run)}"} if self.verdicts == "judge" else {}
         if self.run.how:
-            return self.run.how
+            return {**self.run.how, **by}
         items = [self.item(i) for i in self.turns]
         unfit = _not_judged(items, self.gold)
-        who = _decided_by((decision(i)[0] for i in items), items)
-        how = {"BERTScore": "", "refusals": who, "judge": ""}
+        who = _decided_by((self.decision(i)[0] for i in self.turns), items)
+        how = {"BERTScore": "", "refusals": who, "judge": "", **by}
         return {**how, "not judged": unfit} if unfit else how
+
+    def decision(self, task_id: str) -> tuple[str, float | None]:
+        "Who says whether a turn refuses, and what (see `decision`): the judge alone, where its verdicts count."
+        judged = self.judged.get(task_id, {})
+        return decision(self.item(task_id), judged, {"judge": "judge"}.get(self.verdicts, "best"))
 
     @cached_property
     def histories(self) -> Mapping[str, Sequence[Turn]]:

@@ -873,7 +873,11 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def other(request: Request, e: HTTPException):
-        return _error(e.status_code, str(e.detail)[:200])
+        said = str(e.detail)
+        if e.status_code in (404, 405):
+            here = ", ".join(p for p in app.openapi()["paths"] if p.startswith("/v1/"))
+            said += f". There are {here} for OpenAI's clients, and what /docs lists"
+        return _error(e.status_code, said[:300])
 
 # %% ../../nbs/serve/06_api.ipynb #78f907fc
 _EMPTY_PAGE = "<!doctype html><title>mtrag</title>"

@@ -37,8 +37,8 @@ from ..core.types import DataError, plain, structured
 from ..search.web import INVISIBLE, ShownText, clean, closed
 
 # %% auto #0
-__all__ = ['KINDS', 'Section', 'Heading', 'document_of', 'trimmed', 'sections_of', 'Document', 'kind_of', 'parse_document',
-           'Reader', 'iter_documents']
+__all__ = ['KINDS', 'Section', 'Heading', 'document_of', 'start_of', 'trimmed', 'sections_of', 'Document', 'kind_of',
+           'parse_document', 'Reader', 'iter_documents']
 
 # %% ../../nbs/serve/00_documents.ipynb #04f2fe6e
 _ENDINGS = {
@@ -88,6 +88,11 @@ class Heading(NamedTuple):
 def document_of(passage_id: str) -> str:
     "The id of the document that a passage was cut from."
     return passage_id.split("#")[0]
+
+
+def start_of(passage_id: str) -> int:
+    "Where a passage begins in its document's text: document#start-end#start-end, the second place within the first."
+    return sum(int(span.partition("-")[0]) for span in passage_id.split("#")[1:])
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
@@ -239,6 +244,37 @@ def _markdown_headings(text: str, start: int = 0) -> list[Heading]:
             found.append(Heading(int(mark.tag[1]), title, *place))
     return found
 
+# %% ../../nbs/serve/00_documents.ipynb #b1f6d0e3
+def _row_text(cells: Sequence[str], head: Sequence[str] = (), first: bool = False) -> str:
+    "A row of a table as a statement: under its heads, or two cells as name and value; the first row, without a number, may be heads."
+    if head and len(cells) <= len(head):
+        parts = [f"{h}: {c}" if h else c for h, c in zip(head, cells) if c]
+    else:
+        named = len(cells) == 2 and all(cells) and re.search(r"[^\W\d_]$", cells[0])
+        parts = [": ".join(cells)] if named else list(filter(None, cells))
+    text = "; ".join(parts)
+    ended = not text or text[-1] in ".!?:" or first and not re.search(r"\d", text)
+    return text if ended else f"{text}."
+
+
+def _state_rows(text: str) -> str:
+    "A Markdown text with a statement for each row of its tables."
+    parser = _imported("markdown_it").MarkdownIt("commonmark").enable("table")
+    lines, heads, head, cells = text.split("\n"), set(), [], []
+    for token in parser.disable(["inline", "reference"]).parse(text):
+        if token.type == "table_open":
+            head = []
+        elif token.type == "tr_open":
+            cells, at = [], token.map[0]
+        elif token.type == "inline":
+            cells.append(_inline(token.content))
+        elif token.type == "tr_close" and token.level == 2 and cells[1:]:  # in no list
+            if head:
+                lines[at], heads = _row_text(cells, head), heads | {above, above + 1}
+            else:
+                head, above = cells, at
+    return "\n".join(line for n, line in enumerate(lines) if n not in heads)
+
 # %% ../../nbs/serve/00_documents.ipynb #37abe188
 _WRAPPED = re.compile(
     r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|(?<=[^\n]{49}[^\n.!?:|])\n(?= {0,3}[A-Za-z(\"])",
@@ -266,6 +302,7 @@ def _front_matter(text: str) -> tuple[int, dict]:
 def _read_markdown(data: bytes) -> _Content:
     "A Markdown file. Front matter stands in no section, and its keys in a note."
     text, notes = _decoded(data)
+    text = _state_rows(text)
     start, front = _front_matter(text)
     above = [Heading(1, "", 0, start)] if start else []
     if start:
@@ -306,6 +343,10 @@ class _Page(ShownText):
         # At the start of an item or cell; in a cell; between two paragraphs of it:
         self._fresh = self._cell = self._broken = False
         self._pre, self._titled, self._lists = 0, False, []
+        self._tables, self._row = (
+            [],
+            [],
+        )  # open tables: heads, rows; where cells begin, and their tags
         self.left, self._why = Counter(), ""  # elements that are left out; why the open one is
         self._mark = ""  # what parts a digit that is raised, or lowered, from one beside it
 
@@ -341,6 +382,7 @@ class _Page(ShownText):
             self.left[f"<{tag}>"] += attrs.get("type") != "hidden" and attrs.get("alt") != ""
         elif tag in ("td", "th"):
             self._block += [" | "] if self._filled else []
+            self._row.append((len(self._block), tag))
             self._fresh, self._cell, self._broken = True, True, False
         elif re.fullmatch("h[1-9]", tag):
             self._flush(level=int(tag[1]))
@@ -349,6 +391,7 @@ class _Page(ShownText):
 
     def _begin_block(self, tag, attrs):
         self._flush("\n" if tag in _LINES else "\n\n", None)
+        self._tables += [([], [])] * (tag == "table")
         self._pre += tag == "pre"
         self._fresh, self._cell = tag == "li", self._cell and tag not in ("tr", "table")
         self._lists += [tag] if tag in ("ol", "ul") else []
@@ -368,6 +411,10 @@ class _Page(ShownText):
             self._broken = self._filled
         elif tag in _BLOCKS or re.fullmatch("h[1-9]", tag):
             self._flush("\n" if tag in _LINES else "\n\n")
+            if tag == "table" and self._tables:
+                head, rows = self._tables.pop()
+                self._block = [] if rows else [" | ".join(head)]  # heads without a row below them
+                self._flush()
             self._pre = max(0, self._pre - (tag == "pre"))
             del self._lists[len(self._lists) - (self._lists[-1:] == [tag]) :]
 
@@ -377,6 +424,7 @@ class _Page(ShownText):
             return
         if not data.isspace():
             if self._broken:
+                self._row = []
                 self._flush()
             self._filled, self._fresh = True, False
         if self._mark and data[:1].isdigit() and self._block and self._block[-1][-1:].isdigit():
@@ -384,8 +432,27 @@ class _Page(ShownText):
         self._mark = ""
         self._block.append(data if self._pre else re.sub(r"\s+", " ", data))
 
+    def _end_row(self):
+        "Put a row of a table in the place of its cells; heads of columns wait for the rows below."
+        row, self._row = self._row, []
+        ends = [*(a for a, _ in row[1:]), None]
+        cells = ["".join(self._block[a:b]).removesuffix(" | ") for (a, _), b in zip(row, ends)]
+        cells = [" ".join(clean(c).split()) for c in cells]
+        head, rows = self._tables[-1] if self._tables else ([], [])
+        words = head or re.search(r"[^\W\d_]", "".join(cells))
+        if not (self._tables and words and cells[1:]) or "".join(self._block[: row[0][0]]).strip():
+            return
+        if not (head or rows) and all(tag == "th" for _, tag in row):
+            head += cells
+            self._block = []
+        else:
+            self._block = [_row_text(cells, head, not (head or rows))]
+            rows.append(cells)
+
     def _flush(self, gap="\n\n", level=0):
         "End a block: its text goes out, after the wider of the gaps around it. The next has this level; None: it keeps its own."
+        if self._row:
+            self._end_row()
         text = clean("".join(self._block)).replace("\xa0", " ").strip("\n")
         if not self._pre:
             text = re.sub(r"(?<! ) *\n *", "\n", re.sub(r"  +", " ", text))

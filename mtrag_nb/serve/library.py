@@ -26,7 +26,8 @@ from ..core.files import only_writer, read_json, write_json
 from ..core.html import html_table, text_table
 from ..core.settings import ChunkSettings, SparseSettings
 from ..core.types import Context, DataError, DiskFull, IndexMismatch, Passage, SettingsError
-from .documents import Document, Section, document_of, iter_documents, trimmed
+from .documents import Document, Section, document_of, iter_documents, start_of
+from .documents import trimmed
 from ..models.embed import EmbedderLike
 from ..search.ingest import BATCH, Index, Ingestion, batches, finish, remove_passages
 from ..search.store import Manifest, copy_sparse, create_collection, data_folder, disk_size
@@ -271,8 +272,10 @@ def as_passages(
         rest = c.header[1:] if c.header[:1] == (document.title,) else c.header
         return " › ".join([document.title, *rest])
 
-    def place(c: SectionChunk) -> str:
-        return f"{document.name}#page={c.page}" if c.page else document.name
+    def place(c: SectionChunk) -> str:  # with the places at which the chunk's further pages begin
+        further = [p for p in document.pages[c.page or 0 :] if p < c.end]
+        begins = f"&next={','.join(map(str, further))}" if further else ""
+        return f"{document.name}#page={c.page}{begins}" if c.page else document.name
 
     return [Passage(c.id, c.text, title(c), place(c), document.name, collection) for c in chunks]
 
@@ -431,12 +434,9 @@ def _begin_with(
 def passages_of(index: Index, document: str) -> list[tuple[int, Context]]:
     "The passages of a document by its id, each with its place in the document's text, in this order."
 
-    def start(i: str) -> int:  # document#start-end#start-end, the second in the first
-        return sum(int(span.partition("-")[0]) for span in i.split("#")[1:])
-
     own = [i for i in index.documents if document_of(i) == document]
     found = {c.id: c for c in index.passages(own)}
-    return sorted(((start(i), c) for i, c in found.items()), key=itemgetter(0))
+    return sorted(((start_of(i), c) for i, c in found.items()), key=itemgetter(0))
 
 
 class Library:
@@ -575,7 +575,7 @@ def library(
     ] = (),  # PDF, DOCX, HTML, Markdown and text files; or names (or ids) as `list` says them
     /,
     index: NeededDir = "",  # the library's folder; the first `add` makes it
-    collection: str = "",  # add: what the documents are filtered by, any name
+    collection: str = "",  # add: what the documents are filtered by, any name (default documents)
     name: str = "",  # add: what a single file is called in the library
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
     settings: Chosen = None,
@@ -612,7 +612,8 @@ def library(
 
     embedder, whole = (models or Models(settings)).embedder, True
     for source in which:
-        change = there.add(source, collection, embedder, settings.chunks, None, name, progress)
+        into = collection or "documents"
+        change = there.add(source, into, embedder, settings.chunks, None, name, progress)
         for problem in change.problems:
             print(f"left out: {problem}", file=sys.stderr)
         print(f"{source}: {change}")

@@ -12,6 +12,7 @@ import secrets
 import shutil
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -28,7 +29,7 @@ from ..core.record import read_turn, trajectory, turn_line
 from ..core.types import TO_ANSWER, Context, DataError, DiskFull, MTRAGError, Reason, Task
 from ..core.types import Turn, digest, plain
 from ..data.mtrag import Benchmark, read_benchmark
-from .documents import document_of
+from .documents import document_of, start_of
 from ..systems.registry import system_named
 from ..systems.stages import WAYS_TO_CITE, Cited, claims_of
 
@@ -41,21 +42,41 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['ID', 'DOUBT', 'REMOVED', 'place_of', 'told_step', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun',
-           'new_id', 'now', 'readable', 'exchange', 'without_sources', 'end_of', 'Conversations', 'with_sources',
-           'label_of', 'marked_line', 'marked', 'accepted_questions', 'keep_mark', 'read_one', 'recover', 'to_delete',
-           'deletions', 'cross_out', 'delete_from', 'open_run']
+__all__ = ['ID', 'DOUBT', 'REMOVED', 'place_of', 'page_words', 'told_step', 'fault_number', 'error_line', 'reply_of', 'Gate',
+           'ServedRun', 'new_id', 'now', 'readable', 'exchange', 'without_sources', 'end_of', 'Conversations',
+           'with_sources', 'label_of', 'marked_line', 'marked', 'accepted_questions', 'keep_mark', 'read_one',
+           'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
-def place_of(c: Context) -> dict:
-    "Document, section and page of a passage; None and '' for what is not known."
+_PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `as_passages` writes it
+
+
+def place_of(
+    c: Context,
+    spans: Sequence[tuple[int, int]] = (),  # of sentences in its text; (): the whole passage
+) -> dict:
+    "Document, section and page of sentences of a passage; None and '' for what is not known. `last_page` where they stand on several."
     title, _, section = c.title.partition(" › ")
-    page = re.search(r"#page=(\d+)$", c.url)
-    return {
+    place = {
         "document": c.source or title or c.document_id,
         "section": section or (title if c.source else ""),
-        "page": int(page[1]) if page else None,
+        "page": None,
     }
+    if not (found := _PAGE.search(c.url)):
+        return place
+    begins = [int(n) for n in found[2].split(",")] if found[2] else []
+    at = start_of(c.id) if begins else 0
+    first, last = min(spans, default=(0, 0))[0], max(spans, default=(0, len(c.text)))[1] - 1
+    first, last = (int(found[1]) + bisect_right(begins, at + x) for x in (first, last))
+    return place | {"page": first} | ({"last_page": last} if last > first else {})
+
+
+def page_words(place: Mapping) -> str:
+    "The page of a place in words, '' where there is none."
+    last = place.get("last_page")
+    return (f"pages {place['page']}-{last}" if last else f"page {place['page']}") * bool(
+        place["page"]
+    )
 
 # %% ../../nbs/serve/02_reply.ipynb #e8fd8c9f
 def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
@@ -89,8 +110,9 @@ def _cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
     for n, c in enumerate([contexts[i] for i in t.contexts] if cited.way else [], 1):
         if mine := [x for claim in cited.claims for x in claim.citations if x.n == n]:
             marks = sorted({(x.start, x.end) for x in mine if x.supports})
-            line = {"n": n, **place_of(c), "passage": c.id, "text": c.text}
-            citations.append({**line, "marks": [list(m) for m in marks]})
+            line = {"n": n, **place_of(c, marks), "passage": c.id, "text": c.text}
+            last = line.get("last_page")
+            citations.append({**line, "marks": [list(m) for m in marks], "last_page": last})
     return {
         "citations": citations,
         "claims": claims,
@@ -321,8 +343,10 @@ def exchange(question: str, answer: str) -> tuple[Turn, Turn]:
     return Turn("user", question), Turn("agent", answer)
 
 
-DOUBT = "The documents do not seem to answer this. The nearest that they say:"
-_MARKS = r"(?:\[\d{1,2}\])+(?=\s|$)"  # of sources in an answer
+DOUBT = "The documents do not seem to answer this. The closest passages say:"
+_MARKS = (  # of sources in an answer, as `with_sources` writes them
+    r"(?:(?:\[\d{1,2}\])+| \[(?:no source|(?:not supported by )?source [\d, ]+(?:does not exist)?)\])(?=\s|$)"
+)
 _SOURCES = r"\n\nSources:\n(?:\[\d{1,2}\] [^\n]*\n?)+\Z"
 
 
@@ -415,16 +439,16 @@ class Conversations:
 # %% ../../nbs/serve/02_reply.ipynb #0fee43bf
 def _cited_words(c: Mapping) -> str:
     "A citation in a line: number, document, section, page."
-    page = f"from page {c['page']}" if c["page"] else ""
-    return f"[{c['n']}] {', '.join(filter(None, (c['document'], c['section'], page)))}"
+    return f"[{c['n']}] {', '.join(filter(None, (c['document'], c['section'], page_words(c))))}"
 
 
 def with_sources(reply: Mapping) -> str:
-    "An answer for a client that shows only text: the numbers of its sources in it, and a list of them below."
+    "An answer for a client that shows only text: after each sentence the numbers of its sources, or that they do not support it, and a list of them below."
     answer, at = reply["answer"], 0
     parts = [f"{reply['doubt']}\n\n"] if reply.get("doubt") else []
     for c in reply["claims"]:
-        parts += [answer[at : c["end"]], *(f"[{n}]" for n in c["cites"])]
+        good = [f"[{n}]" for n in c["cites"]] if c["supported"] else [f" [{c['problem']}]"]
+        parts += [answer[at : c["end"]], *good]
         at = c["end"]
     sources = "\n".join(map(_cited_words, reply["citations"]))
     return "".join([*parts, answer[at:], f"\n\nSources:\n{sources}" if sources else ""])

@@ -28,7 +28,7 @@ from ..core.record import Run, Trajectory
 from ..core.settings import Settings
 from ..core.text import clipped
 from ..core.types import Context, DataError, MTRAGError, SettingsError, Task
-from .reply import exchange, new_id, open_run, told_step
+from .reply import exchange, new_id, open_run, page_words, place_of, told_step
 from ..systems.registry import ANSWERING, DEFAULT, SERVING, Config, system_named
 from ..systems.stages import claims_of, marked_answer
 
@@ -127,9 +127,13 @@ def _turn_lines(name: str, t: Trajectory, found: dict[str, Context]) -> list[str
         about = next((r.about for r in system_named(name).reasons if r.name == t.reason), t.reason)
         return [_wrapped(f"{name}> {t.answer}"), _wrapped(f"  because: {about} ({t.reason})", "  ")]
     cited = claims_of(t, found)
-    used = {x.n for c in cited.claims for x in c.citations if x.supports} if cited else ()
-    sources = [(n, found[t.contexts[n - 1]]) for n in sorted(used)]
-    lines = [f"  [{n}] {c.name}  {c.url}".rstrip() for n, c in sources]
+    used = [x for c in cited.claims for x in c.citations if x.supports] if cited else []
+    lines = []
+    for n in sorted({x.n for x in used}):
+        c = found[t.contexts[n - 1]]
+        page = page_words(place_of(c, [(x.start, x.end) for x in used if x.n == n]))
+        where = f"{c.url.partition('#page=')[0]}, {page}" if page else c.url
+        lines.append(f"  [{n}] {c.name}  {where}".rstrip())
     answer = marked_answer(t.answer, cited)
     return [_wrapped(f"{name}> {answer}"), *(_wrapped(line, "      ") for line in lines)]
 
@@ -159,7 +163,7 @@ _ToAsk = Annotated[str, SystemOption(f" (default: by profile; {_BY_PROFILE})")]
 
 
 def _last_index() -> Path:
-    "The index or library that was changed last, in this folder or two below it. Raises DataError if there is none."
+    "The most recently changed library or index, in this folder or two below it. Raises DataError if there is none."
     depths = [f"{below}{part}" for below in ("*/", "*/*/") for part in ("", "generation-*/")]
     found = [p for depth in depths for p in Path().glob(f"{depth}documents.json")]
     if not found:
@@ -178,7 +182,7 @@ def _typed() -> str | None:
 
 
 def ask(
-    index: Dir = None,  # the index folder (default: the library or index here that was changed last)
+    index: Dir = None,  # the index folder (default: the most recently changed library or index here)
     system: _ToAsk = "",
     domain: str = "",  # search only here: a domain of the benchmark, or a collection of your own
     out: Dir = "runs/ask",  # where the conversation is kept (default runs/ask)
@@ -195,7 +199,7 @@ def ask(
 
     if index is None:
         index = _last_index()
-        print(f"{index}: the library or index that was changed last")
+        print(f"{index}: using the most recently changed library")
     base = settings if isinstance(settings, Settings) else (settings or Setup()).base()
     system = with_variant(system or ANSWERING.get(base.profile, DEFAULT), variant)
     settings = chosen(settings, system)
@@ -310,6 +314,10 @@ def serve(
     from mtrag_nb.serve.service import Limits, Service
 
     check_address(host, token)
+    if not (Path(library) / "manifest.json").exists():
+        beside = [str(p.parent) for p in sorted(Path(library).parent.glob("*/manifest.json"))[:3]]
+        others = f" Beside it there is {', '.join(beside)}." if beside else ""
+        print(f"{library}: no library yet; the first upload makes it.{others}", file=sys.stderr)
     logging.basicConfig(format="%(asctime)s %(message)s")
     limits = Limits(upload_bytes=most_mb * 10**6, pages=most_pages, waiting=waiting)
     who, base = with_variant(system or SERVING, variant), setup.base()

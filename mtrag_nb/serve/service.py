@@ -338,11 +338,12 @@ def _reasons_of(system: str) -> tuple:
 
 # %% ../../nbs/serve/04_service.ipynb #9fc68ad5
 def _served(own: str) -> dict[str, str]:
-    """The name by which clients ask for a system -> what it is opened by: every registered one, and the service's own in its
-    variant, or at its place, of which clients see only the system's name."""
+    """The name by which clients ask for a system -> what it is opened by: the service's own first, in its variant, or at its
+    place, of which clients see only the system's name; and every other registered one."""
     base = own.partition("+")[0]
     names = {s: s for s in (own if s == base else s for s in system_names())}
-    return names | ({system_named(own).name: own} if is_place(own) else {})
+    first = system_named(own).name if is_place(own) else own
+    return {first: own} | {name: at for name, at in names.items() if name != first}
 
 
 def _check_question(

@@ -46,7 +46,7 @@ _FIELDS = {  # a field of a context -> its names, the first that is there counts
     "document": ("ref_doc_id",),
     "title": ("title", "name"),
     "url": ("url",),
-    "source": ("source", "file_name", "file_path", "filename", "document_name"),
+    "source": ("source", "file_name", "file_path", "filename", "document_name", "document_keyword"),
     "page": ("page_label", "page", "page_number"),
     "score": ("score",),
 }
@@ -68,7 +68,8 @@ def as_passage(value: object, domain: str = "") -> Context:
     if isinstance(value, str):
         value = {"url" if value.startswith(("http://", "https://")) else "text": value}
     node = _get(value, "node")
-    places = [p for p in (value, node, _get(value, "metadata"), _get(node, "metadata")) if p]
+    extra = [_get(x, m) for m in ("metadata", "meta") for x in (value, node)]
+    places = [p for p in (value, node, *extra) if p]
     some = {f: [_get(p, n) for n in names for p in places] for f, names in _FIELDS.items()}
     got = {f: next((v for v in vs if v not in (None, "")), None) for f, vs in some.items()}
     text, url, source, score = (got[k] for k in ("text", "url", "source", "score"))

@@ -247,7 +247,7 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
             turns.append(v.ask(question, expect))
             expect(turns[-1]).to_contain_text(wanted)
     with checks(f"{name}: a citation opens its passage, the sentence marked, the page named"):
-        turns[5].locator(".sources button", has_text="from page 2").click()
+        turns[5].locator(".sources button", has_text="page 2").click()
         passage = turns[5].locator(".passage:not([hidden])").first
         expect(passage.locator("mark", has_text="thirty days")).to_be_visible()
         expect(turns[5].locator(".sources button[aria-expanded=true]")).to_contain_text("ferry.pdf")
@@ -295,7 +295,7 @@ def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
         found = lost.get_by_role("list", name="Passages of the library").locator("li").first
         found.get_by_role("button", name="Luggage").click()
         expect(found.locator(".passage")).to_contain_text("twenty kilograms")
-        found.get_by_role("button", name="this one answers it").click()
+        found.get_by_role("button", name="this passage answers it").click()
         expect(lost.locator(".came")).to_contain_text("Failed first at grade")
         expect(v.tab.locator("#marked")).to_have_text("3")
     with checks(f"{name}: with that passage kept the turn is repaired, beside the old one"):
@@ -414,8 +414,8 @@ def collections(checks: Checks, v: Visit, expect, name: str) -> None:
     with checks(f"{name}: a citation opens its document at the sentence"):
         v.tab.locator("#talks .talk", has_text=QUESTIONS[0][0]).click()
         turn = v.tab.locator("article.turn").nth(5)
-        turn.locator(".sources li", has_text="from page 2").get_by_role(
-            "button", name="in its document"
+        turn.locator(".sources li", has_text="page 2").get_by_role(
+            "button", name="show in the document"
         ).click()
         book = v.tab.get_by_role("dialog", name="ferry.pdf")
         expect(book.locator("mark", has_text="thirty days")).to_be_in_viewport()
@@ -515,13 +515,13 @@ def pictures(browser, url: str, expect, paths: list[Path]) -> None:
     expect(v.tab.locator("#count")).to_have_text(str(len(paths)), timeout=3 * 180_000)
     picture(v, "documents")
     turn = v.ask("How long is lost luggage kept?", expect)
-    turn.locator(".sources button", has_text="from page 2").click()
+    turn.locator(".sources button", has_text="page 2").click()
     expect(turn.locator("mark", has_text="thirty days")).to_be_visible()
     picture(v, "citation")
     phone = Visit(browser, url, {"width": 390, "height": 844}, "light", "")
     phone.tab.locator("#talks-fold > summary").click()
     phone.tab.locator("#talks .talk").first.click()
-    phone.tab.locator("article.turn .sources button", has_text="from page 2").click()
+    phone.tab.locator("article.turn .sources button", has_text="page 2").click()
     phone.tab.locator("article.turn").evaluate("e => e.scrollIntoView()")
     picture(phone, "phone")
     v.tab.locator("#fresh").click()
@@ -542,7 +542,7 @@ def pictures(browser, url: str, expect, paths: list[Path]) -> None:
     lost.get_by_role("textbox", name="search the library").fill("suitcases of twenty kilograms")
     lost.get_by_role("button", name="search: ").click()
     found = lost.get_by_role("list", name="Passages of the library").locator("li").first
-    found.get_by_role("button", name="this one answers it").click()
+    found.get_by_role("button", name="this passage answers it").click()
     expect(lost.locator(".came")).to_contain_text("Failed first at grade")
     lost.evaluate("e => e.scrollIntoView()")
     picture(v, "marks")

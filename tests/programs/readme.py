@@ -1,4 +1,4 @@
-"""Run the commands of README.md and docs/commands.md, copied as they are printed, in an empty folder that holds the sample.
+"""Run the commands of README.md, docs/commands.md and docs/SKILL.md, copied as they are printed, in an empty folder that holds the sample.
 
   python tests/programs/readme.py [--list] [--borrow]
 
@@ -26,7 +26,7 @@ from pathlib import Path
 from wheel import build
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/commands.md")
+PAGES = ("README.md", "docs/commands.md", "docs/SKILL.md")
 ADDRESS = re.compile(r'"(mtrag_nb\S*) @ git\+\S+"')
 ELSEWHERE = {
     "git clone": "`make test-anywhere`",
