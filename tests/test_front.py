@@ -16,7 +16,7 @@ from mtrag_nb.app.run import demo
 from mtrag_nb.core.files import data_dir, write_jsonl
 from mtrag_nb.core.types import DataError, ModelNotFound, SettingsError, printed
 from mtrag_nb.models.calls import BatchingChat, load_chat
-from mtrag_nb.core.settings import load_settings
+from mtrag_nb.core.settings import load_place, load_settings
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve import serve
 from mtrag_nb.systems.registry import configured
@@ -298,3 +298,10 @@ def test_what_evaluate_was_asked_is_found_again_by_blame(tmp_path, capsys):
     mtrag_nb.evaluate(lambda m: "7 crowns", QUESTIONS, out, progress=False)
     assert main(["blame", str(out)]) == 0
     assert "3 turns judged" in capsys.readouterr().out
+
+
+def test_a_place_that_lacks_a_name_lists_the_objects_that_it_has(tmp_path):
+    program = "from pathlib import Path\n\nclass Mine: pass\n\nretriever, place, _own = Mine(), Path(), Mine()\n"
+    (tmp_path / "my_rag.py").write_text(program)
+    with pytest.raises(SettingsError, match="it has Mine, retriever, place: name one"):
+        load_place(f"{tmp_path / 'my_rag.py'}:wrong")

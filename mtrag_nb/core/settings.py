@@ -547,8 +547,9 @@ def load_place(name: str) -> tuple[object, str]:
     module = _module_of(place)
     if not hasattr(module, what):
         there, here = vars(module), module.__name__
-        own = [n for n, v in there.items() if getattr(v, "__module__", "") == here]
-        known = ", ".join(n for n in own[:8] if callable(there[n])) or "no function"
+        made = {n: v for n, v in there.items() if n[0] != "_" and hasattr(v, "__module__")}
+        own = [n for n, v in made.items() if v.__module__ == here or not callable(v)]
+        known = ", ".join(own[:8]) or "no function"
         raise SettingsError(f"{place} has no {what!r}; it has {known}: name one as {place}:NAME")
     file = getattr(module, "__file__", None)
     path = Path(file if file and file.endswith(".py") else "")
