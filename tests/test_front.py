@@ -229,7 +229,9 @@ def test_the_ten_tasks_of_the_skill_file_are_done_by_typing_it(tmp_path):
                 done.stdout
             )
         if "mtrag ask" in line:
-            assert "Dogs travel free of charge" in done.stdout and "ferry.pdf#page=2" in done.stdout
+            assert (
+                "Dogs travel free of charge" in done.stdout and "ferry.pdf, page 2" in done.stdout
+            )
     assert "laptop" in found["doctor", ""]["problems"]
     (blamed,) = found["blame", ""]
     assert {"judged", "failed", "stages", "turns"} <= set(blamed["blame"]) and blamed[

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .command import Dir, File, Reference, RunDir, done, reference_or_sample
 from .run import print_run
@@ -25,8 +25,10 @@ from ..data.predictions import holds_predictions, import_predictions, read_rewri
 from ..data.traces import Corpus, import_traces, read_kinds
 from ..evaluate.blame import blame
 from ..evaluate.scores import Evidence, score_run
-from ..models.calls import Models
 from ..systems.registry import system_named
+
+if TYPE_CHECKING:
+    from mtrag_nb.models.calls import Models
 
 # %% ../../nbs/app/04_bench.ipynb #bench011
 def _why(turns: Iterable[Trajectory]) -> str:
@@ -93,7 +95,7 @@ def evaluate(
     refusal: Iterable[str] = (),  # phrases with which it refuses, beside those that are known
     # who says right, wrong and refused, "rule" or "judge"; "": as the run's folder says, or the rule
     verdicts: str = "",
-    judge: Models | None = None,  # that judges; None: the chat model of the settings
+    judge: "Models | None" = None,  # that judges; None: the chat model of the settings
 ) -> Evaluation:
     "Run a system over questions and write the report. Raises DataError, SettingsError, RunMismatch."
     from mtrag_nb.evaluate.judge import judge_run
