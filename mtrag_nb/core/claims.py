@@ -168,9 +168,8 @@ def _number_at(words: Sequence[str], i: int) -> tuple[_Token, int] | None:
             value, j = value * _TIMES[words[j].lower()], j + 1
         key = f"{-value if before == 'minus' else value:.12g}"
     text = " ".join(words[i:j])
-    power = _POWERS.get(words[j].lower()) if j + 1 < len(words) else None
-    power = power if power and words[j + 1].lower() in _UNITS else ""
-    j += bool(power)
+    counted = any(w.lower() in _UNITS for w in words[j + 1 : j + 2])
+    j += bool(power := _POWERS.get(words[j].lower(), "") if counted else "")
     around = [before] if before in _CURRENCIES else [w.lower() for w in words[j : j + 1]]
     unit = next((_UNITS[w] for w in around if w in _UNITS), "")
     if unit in _HAVE_SPEED and (by := _BY.match(" ".join(words[j + 1 : j + 3]).lower())):
