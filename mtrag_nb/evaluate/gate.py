@@ -65,7 +65,10 @@ class LossTest:
         "In words."
         if self.code == 2:
             talks, wanted = self.interval.clusters, max(self.needed, self.interval.clusters + 1)
-            return f"cannot tell from {talks} conversations, about {wanted} are needed"
+            needed = f"about {wanted} are needed to exclude a loss of {self.least:g}"
+            shown = (self.interval.high or 0) < 0
+            but = f"; the interval shows one, the test does not (p {self.p:.2f})" if shown else ""
+            return f"cannot tell from {talks} conversations, {needed}{but}"
         if self.same:
             return "not worse: every answer is the same"
         smaller = "; a smaller loss is shown" if (self.interval.high or 0) < 0 else ""
