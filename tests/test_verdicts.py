@@ -700,8 +700,8 @@ def test_a_served_judge_decides_by_command(by_judge, tmp_path, capsys):
     for kept in ("judge.json", "judgements.jsonl", "judge_calls.jsonl", "verdicts.json"):
         (folder / kept).unlink()
     known = [str(folder), "--reference", f"{by_judge.run.folder}.questions.jsonl"]
-    with pytest.raises(SystemExit):
-        main(["blame", *known, "--verdicts", "dice"])
+    assert main(["blame", *known, "--verdicts", "dice"]) == 2
+    assert "unknown --verdicts 'dice': there are rule, judge" in capsys.readouterr().err
     assert main(["blame", *known, "--verdicts", "judge"])
     assert "no answer of it is judged" in capsys.readouterr().err
     with serving(lambda asked: completion(scripted(asked.body["messages"][1]["content"]))) as s:
