@@ -123,6 +123,22 @@ ABOVE = {
     "a chain without an output": [span("POST", "w", lasts=20), *turn(parent="w", answered="")],
     "a chain that gives null": turn(answered="null"),
     "an agent of OpenTelemetry": OPENTELEMETRY,
+    "two lost roots": [span("worker", "w", "gone", lasts=20), *turn(parent="w")],
+    "a chain without an end": [
+        {k: v for k, v in s.items() if k != "endTimeUnixNano" or s["name"] != "chain"}
+        for s in turn()
+    ],
+    "a chain that ends at 0": [
+        s | ({"endTimeUnixNano": "0"} if s["name"] == "chain" else {}) for s in turn()
+    ],
+    "a chain that is lost": turn()[1:],
+    "a model without an end": [
+        {k: v for k, v in s.items() if k != "endTimeUnixNano" or s["name"] != "ChatModel"}
+        for s in turn()
+    ],
+    "spans twice": [*turn(), *turn()],
+    "a span that was sent again when it ended": [turn()[0] | {"attributes": []}, *turn()],
+    "children before their chain": turn()[::-1],
 }
 
 
@@ -138,12 +154,49 @@ SESSIONS = {
     "two roots": [*turn(), *turn(SECOND, REPLY, 11)],
     "a lost root": TURNS,
     "in the order of their ends": [*reversed([span("session", "s", lasts=40), *TURNS])],
+    "spans twice": [span("session", "s", lasts=40), *TURNS, *TURNS],
+    "cut between the turns": [span("session", "s", lasts=9), *TURNS],
+    "a session without an end": [
+        {k: v for k, v in span("session", "s").items() if k != "endTimeUnixNano"},
+        *TURNS,
+    ],
+    "the later turn first": [*TURNS[3:], *TURNS[:3]],
+    "turns interleaved": [s for pair in zip(TURNS[:3], TURNS[3:]) for s in pair],
 }
 
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_session_in_one_trace_is_its_turns(name, tmp_path):
     assert imported(SESSIONS[name], tmp_path) == [FIRST, LATER]
+
+
+LACKS = {  # what is not in the file -> what its turn has
+    "the model's span": (turn()[:2], FIRST),
+    "the retriever's span": ([turn()[0], turn()[2]], (QUESTION, ANSWER, ["drafted"], 0)),
+    "the answer": (
+        [turn()[0] | {"attributes": []}, turn()[1]],
+        (QUESTION, "", ["retrieved"], 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LACKS)
+def test_a_trace_that_lacks_a_span_has_what_the_others_say(name, tmp_path):
+    spans, wanted = LACKS[name]
+    assert imported(spans, tmp_path) == [wanted]
+
+
+@pytest.mark.parametrize(
+    "lost, question, answer",
+    [(0, SECOND, REPLY), (3, QUESTION, ANSWER)],
+    ids=["the first root", "the last root"],
+)
+@pytest.mark.parametrize("around", ["session", "POST /session"])
+def test_a_turn_that_lost_its_root_lends_no_other_its_words(
+    around, lost, question, answer, tmp_path
+):
+    spans = [span(around, "s", lasts=40), *TURNS[:lost], *TURNS[lost + 1 :]]
+    assert imported(spans, tmp_path)[0][:2] == (question, answer)
 
 
 PARTS = {
@@ -167,6 +220,33 @@ PARTS = {
             for s in turn(begins=11, parent="g")
         ],
     ],
+    "sub-questions of an agent": [
+        span("agent", "q", lasts=40, input__value="And both?", output__value="16."),
+        *turn(parent="q"),
+        *turn(SECOND, REPLY, 11, "q"),
+    ],
+    "sub-questions below a request": [
+        span("POST /chat", "p", lasts=50),
+        span("chain", "q", "p", lasts=40, input__value="And both?", output__value="16."),
+        *turn(parent="q"),
+        *turn(SECOND, REPLY, 11, "q"),
+    ],
+    "a second try": [
+        span("POST /chat", "p", lasts=50, input__value=QUESTION),
+        *turn(parent="p"),
+        *turn(begins=11, parent="p"),
+    ],
+    "a question and its title": [
+        span("POST /chat", "p", lasts=50),
+        *turn(parent="p"),
+        span("title", "t1", "p", 20, input__value=QUESTION, output__value="Tickets"),
+    ],
+    "sub-questions sent twice": [
+        *[span("agent", "q", lasts=40, input__value="And both?", output__value="16.")] * 2,
+        *turn(parent="q") * 2,
+        *turn(SECOND, REPLY, 11, "q") * 2,
+    ],
+    "a retriever that starts a turn of its own": [*turn(), *turn(SECOND, REPLY, 3, "s1")],
 }
 
 

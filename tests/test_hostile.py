@@ -750,6 +750,15 @@ def test_a_library_without_its_manifest_is_not_empty(record):
         opened(record)
 
 
+@pytest.mark.parametrize("content", [b'{"a": 1}', b"{}", b"[1, 2, 3]" * 50])
+def test_texts_that_the_engine_lost_are_told_with_the_folder(content, record):
+    [path] = (record.parent / "library").rglob("payload_storage/tracker.dat")
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"generation-\d+/qdrant: .* damaged. Build it again"):
+        with opened(record) as s:
+            service.drawn(s)
+
+
 def test_what_was_set_aside_of_a_deleted_conversation_goes_too(record):
     with opened(record) as s:
         first, _ = two(s)

@@ -294,6 +294,89 @@ def test_a_parameter_that_is_refused_is_left_out_and_told_once(key, status, caps
     assert told and len(told) == len(set(told)) and any(key in line for line in told)
 
 
+def fault(said: str, **more) -> dict:
+    return {"error": {"message": said, "type": "invalid_request_error", **more}}
+
+
+def forbidden(key: str) -> dict:
+    "In the words of pydantic."
+    about = {
+        "type": "extra_forbidden",
+        "loc": ["body", key],
+        "msg": "Extra inputs are not permitted",
+    }
+    return {"object": "error", "message": {"detail": [about]}}
+
+
+WORDS = {  # a kind of server and the parameter that it refuses -> its reply
+    ("Azure", "stream_options"): fault("Unrecognized request argument supplied: stream_options"),
+    ("Azure", "max_tokens"): fault(
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        param="max_tokens",
+        code="unsupported_parameter",
+    ),
+    ("OpenAI", "top_p"): fault(UNSUPPORTED.format("top_p"), param="top_p"),
+    ("OpenAI", "stop"): fault(UNSUPPORTED.format("stop"), param="stop"),
+    ("OpenAI", "top_k"): fault("Unrecognized request argument supplied: top_k"),
+    ("Mistral", "seed"): forbidden("seed"),
+    ("Mistral", "stream_options"): forbidden("stream_options"),
+    ("Gemini", "seed"): [
+        {
+            "error": {
+                "message": 'Invalid JSON payload received. Unknown name "seed": Cannot find field.'
+            }
+        }
+    ],
+    ("Groq", "top_k"): fault("property 'top_k' is unsupported"),
+    ("xAI", "stop"): {"code": "400", "error": "Argument not supported on this model: stop"},
+    ("Bedrock", "seed"): {
+        "message": "Malformed input request: #: extraneous key [seed] is not permitted"
+    },
+    (
+        "a server in Rust",
+        "top_k",
+    ): "Failed to deserialize the JSON body into the target type: top_k: "
+    "unknown field `top_k`, expected one of `model`, `messages`, `max_tokens`, `temperature`, `seed`, `stop`",
+    ("a server in Go", "seed"): {"error": 'json: unknown field "seed"'},
+}
+
+
+@pytest.mark.parametrize("server, key", WORDS)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "in pieces"])
+def test_only_the_parameter_that_a_kind_of_server_refuses_is_left_out(server, key, stream, capsys):
+    def answer(asked):
+        if key in asked.body:
+            return 400, WORDS[server, key], {}
+        pieces = [piece(A), piece(None, "stop"), DONE]
+        return pieces if asked.body.get("stream") else completion(A)
+
+    with serving(answer) as s:
+        heard = (lambda row, text: None) if stream else None
+        how = {"temperature": Sampling(0.7, 0.9, 40), "stop": ["END"], "on_text": heard}
+        [found] = over(s.url).generate([ASKED], 20, **how)
+    gone = {*s.bodies[0]} - {*s.bodies[-1]}
+    assert found.text == A and gone == ({key} & {*s.bodies[0]})
+    assert len(capsys.readouterr().err.splitlines()) == len(gone)
+
+
+NO_LOGPROBS = {
+    "OpenAI": (403, fault("You are not allowed to request logprobs from this model")),
+    "OpenAI's later models": (400, fault(UNSUPPORTED.format("logprobs"), param="logprobs")),
+    "Groq": (400, fault("property 'logprobs' is unsupported")),
+    "Mistral": (422, forbidden("logprobs")),
+    "fewer": (400, fault("Invalid value for 'top_logprobs': must be less than or equal to 5.")),
+    "Gemini": (400, [fault("Logprobs is not enabled for models/gemini-2.5-pro")]),
+}
+
+
+@pytest.mark.parametrize("name", NO_LOGPROBS)
+def test_a_refusal_of_log_probabilities_says_what_to_do(name):
+    status, said = NO_LOGPROBS[name]
+    with serving(lambda asked: (status, said, {})) as server:
+        with pytest.raises(ServerError, match="stages.grade=verdict"):
+            over(server.url, server="openai").score([ASKED], ["Yes"])
+
+
 def test_several_parameters_are_refused_one_after_the_other():
     with serving(refusing(REFUSALS)) as server:
         model = over(server.url, check=True)

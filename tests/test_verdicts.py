@@ -57,6 +57,17 @@ def test_yes_and_no_are_judged_by_polarity(question, target, answer, verdict):
         (["12 km"], "12km", "right"),
         (["12 crowns"], "A ticket costs 120 crowns.", "wrong"),
         (["12 crowns"], "It does not cost 12 crowns.", "undecided"),
+        (["5 km"], "5 km²", "wrong"),
+        (["5 km²"], "5 km", "wrong"),
+        (["5 km"], "5 km^2", "wrong"),
+        (["5 m"], "5 m2", "wrong"),
+        (["5 m²"], "5 m³", "wrong"),
+        (["5 km²"], "5km^2", "right"),
+        (["5 km²"], "It is 5 square kilometres.", "right"),
+        (["5 kW"], "5 kWh", "wrong"),
+        (["5 MB"], "5 MB/s", "wrong"),
+        (["5 km/h"], "5 kilometres per hour", "right"),
+        (["12 crowns"], "12 crowns a day", "right"),
         (["5 degrees"], "−5 degrees", "wrong"),
         (["Ilvra"], "The keeper is Anna, and she has been there for forty years by now.", "wrong"),
         (["It does not contain nuts."], "It contains nuts.", "wrong"),
@@ -67,6 +78,17 @@ def test_yes_and_no_are_judged_by_polarity(question, target, answer, verdict):
 )  # fmt: skip
 def test_short_targets_choose_their_measure(targets, answer, verdict):
     assert verdict_of(answer, targets) == verdict
+
+
+@pytest.mark.parametrize(
+    "said, there",
+    [("5 km²", "5 km"), ("5 km", "5 km²"), ("5 m2", "5 m3"), ("5 kWh", "5 kW"), ("5 MB/s", "5 MB")],
+)
+def test_a_claim_with_a_unit_of_another_power_or_rate_is_told(said, there):
+    def told(text, passage):
+        return "unit" in check_claims(f"The lake has {text}.", [f"The lake has {passage}."])[0].why
+
+    assert told(said, there) and not told(said, said) and not told(there, there)
 
 
 def test_undecided_says_why_and_measures_say_where_they_do_not_fit():
@@ -678,8 +700,8 @@ def test_a_served_judge_decides_by_command(by_judge, tmp_path, capsys):
     for kept in ("judge.json", "judgements.jsonl", "judge_calls.jsonl", "verdicts.json"):
         (folder / kept).unlink()
     known = [str(folder), "--reference", f"{by_judge.run.folder}.questions.jsonl"]
-    with pytest.raises(SystemExit):
-        main(["blame", *known, "--verdicts", "dice"])
+    assert main(["blame", *known, "--verdicts", "dice"]) == 2
+    assert "unknown --verdicts 'dice': there are rule, judge" in capsys.readouterr().err
     assert main(["blame", *known, "--verdicts", "judge"])
     assert "no answer of it is judged" in capsys.readouterr().err
     with serving(lambda asked: completion(scripted(asked.body["messages"][1]["content"]))) as s:

@@ -36,7 +36,7 @@ _UNITS = {
         "% percent per-cent|$ dollar dollars usd|€ euro euros eur|£ pound pounds gbp|cent cents|crown crowns|mm millimetres millimeters|"
         "cm centimetre centimetres centimeter centimeters|m metre metres meter meters|km kilometre kilometres kilometer kilometers|"
         "mile miles|inch inches|foot feet ft|yard yards|acre acres|hectare hectares|g gram grams|kg kilogram kilograms|"
-        "tonne tonnes ton tons|ounce ounces|litre litres liter liters|gallon gallons|kb|mb|gb|tb|degree degrees|watt watts|volt volts"
+        "tonne tonnes ton tons|ounce ounces|litre litres liter liters|gallon gallons|kb|mb|gb|tb|degree degrees|watt watts|kw|mw|kwh|mwh|volt volts"
     ).split("|")
     for word in group.split()
 }
@@ -122,9 +122,14 @@ _WRITTEN_OUT = (
     (r"\bn(?:e |')(\w+) (?:pas|plus|jamais)\b", r"not \1"),
     (r"[不没沒未无無]", r" \g<0> "),
     (r"\b(?:has|have|had) to\b", "must"),
+    (r"(?:\b(?=\w+\^)|(?<=\d) ?)([kcm]?m|ft)\^?2\b", r" square \1"),
+    (r"(?:\b(?=\w+\^)|(?<=\d) ?)([kcm]?m|ft)\^?3\b", r" cubic \1"),
 )
 _OVER = r"/0*[1-9]\d*"  # of a fraction
 _TIME = re.compile(r"(?:[01]?\d|2[0-3])[.:][0-5]\d")
+_POWERS = {"square": "²", "sq": "²", "cubic": "³"}
+_HAVE_SPEED = frozenset("mm cm m km mile foot kb mb gb tb".split())
+_BY = re.compile(r"(?:per|an?) (s|m|h)(?:ec|econd|in|inute|r|our)?\b|(s|h)(?:ec|r)?\b")
 _OF_TIME = frozenset("am pm a p uhr h hrs o'clock".split())
 
 
@@ -162,10 +167,15 @@ def _number_at(words: Sequence[str], i: int) -> tuple[_Token, int] | None:
         while j < len(words) and words[j].lower() in _TIMES and abs(value) < 1e99:
             value, j = value * _TIMES[words[j].lower()], j + 1
         key = f"{-value if before == 'minus' else value:.12g}"
+    text = " ".join(words[i:j])
+    counted = any(w.lower() in _UNITS for w in words[j + 1 : j + 2])
+    j += bool(power := _POWERS.get(words[j].lower(), "") if counted else "")
     around = [before] if before in _CURRENCIES else [w.lower() for w in words[j : j + 1]]
     unit = next((_UNITS[w] for w in around if w in _UNITS), "")
+    if unit in _HAVE_SPEED and (by := _BY.match(" ".join(words[j + 1 : j + 3]).lower())):
+        unit += f"/{by[1] or by[2]}"
     kind = "number" if first != "one" or unit else ""
-    return _Token(f"#{key}", kind, " ".join(words[i:j]), unit=unit), j
+    return _Token(f"#{key}", kind, text, unit=unit + power), j
 
 
 @lru_cache(20_000)

@@ -825,7 +825,7 @@ def _answer_of(trace: Trace) -> tuple[str, Span]:
     "The answer of a trace and the span that gave it: the highest that has one, of several there the last; ''  and the root if none has."
     depth = {trace.root.parent: 0}
     for s in trace.spans:
-        depth[s.id] = depth.get(s.parent, 0) + 1
+        depth[s.id] = depth.get(s.parent, len(trace.spans)) + 1  # lost parents come last
     tops = [s for s in trace.spans if s.parent == trace.root.parent]
     below = [s for s in trace.spans if s not in tops and kind_of(s)[0] not in _NO_ANSWERER]
     for s in (*tops, *sorted(reversed(below), key=lambda s: depth[s.id])):

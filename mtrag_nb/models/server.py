@@ -47,7 +47,7 @@ class Refused(ServerError):
 
 
 _KINDS = dict.fromkeys((408, 429, 502, 503, 504), Busy)
-_KINDS |= dict.fromkeys((400, 404, 405, 415, 422, 501), Refused)
+_KINDS |= dict.fromkeys((400, 403, 404, 405, 415, 422, 501), Refused)
 _SPENT = re.compile(r"(?i)insufficient[ _](quota|balance|credit|fund)|hard[ _]limit|out of credit")
 
 
@@ -336,7 +336,8 @@ def _refused_in(error: ServerError, body: Mapping) -> set[str]:
     "What a refusal names: parameters of the request; `roles` for its roles, `own temperature` for one of 1."
     if getattr(error, "status", 0) not in (400, 415, 422, 500, 501):
         return set()
-    said = error.said.replace("add_generation_prompt", "continue_final_message")  # go together
+    said = error.said.partition("expected one of ")[0]  # what it takes follows
+    said = said.replace("add_generation_prompt", "continue_final_message")  # go together
     named = {key for key in _OPTIONAL if key in body and re.search(rf"\b{key}\b", said)}
     named |= {"own temperature"} if "temperature" in named and body["temperature"] == 1 else set()
     return named | ({"roles"} if _ROLES.search(said) and "messages" in body else set())
@@ -585,7 +586,7 @@ class ServerChat:
         try:
             return self._ask(prompt, max_tokens=1, temperature=0, **how)
         except Refused as e:
-            if "logprobs" not in e.said:
+            if "logprobs" not in e.said.lower():
                 raise
             raise self._no_logprobs() from None
 

@@ -140,7 +140,11 @@ class _FolderClient(EdgeClient):
 
     def _do(self, collection_name: str, method: str, *args):
         with engine_errors(self.path):
-            return super()._do(collection_name, method, *args)
+            found = super()._do(collection_name, method, *args)
+            pages = found[:1] if method == "scroll" else found if method == "query_batch" else ()
+            if any("_node_content" not in (p.payload or {}) for page in pages for p in page):
+                raise EdgeError("a point has lost its text")
+            return found
 
 # %% ../../nbs/4_search/02_store.ipynb #open0001
 COLLECTION = "mtrag_unified"  # seed paper, II.A.c
