@@ -16,7 +16,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve.documents import parse_document
 from mtrag_nb.serve.library import as_passages, section_chunks
 from mtrag_nb.serve.reply import page_words, place_of
-from mtrag_nb.systems.baselines import nearest
+from mtrag_nb.systems.system import nearest
 from tests.support.specimens import docx, pdf, word_paragraph, word_table, word_xml
 
 BEFORE, AFTER = "The text before.", "The text after."

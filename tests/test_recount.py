@@ -39,7 +39,8 @@ from mtrag_nb.core.text import STOPWORDS, sentences
 from mtrag_nb.core.types import Turn
 from mtrag_nb.evaluate.licence import contextual_support
 from mtrag_nb.models.local import find_model
-from mtrag_nb.systems.baselines import _quotable, features, underspecified
+from mtrag_nb.systems.baselines import features, underspecified
+from mtrag_nb.systems.system import _quotable
 from tests.support.claims import Planted, of_sample, planted
 from tests.support.words import GROUPS, words
 

@@ -492,7 +492,7 @@ def _doubt(service: Service, t: Trajectory, contexts: Mapping[str, Context]) -> 
     grades = [g for step in t.of(Graded) for g in step.grades if g.id in t.kept]
     if not (t.answered and grades and all(g.verdict.label is Label.AMBIGUOUS for g in grades)):
         return ""
-    from mtrag_nb.systems.baselines import Quoted
+    from mtrag_nb.systems.system import Quoted
 
     quotes = [q for step in t.of(Quoted) for q in step.quotes]
     if (limit := grades[0].verdict.threshold) is None or not quotes:

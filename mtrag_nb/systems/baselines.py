@@ -16,19 +16,18 @@ from annotated_types import Ge
 from ..core.record import Clarified, Drafted, Grade, Graded, Retrieved
 from ..core.settings import ByAdapter, constant, later
 from ..core.text import Verdict, clipped, content_words, known_words, scored
-from ..core.types import Context, DataError, Outcome, Reason, Task, Turn, digest
+from ..core.types import DataError, Outcome, Reason, Task, Turn, digest
 from .stages import Toolbox, asked_of
 from .system import DECLINED, END, GRADE_OFF, START, Mechanism, System, TurnState
-from .system import answered, as_node, by_state, generate_node, refuse
-from .system import retrieve_node, unless_declined
+from .system import Quoted, answered, as_node, by_state, copied_draft
+from .system import generate_node, refuse, retrieve_node, unless_declined
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
 __all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'NAIVE', 'NOTHING', 'QUOTE', 'SELECTIVE', 'unclear', 'features',
-           'underspecified', 'choices', 'gate_digest', 'near', 'answer_node', 'Quote', 'nearest', 'QuoteSettings',
-           'Quoted', 'grade_node', 'copied_text', 'copied_draft']
+           'underspecified', 'choices', 'gate_digest', 'near', 'answer_node', 'QuoteSettings', 'grade_node']
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #019e4636
 _PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
@@ -271,67 +270,6 @@ NAIVE = System(
     mechanisms=(),
 )
 
-# %% ../../nbs/5_systems/02_baselines.ipynb #48943694
-_SENTENCE = re.compile(r"[^\n]+?(?:[.!?][\"')\]]*(?=\s+[\"'(\[]?[A-Z0-9])|(?=\n)|$)", re.S)
-_ENDED = re.compile(r"[.!?][\"')\]]*$")
-
-
-@dataclass(frozen=True)
-class Quote:
-    "A sentence of a context."
-
-    context: str  # id
-    start: int  # in the context's text
-    end: int
-    score: float  # nearness to the question, cosine
-
-
-def _quotable(text: str, least_words: int = 4) -> list[tuple[int, int]]:
-    "Start and end of each sentence of a text, in order."
-    found = []
-    for m in _SENTENCE.finditer(text):
-        sentence = m[0].strip()
-        start = m.start() + len(m[0]) - len(m[0].lstrip())
-        if len(sentence.split()) >= least_words:
-            found.append((start, start + len(sentence)))
-    return found
-
-# %% ../../nbs/5_systems/02_baselines.ipynb #0fa921f3
-def nearest(
-    embedder: EmbedderLike,
-    questions: Sequence[str],  # the nearness to the nearest of them counts
-    contexts: Sequence[Context],
-    most: int,  # sentences
-    least_words: int = 4,
-    weights: Mapping[str, float] = {},  # context id -> factor of its sentences' nearness
-    near: float = 0.0,  # above 0: for people to read, see below
-) -> list[Quote]:  # in the order of the contexts, and of the sentences in them
-    """The sentences nearest to the questions.
-
-    For people to read: the first question alone counts where a sentence is as near to it as `near`; the nearest
-    sentence first, others only with .85 of its nearness, and lines without an end (headings, authors) only where
-    nothing else is.
-    """
-    places = {}  # words -> where they stand first
-    for c in contexts:
-        for a, b in _quotable(c.text, least_words):
-            places.setdefault(" ".join(c.text[a:b].split()), (c, a, b))
-    places = list(places.values())
-    if near:
-        places = [p for p in places if _ENDED.search(p[0].text[p[1] : p[2]])] or places
-    if not places:
-        return []
-    texts = embedder.encode([c.text[a:b] for c, a, b in places])
-    cosines = texts @ embedder.encode(list(questions), query=True).T
-    alone = bool(near) and cosines[:, 0].max() >= near
-    cosines = cosines[:, 0] if alone else cosines.max(axis=1)
-    quotes = [Quote(c.id, a, b, round(float(s), 4)) for (c, a, b), s in zip(places, cosines)]
-    worth = [round(q.score * weights.get(q.context, 1.0), 4) for q in quotes]
-    best = sorted(range(len(quotes)), key=lambda i: (-worth[i], i))[:most]
-    if near:
-        return [quotes[i] for i in best if worth[i] >= 0.85 * worth[best[0]]]
-    return [quotes[i] for i in sorted(best)]
-
 # %% ../../nbs/5_systems/02_baselines.ipynb #7cadea90
 @dataclass(frozen=True)
 class QuoteSettings:
@@ -341,13 +279,6 @@ class QuoteSettings:
     least_words: int = constant(4)  # a shorter one is no sentence
     # ask back where the question says too little (`systems.clarify`), or as an adapter says: "adapter:TASK"
     clarify: bool | ByAdapter = later(False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quoted(Drafted, kind="quoted"):
-    "An answer that was copied."
-
-    quotes: tuple[Quote, ...]
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #0efc5224
 def _grades(
@@ -369,29 +300,6 @@ def grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
     verdicts = _grades(tools, task.question, task.history, [c.text for c in contexts])
     step = Graded(grades=tuple(Grade(c.id, v) for c, v in zip(contexts, verdicts)))
     return {"kept": list(step.kept)}, step
-
-
-def copied_text(places: Sequence[tuple[str, int, int]], contexts: Sequence[Context]) -> str:
-    "The sentences at these places (context id, start, end), one after the other."
-    texts = {c.id: c.text for c in contexts}
-    return " ".join(" ".join(texts[i][a:b].split()) for i, a, b in places)
-
-
-def copied_draft(
-    tools: Toolbox,
-    task: Task,
-    contexts: Sequence[Context],
-    sentences: int = 5,  # at most
-    least_words: int = 4,
-    weights: Mapping[str, float] = {},  # as `nearest` has them
-    near: float = 0.0,
-) -> tuple[dict, Quoted]:
-    "A draft of the sentences that are nearest to the question, in their order; declined if there is none."
-    asked = asked_of(task.question, task.history)
-    quotes = nearest(tools.embedder, asked, contexts, sentences, least_words, weights, near)
-    text = copied_text([(q.context, q.start, q.end) for q in quotes], contexts)
-    step = Quoted(text=text, declined=not quotes, quotes=tuple(quotes))
-    return {"draft": text, "declined": not quotes}, step
 
 
 def _quote_node(state: TurnState, tools: Toolbox) -> tuple[dict, Quoted]:

@@ -24,7 +24,8 @@ from ..core.settings import constant
 from ..core.text import Verdict, format_docs_for_gen
 from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
 from .agents import VARIATION_PROMPTS, variations
-from .baselines import NOTHING, Quoted, asked_of, copied_draft, copied_text
+from .baselines import NOTHING, asked_of
+from .system import Quoted, copied_draft, copied_text
 from .self_crag import IRRELEVANT
 from .stages import CITING_PROMPTS, LABEL_PROMPTS, WAYS_TO_LABEL, Cited, Claim
 from .stages import Labelled, Supports, Toolbox, adapter_claims, attached_claims

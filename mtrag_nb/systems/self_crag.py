@@ -11,7 +11,7 @@ from dataclasses import replace
 from ..core.claims import check_claims, claims_something
 from ..core.record import Drafted
 from ..core.types import Reason
-from .baselines import copied_draft
+from .system import copied_draft
 from .stages import Toolbox
 from mtrag_nb.systems.system import (
     CHECK_OFF,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from operator import attrgetter
-from typing import Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,7 +26,10 @@ from ..core.types import Context, MTRAGError, Outcome, Reason, SettingsError, Ta
 from ..core.types import digest, dotted, plain
 from ..models.calls import MeteredChat, kept_if_usable
 from ..models.chat import Sampling
-from .stages import Toolbox, require_ways
+from .stages import Toolbox, asked_of, require_ways
+
+if TYPE_CHECKING:
+    from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
 __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'GRADE_OFF',
@@ -34,8 +37,9 @@ __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHI
            'NotRecorded', 'NodeError', 'surround', 'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure',
            'read_departures', 'System', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn',
            'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted',
-           'generate_node', 'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'by_state', 'TurnTooLong',
-           'Deadline', 'skip_rewrite', 'skip_grade', 'skip_check']
+           'generate_node', 'Quote', 'nearest', 'Quoted', 'copied_text', 'copied_draft', 'answered', 'refuse',
+           'check_node', 'retry_node', 'after_check', 'by_state', 'TurnTooLong', 'Deadline', 'skip_rewrite',
+           'skip_grade', 'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -668,6 +672,97 @@ def generate_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
         return drafted(state, tools, task.history)
     seed = seed_for(tools.settings.seed, task.id, attempt)
     return drafted(state, tools, task.history, tools.stages.retry_temperature, seed)
+
+# %% ../../nbs/5_systems/01_system.ipynb #copied01
+_SENTENCE = re.compile(r"[^\n]+?(?:[.!?][\"')\]]*(?=\s+[\"'(\[]?[A-Z0-9])|(?=\n)|$)", re.S)
+_ENDED = re.compile(r"[.!?][\"')\]]*$")
+
+
+@dataclass(frozen=True)
+class Quote:
+    "A sentence of a context."
+
+    context: str  # id
+    start: int  # in the context's text
+    end: int
+    score: float  # nearness to the question, cosine
+
+
+def _quotable(text: str, least_words: int = 4) -> list[tuple[int, int]]:
+    "Start and end of each sentence of a text, in order."
+    found = []
+    for m in _SENTENCE.finditer(text):
+        sentence = m[0].strip()
+        start = m.start() + len(m[0]) - len(m[0].lstrip())
+        if len(sentence.split()) >= least_words:
+            found.append((start, start + len(sentence)))
+    return found
+
+
+def nearest(
+    embedder: EmbedderLike,
+    questions: Sequence[str],  # the nearness to the nearest of them counts
+    contexts: Sequence[Context],
+    most: int,  # sentences
+    least_words: int = 4,
+    weights: Mapping[str, float] = {},  # context id -> factor of its sentences' nearness
+    near: float = 0.0,  # above 0: for people to read, see below
+) -> list[Quote]:  # in the order of the contexts, and of the sentences in them
+    """The sentences nearest to the questions.
+
+    For people to read: the first question alone counts where a sentence is as near to it as `near`; the nearest
+    sentence first, others only with .85 of its nearness, and lines without an end (headings, authors) only where
+    nothing else is.
+    """
+    places = {}  # words -> where they stand first
+    for c in contexts:
+        for a, b in _quotable(c.text, least_words):
+            places.setdefault(" ".join(c.text[a:b].split()), (c, a, b))
+    places = list(places.values())
+    if near:
+        places = [p for p in places if _ENDED.search(p[0].text[p[1] : p[2]])] or places
+    if not places:
+        return []
+    texts = embedder.encode([c.text[a:b] for c, a, b in places])
+    cosines = texts @ embedder.encode(list(questions), query=True).T
+    alone = bool(near) and cosines[:, 0].max() >= near
+    cosines = cosines[:, 0] if alone else cosines.max(axis=1)
+    quotes = [Quote(c.id, a, b, round(float(s), 4)) for (c, a, b), s in zip(places, cosines)]
+    worth = [round(q.score * weights.get(q.context, 1.0), 4) for q in quotes]
+    best = sorted(range(len(quotes)), key=lambda i: (-worth[i], i))[:most]
+    if near:
+        return [quotes[i] for i in best if worth[i] >= 0.85 * worth[best[0]]]
+    return [quotes[i] for i in sorted(best)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quoted(Drafted, kind="quoted"):
+    "An answer that was copied."
+
+    quotes: tuple[Quote, ...]
+
+
+def copied_text(places: Sequence[tuple[str, int, int]], contexts: Sequence[Context]) -> str:
+    "The sentences at these places (context id, start, end), one after the other."
+    texts = {c.id: c.text for c in contexts}
+    return " ".join(" ".join(texts[i][a:b].split()) for i, a, b in places)
+
+
+def copied_draft(
+    tools: Toolbox,
+    task: Task,
+    contexts: Sequence[Context],
+    sentences: int = 5,  # at most
+    least_words: int = 4,
+    weights: Mapping[str, float] = {},  # as `nearest` has them
+    near: float = 0.0,
+) -> tuple[dict, Quoted]:
+    "A draft of the sentences that are nearest to the question, in their order; declined if there is none."
+    asked = asked_of(task.question, task.history)
+    quotes = nearest(tools.embedder, asked, contexts, sentences, least_words, weights, near)
+    text = copied_text([(q.context, q.start, q.end) for q in quotes], contexts)
+    step = Quoted(text=text, declined=not quotes, quotes=tuple(quotes))
+    return {"draft": text, "declined": not quotes}, step
 
 # %% ../../nbs/5_systems/01_system.ipynb #b5af4581
 def answered(answer: str, contexts: Sequence[Context]) -> dict:
