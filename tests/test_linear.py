@@ -2,6 +2,7 @@
 backtracks holds every thread of a service."""
 
 import ast
+import gc
 import importlib
 import json
 import os
@@ -237,7 +238,9 @@ def hostile_service(tmp_path_factory) -> Iterator[tuple[Service, list[str]]]:
     with Service(path / "library", path / "served", system="naive", **how) as service:
         (path / "fees").write_text("# Fees\n\nA dog costs four crowns on the ferry.\n")
         service.documents.put(path / "fees", "fees.md", "ferries")
+        gc.freeze()  # or the time is that of looking through what all tests before left in memory
         yield service, reply
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("place", ["question", "document", "mark", "reply", "span"])
@@ -245,8 +248,8 @@ def test_a_question_with_100_kb_in_a_place_takes_less_than_a_second(
     place, hostile_service, tmp_path
 ):
     service, reply = hostile_service
-    beyond = []
-    for unit in UNITS if ALL else UNITS[::20]:
+
+    def seconds(unit: str) -> float:
         text = unit * (100_000 // len(unit))
         reply[0] = text if place == "reply" else "A dog costs four crowns."
         if place == "document":
@@ -262,8 +265,11 @@ def test_a_question_with_100_kb_in_a_place_takes_less_than_a_second(
             imported(turn(asked=text, answered=text, found=text), tmp_path)
             shutil.rmtree(tmp_path / "out")
         ask_service(service, asked, conversation=talk)
-        beyond += [unit] * (time.process_time() - begun > 1)
-    assert not beyond
+        return time.process_time() - begun
+
+    # All threads of the process count, those that other tests left, too: who is slow once is timed again.
+    units = UNITS if ALL else UNITS[::20]
+    assert not [unit for unit in units if seconds(unit) > 1 and seconds(unit) > 1]
 
 
 def test_claims_are_checked_in_step_with_their_length():
