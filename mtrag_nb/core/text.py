@@ -36,7 +36,8 @@ STOPWORDS = frozenset(
     "if in into is it its itself just may me might more most must my no nor not now of off on once only or other our out "
     "over own same she should so some such than that the their theirs them then there these they this those through to "
     "too under until up very was we were what when where which while who whom why will with would you your yours yes "
-    "don't doesn't isn't it's и в не на что с по как это из у за для от о к но был была было были он она они его её год года году".split()
+    "don't doesn't isn't it's и в не на что с по как это из у за для от о к но был была было были он она они его её "
+    "год года году".split()  # Russian writes "in 1921" as "в 1921 году"
 )
 _SAME = {  # characters -> what they count as
     "'": "\u2019\u2018\u201a\u201b\u02bc\u02bb\u02b9\u2032\u00b4`\uff07",

@@ -363,9 +363,8 @@ class _Agreement(Report):
         return f"{self.n} answers; {both}, Krippendorff's alpha {alpha}"
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f17a6a42
-_Said = Sequence[
-    tuple[str, str, str]
-]  # of each answer: what a judge says, what the rule says, conversation
+# of each answer: what a judge says, what the rule says, conversation
+_Said = Sequence[tuple[str, str, str]]
 
 
 def _agreement(title: str, words, worth: Mapping[str, float], said: _Said) -> _Agreement:

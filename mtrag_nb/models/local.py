@@ -470,18 +470,17 @@ def _to_fetch(spec: ModelSpec) -> tuple[list[str], int]:
         if not files:
             wanted = spec.gguf_file or spec.adapters or "files that a model is loaded from"
             raise ModelNotFound(f"{spec.name!r} has no {wanted}")
-        how = {"allow_patterns": files, "token": token}
-        parts = snapshot_download(spec.name, dry_run=True, **how)
+        parts = snapshot_download(spec.name, dry_run=True, allow_patterns=files, token=token)
     except Exception as e:
         raise _hub_error(e, spec.name) from e
     return files, sum(p.file_size for p in parts if p.will_download)
 
 
-def _fetch(spec: ModelSpec, announce: Callable[[str], object] = lambda line: None) -> Path:
-    "Fetch a model into the cache. Raises ModelNotFound, DataError; a file with a wrong checksum is thrown away."
+def _fetch(spec: ModelSpec, announce: Callable = lambda line: None, planned=None) -> Path:
+    "Fetch a model into the cache; `planned`: what `_to_fetch` said, None: it is asked. Raises ModelNotFound, DataError; a file with a wrong checksum is thrown away."
     from huggingface_hub import HfApi, constants, snapshot_download
 
-    api, (files, size) = HfApi(token=hub_token()), _to_fetch(spec)
+    api, (files, size) = HfApi(token=hub_token()), planned or _to_fetch(spec)
     need_room(constants.HF_HUB_CACHE, size, spec.name)
     announce(f"{spec.name}: {sized(size)} in {len(files)} files to fetch")
     try:
@@ -517,12 +516,13 @@ def fetch_models(
             if s.name in EMBEDDED or Path(s.name).expanduser().exists():
                 raise
             missing[s.name] = s
-    if len(missing) > 1:  # all of it is said, and has room, before the first is fetched
-        size = sum(_to_fetch(s)[1] for s in missing.values())
-        announce(f"{len(missing)} models: {sized(size)} to fetch")
+    plans = {name: _to_fetch(s) for name, s in missing.items()}
+    if len(plans) > 1:  # all of it is said, and has room, before the first is fetched
+        size = sum(n for _, n in plans.values())
+        announce(f"{len(plans)} models: {sized(size)} to fetch")
         need_room(constants.HF_HUB_CACHE, size, "the models")
     for name, s in missing.items():
-        _fetch(s, announce)
+        _fetch(s, announce, plans[name])
         found[name] = find_model(s)
     return {s.name: found[s.name] for s in specs}
 

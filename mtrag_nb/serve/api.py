@@ -12,6 +12,7 @@ import json
 import re
 import secrets
 import shutil
+import signal
 import socket
 import time
 from collections import OrderedDict
@@ -930,8 +931,8 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: object) -> None:
         self.stopping()
-        super().handle_exit(sig, frame)
-        self._captured_signals.clear()  # uvicorn would raise them again at its end
+        self.force_exit |= self.should_exit and sig == signal.SIGINT
+        self.should_exit = True  # the signal is not kept, or uvicorn would raise it at its end
 
 # %% ../../nbs/serve/06_api.ipynb #826df57f
 _MOST = 400  # connections in all; at 500 uvicorn itself would turn away whoever comes

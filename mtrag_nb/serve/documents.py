@@ -343,10 +343,8 @@ class _Page(ShownText):
         # At the start of an item or cell; in a cell; between two paragraphs of it:
         self._fresh = self._cell = self._broken = False
         self._pre, self._titled, self._lists = 0, False, []
-        self._tables, self._row = (
-            [],
-            [],
-        )  # open tables: heads, rows; where cells begin, and their tags
+        self._tables = []  # those that are open: heads, rows
+        self._row = []  # where its cells begin, and their tags
         self.left, self._why = Counter(), ""  # elements that are left out; why the open one is
         self._mark = ""  # what parts a digit that is raised, or lowered, from one beside it
 
