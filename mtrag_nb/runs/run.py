@@ -361,23 +361,26 @@ def manifest(identity: Mapping, about: str, settings: Settings) -> dict:
 _Answering = Callable[[Toolbox], Callable[[Task], Trajectory]]  # tools -> what answers a task
 
 
+def _finished(folder: Path) -> dict[str, Trajectory]:
+    "The recorded turns that did not break."
+    turns = read_trajectories(folder / "trajectories.jsonl")
+    return {i: t for i, t in turns.items() if not t.failed}
+
+
 def _answer_all(
     folder: Path,
     tasks: Sequence[Task],
     tools: Toolbox,
     answering: _Answering,
     live: bool,
-    name: str,  # of the progress bar
+    name: str,
     minutes: float | None,
     progress: bool,
     models: Models | None,
 ) -> list[Task]:
-    "Answer those tasks that have no recorded end; the tasks as they were asked."
-    turns = read_trajectories(folder / "trajectories.jsonl")
-    done = {i: t for i, t in turns.items() if not t.failed}
+    "Answer those tasks that have no recorded end, under a progress bar of this name; the tasks as they were asked."
+    done = _finished(folder)
     todo = _conversations_of(tasks) if live else [[t] for t in tasks if t.id not in done]
-    if tools.web:  # replayed from its record when the run goes on
-        tools = replace(tools, web=tools.web.kept_in(folder / "web.jsonl"))
     recorder = Recorder(folder, tools)
     work = Work(tools.chat, folder / "calls.jsonl", tools.settings.batch_size, minutes)
     answer, asked, lock = answering(replace(tools, chat=work.chat)), [], threading.Lock()
@@ -388,10 +391,11 @@ def _answer_all(
         return t
 
     def finish(conversation: list[tuple[Task, Trajectory]]) -> None:
+        some = [task for task, _ in conversation]
         with lock:
-            asked.extend(task for task, _ in conversation)
+            asked.extend(some)
             if live:
-                _keep_tasks(folder, [task for task, _ in conversation])
+                _keep_tasks(folder, some)
 
     def late() -> bool:
         return time.monotonic() > work.deadline
@@ -404,8 +408,8 @@ def _answer_all(
             unit, before = ("conversation", 0) if live else ("turn", len(tasks) - len(todo))
             work.through(todo, talk, finish, unit, name, before, progress)
     finally:
-        placed = models.placed if models else None
-        end_session(folder, work.seconds, recorder.written, work.batching.batches, placed)
+        did = (work.seconds, recorder.written, work.batching.batches)
+        end_session(folder, *did, models.placed if models else None)
     return asked
 
 # %% ../../nbs/6_runs/00_run.ipynb #68706a54
@@ -433,6 +437,8 @@ def record_run(
         begin_session(folder, entries)
         if not live:
             _keep_tasks(folder, tasks)
+        if tools.web:  # replayed from its record when the run goes on
+            tools = replace(tools, web=tools.web.kept_in(folder / "web.jsonl"))
         asked = _answer_all(folder, tasks, tools, answering, live, name, minutes, progress, models)
         run = Run(folder)
         write_predictions(run, asked if live else tasks, lines)
