@@ -391,22 +391,18 @@ def _answer_all(
         return t
 
     def finish(conversation: list[tuple[Task, Trajectory]]) -> None:
-        some = [task for task, _ in conversation]
         with lock:
-            asked.extend(some)
+            asked.extend(task for task, _ in conversation)
             if live:
-                _keep_tasks(folder, some)
+                _keep_tasks(folder, [task for task, _ in conversation])
 
-    def late() -> bool:
-        return time.monotonic() > work.deadline
-
-    talk = partial(_talk_through, done=done, take=take, late=late)
+    how = {"done": done, "take": take, "late": lambda: time.monotonic() > work.deadline}
     try:
         with work, closing(recorder):
             for t in tasks:
                 recorder.keep(done[t.id].found if t.id in done else ())
             unit, before = ("conversation", 0) if live else ("turn", len(tasks) - len(todo))
-            work.through(todo, talk, finish, unit, name, before, progress)
+            work.through(todo, partial(_talk_through, **how), finish, unit, name, before, progress)
     finally:
         did = (work.seconds, recorder.written, work.batching.batches)
         end_session(folder, *did, models.placed if models else None)
