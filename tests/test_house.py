@@ -171,8 +171,7 @@ def imports(source: str, module: str) -> set[str]:
 
 def place(notebook: str) -> tuple[int, str]:
     folder, _, room = notebook.rpartition("/")
-    last = room.endswith("_cli.ipynb")  # the command reaches everything that is installed
-    return len(FOLDERS) if last else FOLDERS.index(folder), room
+    return FOLDERS.index(folder), room
 
 
 def test_imports_are_read_everywhere():
