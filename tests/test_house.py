@@ -474,6 +474,11 @@ def test_budgets_are_on_their_way_to_the_goals():
     assert BUDGETS["lines"] <= SIZES["step reached"] in steps
 
 
+@pytest.mark.parametrize("notebook", sorted(ROOMS))
+def test_a_page_has_at_most_80_cells(notebook):
+    assert len(cells(notebook)) <= 80
+
+
 # Processes of a runner that was killed
 
 START = """import subprocess, sys, time
