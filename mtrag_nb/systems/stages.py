@@ -148,7 +148,7 @@ def grade_by_scale(
     question: str,
     history: str,
     documents: _Texts,
-    threshold=7.0,
+    threshold: float = 7.0,
 ) -> list[Verdict]:
     "The likeliest of the grades 0 to 10; a document is kept at or above the threshold."
     asked = _document_prompts(prompts, "scale", question, history, documents)
@@ -162,8 +162,8 @@ def grade_by_scale_text(
     question: str,
     history: str,
     documents: _Texts,
-    threshold=7.0,
-    default="yes",
+    threshold: float = 7.0,
+    default: str = "yes",
 ) -> list[Verdict]:
     "The grade that the model writes; `default` is the label of an unreadable one, which keeps the document."
     unread = Verdict(Label(default), "scale-text", threshold=threshold, defaulted=True, scale=ENDS)
@@ -210,7 +210,7 @@ def label_by_text(
     question: str,
     history: str,
     documents: _Texts,
-    default="ambiguous",
+    default: str = "ambiguous",
 ) -> list[Verdict]:
     "The label that the model writes; `default`: what an unreadable one counts as."
     asked = _document_prompts(prompts, "labels", question, history, documents)
@@ -306,7 +306,7 @@ def grade_by_verdict(
     question: str,
     history: str,
     documents: _Texts,
-    default="yes",
+    default: str = "yes",
 ) -> list[Verdict]:
     "Generated words through the parser; `default`: what an unreadable one counts as."
     asked = _document_prompts(prompts, "grade", question, history, documents)
@@ -325,7 +325,7 @@ def grade_by_yesno(
     question: str,
     history: str,
     documents: _Texts,
-    threshold=0.0,
+    threshold: float = 0.0,
 ) -> list[Verdict]:
     "The log-odds of Yes against No; a document is kept at or above the threshold."
     asked = _document_prompts(prompts, "grade", question, history, documents)
