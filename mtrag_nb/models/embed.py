@@ -21,15 +21,14 @@ from ..core.files import read_json
 from ..core.settings import ModelSpec
 from ..core.text import sentences, spans_of, unmarked
 from ..core.types import ModelNotFound, SettingsError, digest, quiet
-from .chat import chat
-from .device import RESIDENTS, Resident, TooLarge, device_for_helper, enter, finite
-from .device import made_if_it_fits, make_room, too_large, weight_bytes
+from .chat import RESIDENTS, Resident, TooLarge, chat, device_for_helper, enter
+from .chat import finite, made_if_it_fits, make_room, too_large, weight_bytes
 from .local import TransformersChat, find_model, pick_dtype, run_batches
 from .local import torch_dtype, trim_memory, weight_files
 
 # %% auto #0
-__all__ = ['EmbedderLike', 'HashEmbedder', 'prefixed', 'Helper', 'Embedder', 'FromEmbedding', 'CrossEncoderReranker',
-           'YesNoReranker', 'load_reranker', 'Classifier']
+__all__ = ['EmbedderLike', 'HashEmbedder', 'prefixed', 'Helper', 'Embedder', 'FromEmbedding', 'CosineReranker',
+           'CrossEncoderReranker', 'YesNoReranker', 'load_reranker', 'Classifier']
 
 # %% ../../nbs/3_models/03_embed.ipynb #1b8768d1
 class EmbedderLike(Protocol):
@@ -241,6 +240,20 @@ class FromEmbedding:
             rows = self.model.get_text_embedding_batch(list(texts))
         vectors = np.asarray(rows, np.float32).reshape(len(texts), self.dim)
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+# %% ../../nbs/3_models/03_embed.ipynb #2a106480
+class CosineReranker:
+    "Scores texts by their cosine with a question."
+
+    def __init__(self, embedder: EmbedderLike):
+        self.embedder, self.fingerprint = embedder, f"cosine:{embedder.fingerprint}"
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        "Cosine of each text with the query, in [-1, 1]."
+        if not texts:
+            return []
+        [asked] = self.embedder.encode([query], query=True)
+        return (self.embedder.encode(list(texts)) @ asked).tolist()
 
 # %% ../../nbs/3_models/03_embed.ipynb #4023ba16
 class CrossEncoderReranker(Helper):
