@@ -261,10 +261,6 @@ class CrossEncoderReranker(Helper):
 
     setting, kind = "reranker", "CrossEncoder"
 
-    def __init__(self, spec: ModelSpec, batch_size: int = 16):
-        super().__init__(spec)
-        self.batch_size = batch_size
-
     fingerprint = property(lambda self: f"cross-encoder:{super().fingerprint}")
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
@@ -286,7 +282,7 @@ class CrossEncoderReranker(Helper):
         return [finite(float(rows[i]), *about) for i in range(len(texts))]
 
     def _predict(self, model, dtype: str, pairs: list[tuple[str, str]]):
-        how = dict(batch_size=self.batch_size, show_progress_bar=False)
+        how = {"batch_size": 16, "show_progress_bar": False}
         if dtype == "fp32" or type(model.activation_fn).__name__ != "Sigmoid":
             return model.predict(pairs, **how)
         from torch.nn import Identity
@@ -308,8 +304,8 @@ _MEETS = (
 class YesNoReranker:
     "A language model as a reranker: the probability of yes against no."
 
-    def __init__(self, spec: ModelSpec, batch_size: int = 16):
-        self.spec, self.model = spec, TransformersChat(replace(spec, think="no"), batch_size)
+    def __init__(self, spec: ModelSpec):
+        self.spec, self.model = spec, TransformersChat(replace(spec, think="no"), batch_size=16)
         self.model.resides = "helper"
 
     @property
@@ -341,11 +337,11 @@ def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | YesNoReranker:
     return YesNoReranker(spec) if alone else CrossEncoderReranker(spec)
 
 # %% ../../nbs/3_models/03_embed.ipynb #class001
-def _pieces(document: str, chars: int = 1500) -> list[str]:
+def _pieces(document: str) -> list[str]:
     "A document in pieces of whole sentences that a reader of 512 tokens can take."
     pieces = [""]
     for s in sentences(document):
-        if pieces[-1] and len(pieces[-1]) + len(s) > chars:
+        if pieces[-1] and len(pieces[-1]) + len(s) > 1500:
             pieces.append("")
         pieces[-1] = f"{pieces[-1]} {s}".strip()
     return pieces

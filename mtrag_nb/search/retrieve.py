@@ -95,10 +95,7 @@ class WeightedFusion(BaseRetriever):
     "Reciprocal rank fusion of several retrievers, with a weight for each."
 
     def __init__(
-        self,
-        retrievers: Sequence[BaseRetriever],
-        weights: Sequence[float],
-        top_k: int = 20,
+        self, retrievers: Sequence[BaseRetriever], weights: Sequence[float], top_k: int = 20
     ):
         super().__init__()
         self.retrievers, self.weights, self.top_k = list(retrievers), list(weights), top_k

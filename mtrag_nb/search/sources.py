@@ -148,16 +148,13 @@ def _passages_of(tasks: Iterable[Task]) -> dict[str, Passage]:
     known: dict[str, Passage] = {}
     for task in tasks:
         if task.contexts is None:
-            raise DataError(
-                f"task {task.id!r} brings no passages",
-                remedy="Read the tasks with contexts=True, or run them with retrieval (--setting rag)",
-            )
+            how = "Read the tasks with contexts=True, or run them with retrieval (--setting rag)"
+            raise DataError(f"task {task.id!r} brings no passages", remedy=how)
         for p in task.contexts:
             if known.setdefault(p.id, p).text != p.text:
-                raise DataError(
-                    f"passage {p.id!r} of task {task.id!r} has another text in an earlier task",
-                    remedy="Give each text its own document_id",
-                )
+                which = f"passage {p.id!r} of task {task.id!r}"
+                problem = f"{which} has another text in an earlier task"
+                raise DataError(problem, remedy="Give each text its own document_id")
     return known
 
 # %% ../../nbs/4_search/04_sources.ipynb #4c10a235
@@ -328,34 +325,21 @@ class CorpusSource:
 
     live = False
 
-    def __init__(
-        self,
-        retriever: RetrieverLike,
-        name: str = "corpus",  # of the corpus, for people
-    ):
+    def __init__(self, retriever: RetrieverLike, name: str = "corpus"):  # for people
         self.retriever, self.name = retriever, name
         self.fingerprint = f"corpus:{name} {retriever.fingerprint}"
 
     def search(self, query: str, k: int) -> list[WebResult]:
         "The first contexts for a query."
         found = self.retriever.retrieve(query).contexts[:k]
-        return [
-            WebResult(f"https://corpus.invalid/{quote(c.document_id)}", c.name, c.text)
-            for c in found
-        ]
+        address = "https://corpus.invalid/"
+        return [WebResult(address + quote(c.document_id), c.name, c.text) for c in found]
 
 # %% ../../nbs/4_search/04_sources.ipynb #aaa1b3aa
 _LARGEST = 2**20  # bytes of a reply
-_SECONDS = 10.0  # for a whole reply
 
 
-def _get_json(
-    client: httpx.Client,
-    url: str,
-    params: Mapping[str, str],
-    seconds: float = _SECONDS,
-    largest: int = _LARGEST,
-) -> object:
+def _get_json(client: httpx.Client, url: str, params: Mapping, seconds: float) -> object:
     "What an address gives, as JSON. Raises ServerError for anything else."
     import httpx
 
@@ -366,14 +350,12 @@ def _get_json(
             if not reply.is_success:
                 raise ServerError(f"{place} answered {reply.status_code}")
             if kind != "application/json":
-                raise ServerError(
-                    f"{place} gave {kind or 'something without a type'} in the place of JSON: "
-                    "does it allow format=json?"
-                )
+                found = f"{kind or 'something without a type'} in the place of JSON"
+                raise ServerError(f"{place} gave {found}: does it allow format=json?")
             for piece in reply.iter_bytes():
                 data += piece
-                if len(data) > largest:
-                    raise ServerError(f"{place} gave more than {largest:,} bytes")
+                if len(data) > _LARGEST:
+                    raise ServerError(f"{place} gave more than {_LARGEST:,} bytes")
                 if time.monotonic() > until:
                     raise ServerError(f"{place} took more than {seconds:g} s")
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as e:
@@ -389,11 +371,8 @@ class SearxSource:
 
     live = True
 
-    def __init__(
-        self,
-        url: str,  # e.g. http://localhost:8888
-        seconds: float = _SECONDS,
-    ):
+    def __init__(self, url: str, seconds: float = 10.0):
+        "A server at an address, e.g. http://localhost:8888, and how long a whole reply may take."
         import httpx
 
         if not re.match(r"https?://\S+$", url):
@@ -484,11 +463,9 @@ class Web:
             if key in self._known:
                 return self._known[key]
             if self.source is None:
-                raise DataError(
-                    f"no search for {clipped(query, 60)!r} is on the record",
-                    self.path,
-                    remedy="Name the source that it was recorded from",
-                )
+                problem = f"no search for {clipped(query, 60)!r} is on the record"
+                remedy = "Name the source that it was recorded from"
+                raise DataError(problem, self.path, remedy=remedy)
             given = self.source.search(query, k)
             plain_ones = (_web_result(r.url, r.title, r.text) for r in given)  # whatever it did
             results = tuple(r for r in plain_ones if r)[:k]
@@ -510,11 +487,8 @@ class Web:
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order. Raises DataError for one that was never found."
         if missing := [i for i in ids if i not in self._contexts]:
-            raise DataError(
-                f"no search brought {missing[0]!r}",
-                self.path,
-                remedy="Is web.jsonl of the run whole?",
-            )
+            remedy = "Is web.jsonl of the run whole?"
+            raise DataError(f"no search brought {missing[0]!r}", self.path, remedy=remedy)
         return [self._contexts[i] for i in ids]
 
 # %% ../../nbs/4_search/04_sources.ipynb #e91ab9d2
@@ -528,10 +502,8 @@ class WebSearched(Retrieved, kind="web"):
     urls: tuple[str, ...] = ()
 
     def lines(self, name):
-        return [
-            ("web", f"{self.provider}, {self.time}: {', '.join(self.urls) or 'nothing'}"),
-            *super().lines(name),
-        ]
+        found = f"{self.provider}, {self.time}: {', '.join(self.urls) or 'nothing'}"
+        return [("web", found), *super().lines(name)]
 
 
 def web_step(s: Searched) -> WebSearched:
