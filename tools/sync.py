@@ -1,6 +1,6 @@
 """Check that notebooks, package and README are in step.
 
-Cleans the notebooks, exports them, writes the README, and fails if that left anything to commit; if a module has no notebook,
+Cleans the notebooks, exports them, writes the README and, from the table in CHANGELOG.md, where names of 1.0.0 are now; fails if that left anything to commit; if a module has no notebook,
 or two (nbdev would let the second overwrite the first); or if a notebook is not called as its module is: the room
 `nbs/5_systems/00_stages.ipynb` writes `mtrag_nb/systems/stages.py`.
 """
@@ -43,7 +43,9 @@ def written(nbs: Path) -> dict:
 def modules(package: Path) -> set:
     "The modules of a package, dotted, without what nbdev writes by itself."
     files = (p.relative_to(package).with_suffix("").parts for p in package.rglob("*.py"))
-    return {".".join(parts) for parts in files if parts[-1] not in ("__init__", "_modidx")}
+    return {
+        ".".join(parts) for parts in files if parts[-1] not in ("__init__", "_modidx", "_moved")
+    }
 
 
 def plain_name(notebook: str) -> str:
@@ -79,10 +81,24 @@ def misfits(
     ]
 
 
+def moved(changelog: str) -> dict:
+    "The rows of the table of names that moved: command, room or `room.name` of 1.0.0 -> what takes its place."
+    found, rows = {}, changelog.partition("| 1.0.0 | 2.0.0 |")[2].partition("\n\n")[0]
+    for old, new in re.findall(r"^\| (`.*?) \| (.*?) \|$", rows, re.M):
+        first, *more = re.findall(r"`(.+?)`", old)
+        room = first.rpartition(".")[0]
+        found |= {first: new, **{f"{room}.{name}": new for name in more}}
+    return found
+
+
 def problems() -> list:
     for command in ("clean", "export"):
         run(shutil.which(f"nbdev-{command}") or f"nbdev_{command}")
     run(sys.executable, "tools/readme.py")
+    rows = moved((ROOT / "CHANGELOG.md").read_text(encoding="utf-8")).items()
+    table = "".join(f"    {json.dumps(old)}: {json.dumps(new)},\n" for old, new in rows)
+    text = f'"Where names of 1.0.0 are now. Written by tools/sync.py from CHANGELOG.md."\n\nMOVED = {{\n{table}}}\n'
+    (ROOT / "mtrag_nb" / "_moved.py").write_text(text, encoding="utf-8")
     left = run("git", "status", "--porcelain", "--", "nbs", "mtrag_nb", "README.md").splitlines()
     found = misfits(written(ROOT / "nbs"), modules(ROOT / "mtrag_nb"))
     found += [
