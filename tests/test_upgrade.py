@@ -1,4 +1,4 @@
-"Run folders of every earlier version: those of version 1 are converted (tests/support has some), those of version 2 are read whole. Names that moved since 1.0.0."
+"Run folders of every earlier version: those of version 1 are converted, those of 1.0.0 are read whole, reported and replayed (tests/support has some of both). Names that moved since 1.0.0."
 
 import importlib
 import json
@@ -19,7 +19,10 @@ from mtrag_nb.core.record import VERSION, Run, read_turn, tell, turn_line
 from mtrag_nb.core.types import DataError
 
 TESTS = Path(__file__).resolve().parent
-KEPT = json.loads((TESTS / "support" / "version_1.json").read_text(encoding="utf-8"))
+KEPT, FIRST = (
+    json.loads((TESTS / "support" / f"version_{n}.json").read_text(encoding="utf-8"))
+    for n in (1, 2)
+)
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -44,6 +47,14 @@ def test_a_folder_of_version_1_is_refused_then_upgraded_and_read(name, tmp_path)
     assert len(run.trajectories) == len(KEPT[name]["turns"])
     assert all(tell(t, run.passages) for t in run.trajectories.values())
     assert read_json(old / "manifest.json") == KEPT[name]["manifest"][0]
+    used(new, tmp_path)
+
+
+def used(folder: Path, out: Path) -> None:
+    "What is done with a run: each of these ends with 0."
+    assert main(["blame", str(folder)]) == main(["card", str(folder)]) == 0
+    assert main(["score", str(folder), "--out", str(out / "scores")]) == 0
+    assert main(["report", str(folder), "--out", str(out / "page.html")]) == 0
 
 
 def kept(before, after) -> bool:
@@ -60,6 +71,44 @@ def test_a_folder_of_version_2_is_read_with_all_that_it_has(folder):
     assert read_json(folder / "manifest.json")["version"] == VERSION == 2
     for _, line in read_jsonl(folder / "trajectories.jsonl"):
         assert kept(line, json.loads(json.dumps(turn_line(read_turn(line)))))
+
+
+@pytest.mark.parametrize("name", FIRST["runs"])
+def test_a_folder_of_1_0_0_is_read_reported_and_replayed(name, tmp_path, capsys):
+    kept_run, folder = FIRST["runs"][name], tmp_path / "run"
+    write_json(folder / "manifest.json", kept_run["manifest"])
+    write_jsonl(folder / "trajectories.jsonl", kept_run["turns"])
+    write_jsonl(folder / "passages.jsonl", kept_run["passages"])
+    run = Run(folder)
+    for line, t in zip(kept_run["turns"], run.trajectories.values(), strict=True):
+        assert kept(line, json.loads(json.dumps(turn_line(t)))) and tell(t, run.passages)
+    used(folder, tmp_path)
+    for task_id in run.trajectories:
+        capsys.readouterr()
+        assert main(["replay", str(folder), "--turn", task_id]) == 0
+        shown = capsys.readouterr().out
+        assert "nothing changed; 0 of" in shown and " 0 model calls made" in shown
+    command = [sys.executable, "tools/upgrade_run.py", str(folder), str(tmp_path / "new")]
+    done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True)
+    assert done.returncode == 1 and "has version 2: nothing to do" in done.stderr
+
+
+def test_a_turn_of_version_1_is_replayed_where_its_states_were_recorded(tmp_path, capsys):
+    for name, code in (("sample_self_crag", 0), ("sample_ncl", 2)):
+        folder, turns = tmp_path / name, [after for _, after in KEPT[name]["turns"]]
+        write_json(folder / "manifest.json", KEPT[name]["manifest"][1])
+        write_jsonl(folder / "trajectories.jsonl", turns)
+        write_jsonl(folder / "passages.jsonl", KEPT[name]["passages"])
+        assert main(["replay", str(folder), "--turn", turns[-1]["task_id"]]) == code
+    assert "recorded before states were. Run it again" in capsys.readouterr().err
+
+
+def test_an_index_of_1_0_0_is_refused_in_one_line(tmp_path, capsys):
+    write_json(tmp_path / "manifest.json", FIRST["index"])
+    assert main(["library", "list", "--index", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert "holds an index of format 1" in told and "Build it again" in told
+    assert told.count("\n") == 1
 
 
 @pytest.mark.parametrize("old", MOVED)
