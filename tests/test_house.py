@@ -66,9 +66,18 @@ def test_misfits_are_found():
     assert len(sync.misfits(rooms, {"a.b", "x.y"})) >= 4
 
 
+def test_the_edge_client_is_the_room_and_passes_its_own_tests():
+    assert sync.EDGE_CLIENT.read_text(encoding="utf-8") == sync.edge_client()
+    folder = sync.EDGE_CLIENT.parents[2]
+    env = {**os.environ, "PYTHONPATH": "", "HYPOTHESIS_STORAGE_DIRECTORY": os.devnull}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout[-1500:]
+
+
 TOP = set(
     ".ci .gitattributes .gitconfig .github .gitignore CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE MANIFEST.in Makefile "
-    "README.md constraints.txt data docs figures mtrag_nb nbs pyproject.toml ruff.toml settings.ini setup.py tests tools".split()
+    "README.md constraints.txt data docs figures mtrag_nb nbs packages pyproject.toml ruff.toml settings.ini setup.py tests tools".split()
 )
 
 
