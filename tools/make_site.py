@@ -19,7 +19,7 @@ from outputs import directives
 from readme import FOLDERS, ROOT, head
 
 TITLES = {"tour": "Tour", **{f: f.partition("_")[2] or f for f in FOLDERS if f != "tour"}}
-COPIED = ".github docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff".split()
+COPIED = ".github docs figures mtrag_nb packages settings.ini README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff".split()
 PREFACE = "\n\n```{{autolink-preface}}\n:level: file\n\n{imports}\n```\n"
 TREE = "\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
 # Plots are drawn on white: turned dark, with their hues kept. Nesting, so that it stands once for both ways to a dark page.
@@ -191,7 +191,8 @@ def lay_out(folder: Path) -> None:
     for name in [*names, "CHANGELOG.md"]:
         title = re.search(r"^# (.+)", (folder / name).read_text(encoding="utf-8"), re.M)[1]
         llms.append(f"- [{title}]({anywhere.SITE}{name.removesuffix('.md')}.html)")
-    pages = ["api/mtrag_nb/index", *names, "CONTRIBUTING", "CHANGELOG", "genindex"]
+    package = "packages/qdrant-edge-client/README"
+    pages = ["api/mtrag_nb/index", *names, package, "CONTRIBUTING", "CHANGELOG", "genindex"]
     index.append(TREE.format(title="Reference", pages="\n".join(pages)))
     (folder / "index.md").write_text("".join(index), encoding="utf-8")
     (folder / "extra" / "llms.txt").write_text("\n".join(llms) + "\n", encoding="utf-8")
