@@ -154,9 +154,12 @@ def lay_out(folder: Path) -> None:
     "Everything that Sphinx reads, and llms.txt."
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    caches = shutil.ignore_patterns(".pytest_cache", "__pycache__")
     for name in COPIED:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, folder / name)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=caches)
+        else:
+            shutil.copy(ROOT / name, folder / name)
     (folder / "docs" / "conf.py").rename(folder / "conf.py")
     shutil.copytree(ROOT / "figures", folder / "extra" / "figures")  # for <picture>
     (folder / "README.md").write_text(linked((ROOT / "README.md").read_text(encoding="utf-8")))
@@ -185,6 +188,7 @@ def lay_out(folder: Path) -> None:
     own = sorted((folder / "docs").glob("*.md"))
     for page in own:
         text = page.read_text(encoding="utf-8").replace("{{ runs }}", recorded_runs())
+        text = text.replace("](../README.md)", "](../index.md)")  # which holds it
         page.write_text(text.replace("{{ cards }}", cards()), encoding="utf-8")
     names = [p.relative_to(folder).as_posix() for p in own]
     llms.append("\n## Reference\n")
@@ -203,6 +207,8 @@ def lay_out(folder: Path) -> None:
 def main() -> int:
     from sphinx.cmd.build import main as sphinx
 
+    # codeautolink would import what it can find of the package, without what that needs
+    sys.path[:] = [p for p in sys.path if Path(p).resolve() != ROOT]
     out = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "_docs").resolve()
     lay_out(out.parent / "_site")
     status = sphinx(["-q", "-j", "auto", "-b", "html", str(out.parent / "_site"), str(out)])
