@@ -27,6 +27,8 @@ DARK = (
     "{.cell_output img{filter:invert(.93) hue-rotate(180deg)} [src*=page-]{filter:brightness(.8)}}"
 )
 
+# Names, punctuation and blanks have the colour of all code: their marks are a fifth of a page.
+PLAIN = re.compile(r'<span class="[npw]">([^<]*)</span>')
 MENDED = {  # what axe-core finds in the theme's pages -> without it
     '<aside class="sidebar-drawer"': '<aside aria-label="Pages" class="sidebar-drawer"',
     '<aside class="toc-drawer"': '<aside aria-label="On this page" class="toc-drawer"',
@@ -45,11 +47,14 @@ MENDED = {  # what axe-core finds in the theme's pages -> without it
 
 
 def linked(text: str) -> str:
-    "A text with Colab's badge, which is a picture from elsewhere, as a link, and with pictures that follow the page's theme."
-    both = r'<img class="only-light" loading="lazy"\2><img class="only-dark" loading="lazy" src="\1"\3>'
-    text = re.sub(
-        r'<picture><source .*?srcset="(.*?)"><img( src=".*?"(.*?))></picture>', both, text
+    "A text with Colab's badge, which is a picture from elsewhere, as a link, with links to pages, and with pictures that follow the page's theme."
+    both = (
+        r'<img class="only-light" loading="lazy"\2 src="\3"\4>'
+        r'<img class="only-dark" loading="lazy"\2 src="\1"\4>'
     )
+    picture = r'<picture><source .*?srcset="(.*?)"><img([^>]*?) src="(.*?)"(.*?)></picture>'
+    text = re.sub(picture, both, text)
+    text = re.sub(r'(<a href="nbs/[^"]+)\.ipynb"', r'\1.html"', text)
     return re.sub(r"\[!\[Open In Colab\].*?\]\(", "[Open in Colab](", text)
 
 
@@ -216,6 +221,7 @@ def main() -> int:
         page = path.read_text(encoding="utf-8")
         for found, right in MENDED.items():
             page = page.replace(found, right)
+        page = PLAIN.sub(r"\1", page)
         path.write_text(page, encoding="utf-8")
     return status
 
