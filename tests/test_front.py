@@ -90,6 +90,8 @@ def test_a_recorded_run_is_blamed_reported_and_browsed(tmp_path):
     page = printed(mtrag_nb.report, [RECORDED], tmp_path / "r.html", hide=f"{tmp_path}/")
     assert page.startswith("r.html: ")
     assert "and for students?" in mtrag_nb.CaseBrowser(RECORDED)._repr_html_()
+    browser = mtrag_nb.CaseBrowser(RECORDED.parent / "sample_ncl")  # its first turn did not fail
+    assert browser.at == 0, "it opens at the top of its list"
 
 
 def test_a_run_is_a_table():
