@@ -31,22 +31,14 @@ from ..data.mtrag import BY_TEXT, files_of, is_gold
 from ..models.calls import Models, RecordedChat
 from ..models.chat import ChatModel
 from .run import identity, manifest, record_run, toolbox_of
-from ..search.fusion import Retrieval, RetrieverLike
+from ..search.sources import Retrieval, RetrieverLike, Web
 from ..search.ingest import context_of
 from ..search.retrieve import Retriever, best_hits
-from ..search.web import Web
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox
 from ..systems.system import ENDING, START, Around, Mechanism, Node, NodeError, NoModel
-from mtrag_nb.systems.system import (
-    NotRecorded,
-    System,
-    answered,
-    edit_steps,
-    exchanged,
-    own_setting,
-    run_turn,
-)
+from ..systems.system import NotRecorded, System, answered, edit_steps, exchanged
+from ..systems.system import own_setting, run_turn
 from ..systems.system import skip_check, skip_grade, skip_rewrite, update_of
 from ..systems.system import verdict_by_hand
 

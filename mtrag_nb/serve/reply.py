@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings
     from mtrag_nb.models.calls import BatchingChat, Models
     from mtrag_nb.search.ingest import Index
-    from mtrag_nb.search.web import Web
+    from mtrag_nb.search.sources import Web
     from mtrag_nb.systems.stages import Toolbox
     from mtrag_nb.systems.system import System
 
@@ -75,9 +75,9 @@ def place_of(
 def page_words(place: Mapping) -> str:
     "The page of a place in words, '' where there is none."
     last = place.get("last_page")
-    return (f"pages {place['page']}-{last}" if last else f"page {place['page']}") * bool(
-        place["page"]
-    )
+    if not (first := place["page"]):
+        return ""
+    return f"pages {first}-{last}" if last else f"page {first}"
 
 # %% ../../nbs/serve/02_reply.ipynb #e8fd8c9f
 def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
@@ -331,11 +331,8 @@ def _shaped(line: dict, **kinds: type) -> dict:
 def _checked_line(line: dict) -> dict:
     "A line of a conversation, as it is. Raises TypeError for another object."
     if not isinstance(line.get("title"), str):  # another name for the conversation
-        _shaped(
-            _shaped(line, turn=int, time=str, question=str, reply=dict)["reply"],
-            answer=str,
-            outcome=str,
-        )
+        reply = _shaped(line, turn=int, time=str, question=str, reply=dict)["reply"]
+        _shaped(reply, answer=str, outcome=str)
     return line
 
 
