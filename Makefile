@@ -117,5 +117,8 @@ test-site: $(VENV)-site ## look at the site in _docs: links, sizes, requests, ph
 sync: $(VENV)/.installed-dev ## check that notebooks, package and README are in step
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/sync.py
 
+release: $(VENV)/.installed-dev ## say what a release of the last commit lacks (online, under a minute); changes and publishes nothing
+	@$(BIN)/python tools/release.py
+
 clean: ## remove the environment
 	rm -rf $(VENV) build *.egg-info

@@ -269,6 +269,7 @@ def test_the_ten_tasks_of_the_skill_file_are_done_by_typing_it(tmp_path):
     [
         ("dmeo", "unknown command 'dmeo': there are demo, .* Did you mean demo?"),
         ("run --system slef_crag --tasks t --out o", "unknown --system .* Did you mean self_crag?"),
+        ("plan --system naive", "`mtrag plan` is gone since 2.0. In its place: `mtrag doctor`"),
         ("doctor --profile latpop", "unknown --profile .* Did you mean laptop?"),
         ("cases recorded/sample_nave", "recorded/sample_nave: no such folder"),
     ],

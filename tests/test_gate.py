@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 from itertools import permutations
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import anywhere
 from mtrag_nb.app.cli import main
 from mtrag_nb.core.files import data_dir, read_json, write_jsonl
 from mtrag_nb.core.record import Rank, Ranked, Retrieved, Run, new_turn
@@ -216,23 +218,70 @@ def test_the_card_stands_in_the_report(tmp_path):
     assert "quality (check): never fires, in 14 visits" in card
 
 
-def test_the_workflow_that_a_user_copies_gates(tmp_path):
-    steps = yaml.safe_load((ROOT / ".github" / "gate.example.yml").read_text())["jobs"]["gate"]
-    used = [s["uses"] for s in steps["steps"] if "uses" in s]
-    pinned = (ROOT / ".github" / "workflows" / "test.yml").read_text()
-    assert used and all(x in pinned for x in used), used
-    step = next(s["run"] for s in steps["steps"] if "mtrag gate" in s.get("run", ""))
-    for wrong, code in ((0, 0), (12, 1), (2, 2)):
-        folder = tmp_path / "tests" / "rag"
-        folder.mkdir(parents=True, exist_ok=True)
-        written(folder, "base", 0), written(folder, "new", wrong)
-        (folder / "new.jsonl").rename(tmp_path / "new.jsonl")
-        tool = tmp_path / "bin" / "mtrag"
-        tool.parent.mkdir(exist_ok=True)
-        call = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from mtrag_nb.app.cli import main; sys.exit(main())"
-        tool.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{call}" "$@"\n')
-        tool.chmod(0o755)
-        env = {"PATH": f"{tool.parent}:/usr/bin:/bin", "GITHUB_STEP_SUMMARY": str(tmp_path / "sum")}
-        done = subprocess.run(["bash", "-e", "-c", step], cwd=tmp_path, env=env)
-        assert done.returncode == code
-        assert "### mtrag gate" in (tmp_path / "sum").read_text()
+WORKFLOW = ROOT / ".github" / "workflows" / "gate.yml"
+CALLED, CALLER = (
+    yaml.safe_load(path.read_text(encoding="utf-8"))
+    for path in (WORKFLOW, ROOT / ".github" / "gate.example.yml")
+)  # PyYAML reads the key `on` as True
+
+
+def test_the_workflow_that_a_user_copies_calls_the_gate_of_this_version():
+    job, inputs = CALLER["jobs"]["gate"], CALLED[True]["workflow_call"]["inputs"]
+    version = anywhere.CFG["version"]
+    address = anywhere.ADDRESS.removeprefix("https://github.com/")
+    assert job["uses"] == f"{address}/.github/workflows/gate.yml@v{version}"
+    assert inputs["package"]["default"] == f"mtrag_nb @ git+{anywhere.ADDRESS}@v{version}"
+    assert (
+        {n for n, i in inputs.items() if i.get("required")} <= job["with"].keys() <= inputs.keys()
+    )
+    assert job["permissions"] == CALLED["jobs"]["gate"]["permissions"]
+    assert CALLER["permissions"] == CALLED["permissions"] == {}
+    runs = [s["run"] for s in CALLED["jobs"]["gate"]["steps"] if "run" in s]
+    assert len(runs) == 4 and not any("${{" in text for text in runs)
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    (folder / name).chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "wrong, talks, undecided, code",
+    [
+        (0, 40, "stop", 0),
+        (12, 40, "pass", 1),
+        (2, 40, "stop", 1),
+        (2, 40, "pass", 0),
+        (0, 30, "pass", 1),  # turns are missing: nothing can be compared, and nothing passes
+    ],
+)
+def test_the_steps_of_the_gate(tmp_path, wrong, talks, undecided, code):
+    rag, programs = tmp_path / "tests" / "rag", tmp_path / "bin"
+    rag.mkdir(parents=True), programs.mkdir()
+    written(rag, "base", 0), written(rag, "ready", wrong, talks)
+    call = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from mtrag_nb.app.cli import main; sys.exit(main())"
+    program(programs, "mtrag", f'exec {sys.executable} -c "{call}" "$@"')
+    for name in ("pip", "gh"):
+        program(programs, name, f'echo {name} "$@" >> {tmp_path}/calls')
+    given = {n: i.get("default", "") for n, i in CALLED[True]["workflow_call"]["inputs"].items()}
+    given |= CALLER["jobs"]["gate"]["with"] | {"undecided": undecided}
+    given |= {"answer": "cp tests/rag/ready.jsonl new.jsonl", "install": "pip install own"}
+    base = {"PATH": f"{programs}:/usr/bin:/bin", "GITHUB_STEP_SUMMARY": str(tmp_path / "sum")}
+    base |= {"GITHUB_REPOSITORY": "me/mine"}
+    failed = False
+    for step in CALLED["jobs"]["gate"]["steps"]:
+        comments = "if" in step and (tmp_path / "gate.md").exists()
+        if "run" not in step or (not comments if "if" in step else failed):
+            continue
+        env = {
+            name: re.sub(r"\$\{\{ (\w+)\.([\w.]+) }}", lambda m: str(given.get(m[2], "7")), text)
+            for name, text in step["env"].items()
+        }
+        done = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=base | env)
+        failed = failed or done.returncode != 0
+    assert failed == bool(code)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls[0].startswith("pip install mtrag_nb @ git+") and calls[1] == "pip install own"
+    commented = "gh pr comment 7 --repo me/mine --body-file gate.md --edit-last --create-if-none"
+    assert calls[2:] == ([commented] if talks == 40 else [])
+    assert talks < 40 or "### mtrag gate" in (tmp_path / "sum").read_text()

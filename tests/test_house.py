@@ -13,6 +13,7 @@ import sys
 import time
 import typing
 from dataclasses import fields, is_dataclass
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from markdown_it import MarkdownIt
 import anywhere
 import outputs
 import readme
+import release
 import sync
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,9 +66,18 @@ def test_misfits_are_found():
     assert len(sync.misfits(rooms, {"a.b", "x.y"})) >= 4
 
 
+def test_the_edge_client_is_the_room_and_passes_its_own_tests():
+    assert sync.EDGE_CLIENT.read_text(encoding="utf-8") == sync.edge_client()
+    folder = sync.EDGE_CLIENT.parents[2]
+    env = {**os.environ, "PYTHONPATH": "", "HYPOTHESIS_STORAGE_DIRECTORY": os.devnull}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout[-1500:]
+
+
 TOP = set(
     ".ci .gitattributes .gitconfig .github .gitignore CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE MANIFEST.in Makefile "
-    "README.md constraints.txt data docs figures mtrag_nb nbs pyproject.toml ruff.toml settings.ini setup.py tests tools".split()
+    "README.md constraints.txt data docs figures mtrag_nb nbs packages pyproject.toml ruff.toml settings.ini setup.py tests tools".split()
 )
 
 
@@ -104,6 +115,22 @@ def test_citation_and_changelog_have_the_version_and_the_address():
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(r"^## (\S+)", changes, re.M)[1] == cited["version"]
     assert (cited["repository-code"], cited["url"]) == (anywhere.ADDRESS, anywhere.SITE)
+
+
+def test_a_release_is_told_what_it_lacks(tmp_path):
+    clone = tmp_path / "mine"
+    git = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    if subprocess.run(["git", "clone", "-q", "--shared", str(ROOT), str(clone)]).returncode:
+        pytest.skip("this is no clone")
+    version = anywhere.CFG["version"]
+    for name in ("CHANGELOG.md", "CITATION.cff"):
+        text = (clone / name).read_text(encoding="utf-8").replace(version, "0.0.1")
+        (clone / name).write_text(text, encoding="utf-8")
+    subprocess.run([*git, "commit", "-qam", "wrong"], check=True)
+    subprocess.run([*git, "tag", "v99.0"], check=True)
+    (clone / "left").touch()
+    found = {what: fine for what, fine, _ in islice(release.checks(clone, tmp_path), 4)}
+    assert len(found) == 4 and not any(found.values())
 
 
 def test_the_data_card_names_every_recorded_run_and_its_files():

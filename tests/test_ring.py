@@ -60,7 +60,8 @@ def test_the_ring_stands_alone(tmp_path: Path):
         (package / path).parent.mkdir(parents=True, exist_ok=True)
         (package / path.parent / "__init__.py").touch()
         shutil.copy(ROOT / "mtrag_nb" / path, package / path)
-    shutil.copy(ROOT / "mtrag_nb" / "__init__.py", package)
+    for name in ("__init__.py", "_moved.py"):
+        shutil.copy(ROOT / "mtrag_nb" / name, package)
     for name in ("sample", "measured", "paper", "page", "prompts", "refusals"):
         shutil.copytree(ROOT / "data" / name, tmp_path / "data" / name)
     shutil.copy(ROOT / "settings.ini", tmp_path)

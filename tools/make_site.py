@@ -19,7 +19,7 @@ from outputs import directives
 from readme import FOLDERS, ROOT, head
 
 TITLES = {"tour": "Tour", **{f: f.partition("_")[2] or f for f in FOLDERS if f != "tour"}}
-COPIED = ".github docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff".split()
+COPIED = ".github docs figures mtrag_nb packages settings.ini README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff".split()
 PREFACE = "\n\n```{{autolink-preface}}\n:level: file\n\n{imports}\n```\n"
 TREE = "\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
 # Plots are drawn on white: turned dark, with their hues kept. Nesting, so that it stands once for both ways to a dark page.
@@ -27,6 +27,8 @@ DARK = (
     "{.cell_output img{filter:invert(.93) hue-rotate(180deg)} [src*=page-]{filter:brightness(.8)}}"
 )
 
+# Names, punctuation and blanks have the colour of all code: their marks are a fifth of a page.
+PLAIN = re.compile(r'<span class="[npw]">([^<]*)</span>')
 MENDED = {  # what axe-core finds in the theme's pages -> without it
     '<aside class="sidebar-drawer"': '<aside aria-label="Pages" class="sidebar-drawer"',
     '<aside class="toc-drawer"': '<aside aria-label="On this page" class="toc-drawer"',
@@ -45,10 +47,14 @@ MENDED = {  # what axe-core finds in the theme's pages -> without it
 
 
 def linked(text: str) -> str:
-    "A text with Colab's badge, which is a picture from elsewhere, as a link, and with pictures that follow the page's theme."
-    both = r'<img class="only-light" loading="lazy"\2><img class="only-dark" loading="lazy" src="\1"\3>'
-    picture = r'<picture><source .*?srcset="(.*?)"><img( src=".*?"(.*?))></picture>'
+    "A text with Colab's badge, which is a picture from elsewhere, as a link, with links to pages, and with pictures that follow the page's theme."
+    both = (
+        r'<img class="only-light" loading="lazy"\2 src="\3"\4>'
+        r'<img class="only-dark" loading="lazy"\2 src="\1"\4>'
+    )
+    picture = r'<picture><source .*?srcset="(.*?)"><img([^>]*?) src="(.*?)"(.*?)></picture>'
     text = re.sub(picture, both, text)
+    text = re.sub(r'(<a href="nbs/[^"]+)\.ipynb"', r'\1.html"', text)
     return re.sub(r"\[!\[Open In Colab\].*?\]\(", "[Open in Colab](", text)
 
 
@@ -146,9 +152,12 @@ def lay_out(folder: Path) -> None:
     "Everything that Sphinx reads, and llms.txt."
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    caches = shutil.ignore_patterns(".pytest_cache", "__pycache__")
     for name in COPIED:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, folder / name)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=caches)
+        else:
+            shutil.copy(ROOT / name, folder / name)
     (folder / "docs" / "conf.py").rename(folder / "conf.py")
     shutil.copytree(ROOT / "figures", folder / "extra" / "figures")  # for <picture>
     (folder / "README.md").write_text(linked((ROOT / "README.md").read_text(encoding="utf-8")))
@@ -174,13 +183,15 @@ def lay_out(folder: Path) -> None:
     own = sorted((folder / "docs").glob("*.md"))
     for page in own:
         text = page.read_text(encoding="utf-8").replace("{{ runs }}", recorded_runs())
+        text = text.replace("](../README.md)", "](../index.md)")  # which holds it
         page.write_text(text.replace("{{ cards }}", cards()), encoding="utf-8")
     names = [p.relative_to(folder).as_posix() for p in own]
     llms.append("\n## Reference\n")
     for name in [*names, "CHANGELOG.md"]:
         title = re.search(r"^# (.+)", (folder / name).read_text(encoding="utf-8"), re.M)[1]
         llms.append(f"- [{title}]({anywhere.SITE}{name.removesuffix('.md')}.html)")
-    pages = ["api/mtrag_nb/index", *names, "CONTRIBUTING", "CHANGELOG", "genindex"]
+    package = "packages/qdrant-edge-client/README"
+    pages = ["api/mtrag_nb/index", *names, package, "CONTRIBUTING", "CHANGELOG", "genindex"]
     index.append(TREE.format(title="Reference", pages="\n".join(pages)))
     (folder / "index.md").write_text("".join(index), encoding="utf-8")
     (folder / "extra" / "llms.txt").write_text("\n".join(llms) + "\n", encoding="utf-8")
@@ -191,6 +202,8 @@ def lay_out(folder: Path) -> None:
 def main() -> int:
     from sphinx.cmd.build import main as sphinx
 
+    # codeautolink would import what it can find of the package, without what that needs
+    sys.path[:] = [p for p in sys.path if Path(p).resolve() != ROOT]
     out = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "_docs").resolve()
     lay_out(out.parent / "_site")
     status = sphinx(["-q", "-j", "auto", "-b", "html", str(out.parent / "_site"), str(out)])
@@ -198,6 +211,7 @@ def main() -> int:
         page = path.read_text(encoding="utf-8")
         for found, right in MENDED.items():
             page = page.replace(found, right)
+        page = PLAIN.sub(r"\1", page)
         path.write_text(page, encoding="utf-8")
     return status
 

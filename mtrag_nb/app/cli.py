@@ -109,8 +109,8 @@ def _options(function: Callable) -> Iterator[tuple[str, Callable, list[inspect.P
 def _read_type(hint: object) -> tuple[object, Option, bool]:
     "Of an annotation: the type of one value, its option, and whether there may be several values."
     option, several = Option(), False
-    while not isinstance(hint, type):
-        origin, inner = get_origin(hint), get_args(hint)
+    while origin := get_origin(hint):  # Python 3.10 takes Iterable[str] for a type
+        inner = get_args(hint)
         if origin is Literal:
             return str, Option(option.metavar, option.flag, option.about, lambda: inner), several
         if origin is Annotated:

@@ -310,10 +310,9 @@ def judge(
     "Judge runs, or go on judging, and print what the judge said; or print the judge's licence. Raises SettingsError for both, or neither."
     if bool(runs) == bool(licence):
         raise SettingsError("judge takes runs, or --licence with a file of ratings")
-    settings = chosen(settings)
+    runs, settings = [*runs], chosen(settings)
     if licence:
         return _print_licence(licence, out, ways, settings, limit, models, progress)
-    runs = [*runs]
     out = runs[0] if on and not out else out
     shard = on_ray(judge, locals(), "out", "judge.json") if on else shard
     runs, reports = [Run(r) for r in runs], []

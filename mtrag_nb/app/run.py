@@ -422,20 +422,27 @@ def whole(run: Run, **_) -> bool:
     return not any(t.failed for t in run.trajectories.values())
 
 
-def _some(tasks: Sequence[Task], path: str | Path) -> Sequence[Task]:
-    if not tasks:
-        remedy = "Check --domain and the file"
-        raise DataError("no tasks of the wanted domains", path, remedy=remedy)
-    return tasks
+def _tasks_to_run(
+    path: str | Path, setting: str, domains, limit: int | None, select: str = "all"
+) -> tuple[Benchmark, Sequence[Task]]:
+    "A file of tasks, and those of them that are to be run. Raises DataError if there are none."
+    from mtrag_nb.runs.run import selected
+
+    whole = limit if select == "all" else None  # else the limit is one of what is selected
+    file = read_benchmark(path, setting == "reference", domains, whole)
+    if todo := selected(file.tasks, select, limit):
+        return file, todo
+    remedy = "Check --domain and the file"
+    raise DataError("no tasks of the wanted domains", path, remedy=remedy)
 
 # %% ../../nbs/app/01_run.ipynb #43dccb25
-def _open_web(web: str, settings: Settings, models: "Models | None") -> tuple:
-    "The models, which a web that is searched needs, and that web; None for none."
+def _open_web(web: str, settings: Settings, models: "Models | None") -> dict:
+    "The web that is searched, and the models that it needs; None for none."
     from mtrag_nb.models.calls import Models
     from mtrag_nb.runs.run import open_web
 
     models = models or (Models(settings) if web != "none" else None)
-    return models, open_web(web, settings, models)
+    return {"web": open_web(web, settings, models), "models": models}
 
 
 def _leave_gold_out(value: "System", tasks: Sequence[Task], file: Benchmark, path: str | Path):
@@ -478,17 +485,14 @@ def run(
     name, calibrated = with_variant(system, variant), getattr(settings, "calibrated", None)
     settings, value = chosen(settings, name), system_named(name)
     shard = on_ray(run, locals(), "out") if on else shard
-    first = limit if select == "all" else None
-    file = read_benchmark(tasks, setting == "reference", domains, first)
+    file, todo = _tasks_to_run(tasks, setting, domains, limit, select)
     from mtrag_nb.evaluate.scores import keep_refusal_phrases
-    from mtrag_nb.runs.run import run_tasks, selected
+    from mtrag_nb.runs.run import run_tasks
 
-    todo = _some(selected(file.tasks, select, limit), tasks)
     if without_gold:
         value, todo = _leave_gold_out(value, todo, file, tasks)
-    models, opened = _open_web(web, settings, models)
-    how = {"models": models, "minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
-    how |= {"lines": file.lines, "web": opened}
+    how = {"minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
+    how |= {"lines": file.lines, **_open_web(web, settings, models)}
     result = run_tasks(value, todo, out, settings, index, setting, **how)
     if calibrated:
         shutil.copyfile(calibrated, Path(out) / "calibration.json")  # the licence of its thresholds
@@ -639,8 +643,7 @@ def live(
     name = with_variant(system, variant)
     settings = chosen(settings, name)
     shard = on_ray(live, locals(), "out") if on else shard
-    file = read_benchmark(tasks, setting == "reference", domains, limit)
-    todo = _some(file.tasks, tasks)
+    file, todo = _tasks_to_run(tasks, setting, domains, limit)
     from mtrag_nb.runs.run import live_run
 
     how = {"models": models, "minutes": minutes, "progress": progress, "shard": Shard.read(shard)}

@@ -72,13 +72,11 @@ def check_address(host: str, token: str) -> None:
             "print(secrets.token_urlsafe())' makes one"
         )
     if not re.fullmatch(r"[A-Za-z0-9._~+/=\s-]*", token):
-        raise SettingsError(
-            "a token has letters, digits and ._~+/=- only, since a header and a cookie take no others"
-        )
+        why = "since a header and a cookie take no others"
+        raise SettingsError(f"a token has letters, digits and ._~+/=- only, {why}")
     if not token.split() and not _own_machine(host):
-        raise SettingsError(
-            f"others reach {host}: give a token (--token-file FILE, or MTRAG_TOKEN), or keep to 127.0.0.1"
-        )
+        remedy = "give a token (--token-file FILE, or MTRAG_TOKEN), or keep to 127.0.0.1"
+        raise SettingsError(f"others reach {host}: {remedy}")
 
 
 def _hosts_of(host: str, names: tuple[str, ...] = ()) -> frozenset[str]:
@@ -705,9 +703,9 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
 def _add_turns(app: FastAPI, service: Service) -> None:
     "Why a turn came out as it did, what people say of it, and the turn again."
 
-    @app.get(
-        "/api/conversations/{i}/{turn}/why", response_class=HTMLResponse, tags=["conversations"]
-    )
+    why_path = "/api/conversations/{i}/{turn}/why"
+
+    @app.get(why_path, response_class=HTMLResponse, tags=["conversations"])
     def why(i: str, turn: int):
         "All of a turn, as notebooks show it."
         html = why_html(service, _known(service, i), turn)

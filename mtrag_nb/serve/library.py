@@ -45,9 +45,8 @@ _ALWAYS = frozenset(
     "dr mr mrs ms prof st vs cf ca al approx resp incl dept gen col lt capt gov sen rep rev hon messrs "
     "bzw ggf vgl evtl inkl usw zzgl nr abs bd".split()
 )
-_BEFORE_NUMBERS = frozenset(
-    "no nos fig figs eq eqs sec secs ch vol p pp art par tab ed app".split()
-)
+_NUMBERED = "no nos fig figs eq eqs sec secs ch vol p pp art par tab ed app"
+_BEFORE_NUMBERS = frozenset(_NUMBERED.split())
 
 
 def _ends(text: str, start: int, mark: re.Match) -> bool:
@@ -399,9 +398,8 @@ def _library_manifest(folder: Path) -> Manifest:
     sweep_if_idle(folder)
     manifest = Manifest.load(folder)
     if not manifest.generation:
-        raise IndexMismatch(
-            f"{folder} holds an index that is no library. Add its documents to a library in a new folder"
-        )
+        remedy = "Add its documents to a library in a new folder"
+        raise IndexMismatch(f"{folder} holds an index that is no library. {remedy}")
     return manifest
 
 
@@ -594,9 +592,7 @@ def _check_words(what: str, which: Sequence, given: dict[str, str]) -> None:
 
 def library(
     what: _WithLibrary,
-    which: Sequence[
-        _Path
-    ] = (),  # PDF, DOCX, HTML, Markdown and text files; or names (or ids) as `list` says them
+    which: Sequence[_Path] = (),  # files; or names (or ids) as `list` says them
     /,
     index: NeededDir = "",  # the library's folder; the first `add` makes it
     collection: str = "",  # add: what the documents are filtered by, any name (default documents)

@@ -562,9 +562,8 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     tasks = (o["task"] for o in _lines_with(folder / "tasks.jsonl", task_id))
     task = next((structured(Task, o) for o in tasks if o["id"] == task_id), None)
     if not task:
-        raise DataError(
-            f"no task {task_id[:60]!r}", path=folder / "tasks.jsonl", remedy="Ask again"
-        )
+        path = folder / "tasks.jsonl"
+        raise DataError(f"no task {task_id[:60]!r}", path, remedy="Ask again")
     return t, contexts, task
 
 # %% ../../nbs/serve/02_reply.ipynb #f21fce31
@@ -602,11 +601,8 @@ def recover(
     """Bring the record of a service that was killed into order: counts of turns that had not ended, and of turns that had not
     reached their conversation. What is no run is set aside, and named in `talks.aside`."""
     lost = late = 0
-    runs = {
-        p.parent
-        for name in ("manifest.json", "trajectories.jsonl")
-        for p in folder.glob(f"*/{name}")
-    }
+    names = ("manifest.json", "trajectories.jsonl")
+    runs = {p.parent for name in names for p in folder.glob(f"*/{name}")}
     for path in sorted(p for p in runs if ".aside" not in p.name):
         try:
             more = _recover_run(path, talks, reasons)

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._moved import MOVED
 from ..core.files import data_dir, read_json, reading_yaml
 from ..core.html import Table
 from ..core.settings import PROFILES, Settings, plugins, with_settings
@@ -59,6 +60,8 @@ def system_names() -> list[str]:
 
 def unknown_name(what: str, name: str, known: Collection[str]) -> SettingsError:
     "The error for a name that is not among the known ones, with the nearest of these."
+    if instead := MOVED.get(f"mtrag {name}" if what == "command" else ""):
+        return SettingsError(f"`mtrag {name}` is gone since 2.0. In its place: {instead}")
     meant = "".join(f". Did you mean {k}?" for k in get_close_matches(name, list(known), 1))
     return SettingsError(f"unknown {what} {name!r}: there are {', '.join(known)}{meant}")
 

@@ -248,7 +248,9 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
             expect(turns[-1]).to_contain_text(wanted)
     with checks(f"{name}: a citation opens its passage, the sentence marked, the page named"):
         turns[5].locator(".sources button", has_text="page 2").click()
-        expect(turns[5].locator(".facts")).not_to_contain_text("supported")  # a copy supports itself
+        expect(turns[5].locator(".facts")).not_to_contain_text(
+            "supported"
+        )  # a copy supports itself
         passage = turns[5].locator(".passage:not([hidden])").first
         expect(passage.locator("mark", has_text="thirty days")).to_be_visible()
         expect(turns[5].locator(".sources button[aria-expanded=true]")).to_contain_text("ferry.pdf")
