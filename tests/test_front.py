@@ -19,7 +19,8 @@ from mtrag_nb.models.calls import BatchingChat, load_chat
 from mtrag_nb.core.settings import load_place, load_settings
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve import serve
-from mtrag_nb.systems.registry import configured
+from mtrag_nb.serve.reply import for_reading
+from mtrag_nb.systems.registry import ANSWERING, SERVING, configured
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = data_dir("recorded") / "sample_naive"
@@ -90,6 +91,8 @@ def test_a_recorded_run_is_blamed_reported_and_browsed(tmp_path):
     page = printed(mtrag_nb.report, [RECORDED], tmp_path / "r.html", hide=f"{tmp_path}/")
     assert page.startswith("r.html: ")
     assert "and for students?" in mtrag_nb.CaseBrowser(RECORDED)._repr_html_()
+    browser = mtrag_nb.CaseBrowser(RECORDED.parent / "sample_ncl")  # its first turn did not fail
+    assert browser.at == 0, "it opens at the top of its list"
 
 
 def test_a_run_is_a_table():
@@ -134,6 +137,15 @@ def test_the_library_that_was_changed_last_is_asked(tmp_path, monkeypatch):
         Path(name).mkdir(parents=True)
         (Path(name) / "documents.json").write_text("{}")
     assert serve._last_index() == Path("indexes/notes")
+
+
+def test_a_terminal_is_answered_as_the_page_is_unless_a_change_says_how():
+    assert ANSWERING["laptop"] == SERVING
+    settings = configured(SERVING)
+    assert (settings.own.generator, for_reading(settings).own.generator) == ("quote", "best")
+    assert for_reading(settings, ["nexus.generator"]) == settings
+    naive = configured("naive")
+    assert for_reading(naive) == naive
 
 
 @pytest.fixture

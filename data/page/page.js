@@ -299,7 +299,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
 }
 function foot(reply, marks) {
   const claims = reply.claims || [], good = claims.filter(c => c.supported).length;
-  const counts = claims.length ? `${good} of ${plural(claims.length, "sentence")} supported by ${claims.length === 1 ? "its source" : "their sources"}` : "";
+  const counts = claims.length && reply.cited_by !== "copied" ? `${good} of ${plural(claims.length, "sentence")} supported by ${claims.length === 1 ? "its source" : "their sources"}` : "";
   const conf = reply.confidence === null ? counts : `confidence ${reply.confidence.toFixed(2)} (${reply.licence})`;
   const facts = [reply.system, `${reply.seconds.toFixed(1)} s`, plural(reply.tokens.in + reply.tokens.out, "token"), conf].filter(Boolean).join(" · ");
   return el("div", { className: "below" }, el("div", { className: "foot" }, marks.why, ...marks.verdicts, marks.said), el("p", { className: "quiet facts" }, facts), marks.panel);

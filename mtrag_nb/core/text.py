@@ -248,7 +248,9 @@ def format_docs_for_gen(contexts: Sequence[Context]) -> str:
     "The documents as the generator reads them: numbered, with title and source where they have one."
     blocks = []
     for n, c in enumerate(contexts, 1):
-        place = c.url.partition("&next=")[0] or c.source
+        url = c.url.partition("&next=")[0]
+        named = [url] if c.source in url else [url, c.source]  # not again what the address names
+        place = ", ".join(filter(None, named))
         head = [f"Document {n}", c.title and f"Title: {c.title}", place and f"Source: {place}"]
         blocks.append("\n".join([*filter(None, head), c.text.strip()]))
     return "\n\n".join(blocks)

@@ -26,6 +26,7 @@ from pydantic import TypeAdapter
 from ..core.files import JsonlLog, only_writer, parse_json, write_jsonl, write_whole
 from ..core.record import Fault, Graded, Run, Step, Trajectory, read_lines, read_passages
 from ..core.record import read_turn, trajectory, turn_line
+from ..core.text import Label
 from ..core.types import TO_ANSWER, Context, DataError, DiskFull, MTRAGError, Reason, Task
 from ..core.types import Turn, digest, plain
 from ..data.mtrag import Benchmark, read_benchmark
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['ID', 'DOUBT', 'REMOVED', 'place_of', 'page_words', 'told_step', 'fault_number', 'error_line', 'reply_of', 'Gate',
            'ServedRun', 'new_id', 'now', 'readable', 'exchange', 'without_sources', 'end_of', 'Conversations',
-           'with_sources', 'label_of', 'marked_line', 'marked', 'accepted_questions', 'keep_mark', 'read_one',
-           'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
+           'for_reading', 'doubt_of', 'with_sources', 'label_of', 'marked_line', 'marked', 'accepted_questions',
+           'keep_mark', 'read_one', 'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 _PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `as_passages` writes it
@@ -432,6 +433,30 @@ class Conversations:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             self.known.pop(i, None)
             self.ends = {end: "" if c == i else c for end, c in self.ends.items()}
+
+# %% ../../nbs/serve/02_reply.ipynb #doubt001
+def for_reading(settings: Settings, changes: Iterable[str] = ()) -> Settings:
+    "The settings of a system that copies, for people to read: the nearest sentences alone, the nearest first, unless a change says how."
+    copies = getattr(settings.own, "generator", "write") != "write"
+    if not copies or any(k.endswith(".generator") for k in changes):
+        return settings
+    return replace(settings, own=replace(settings.own, generator="best"))
+
+
+def doubt_of(models: Models, t: Trajectory, contexts: Mapping[str, Context]) -> str:
+    """A warning where all kept passages are ambiguous, and no copied sentence is as near to the question alone as the grade asks
+    of a passage; else ''."""
+    grades = [g for step in t.of(Graded) for g in step.grades if g.id in t.kept]
+    if not (t.answered and grades and all(g.verdict.label is Label.AMBIGUOUS for g in grades)):
+        return ""
+    from mtrag_nb.systems.system import Quoted
+
+    quotes = [q for step in t.of(Quoted) for q in step.quotes]
+    if (limit := grades[0].verdict.threshold) is None or not quotes:
+        return DOUBT
+    encode = models.embedder.encode
+    copied = encode([contexts[q.context].text[q.start : q.end] for q in quotes])
+    return "" if (copied @ encode([t.question], query=True).T).max() >= limit else DOUBT
 
 # %% ../../nbs/serve/02_reply.ipynb #0fee43bf
 def _cited_words(c: Mapping) -> str:

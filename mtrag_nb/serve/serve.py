@@ -28,7 +28,8 @@ from ..core.record import Run, Trajectory
 from ..core.settings import Settings
 from ..core.text import clipped
 from ..core.types import Context, DataError, MTRAGError, SettingsError, Task
-from .reply import exchange, new_id, open_run, page_words, place_of, told_step
+from .reply import doubt_of, exchange, for_reading, new_id, open_run
+from .reply import page_words, place_of, told_step
 from ..systems.registry import ANSWERING, DEFAULT, SERVING, Config, system_named
 from ..systems.stages import claims_of, marked_answer
 
@@ -70,7 +71,7 @@ class Talk:
         from mtrag_nb.runs.run import chunks_of
         from mtrag_nb.search.ingest import open_index
 
-        self.system, self.domain, self.out = system, domain, Path(out)
+        self.system, self.domain, self.out, self.models = system, domain, Path(out), models
         self.turns, self.asked = _last_turns(self.out) if resume else ([], 0)
         self.id = self.turns[-1].conversation_id if resume else id or new_id()
         whole = [t for t in self.turns if not t.failed]
@@ -119,8 +120,8 @@ def _wrapped(text: str, indent: str = "") -> str:
     return "\n".join(lines)
 
 
-def _turn_lines(name: str, t: Trajectory, found: dict[str, Context]) -> list[str]:
-    "What is printed of a turn: the answer with the passages that it cites, by number, or why there is none."
+def _turn_lines(name: str, t: Trajectory, found: dict[str, Context], doubt: str = "") -> list[str]:
+    "What is printed of a turn: the answer, behind a doubt if there is one, with the passages that it cites, by number, or why there is none."
     if t.failed:
         where = f"{t.error.node or 'the turn'}: {t.error.type}: {t.error.message}"
         return [clean(f"Something broke in {where}"), "The conversation is as it was."]
@@ -135,8 +136,9 @@ def _turn_lines(name: str, t: Trajectory, found: dict[str, Context]) -> list[str
         page = page_words(place_of(c, [(x.start, x.end) for x in used if x.n == n]))
         where = f"{c.url.partition('#page=')[0]}, {page}" if page else c.url
         lines.append(f"  [{n}] {c.name}  {where}".rstrip())
-    answer = marked_answer(t.answer, cited)
-    return [_wrapped(f"{name}> {answer}"), *(_wrapped(line, "      ") for line in lines)]
+    said = [doubt, marked_answer(t.answer, cited)] if doubt else [marked_answer(t.answer, cited)]
+    first = _wrapped(f"{name}> " + "\n".join(said))
+    return [first, *(_wrapped(line, "      ") for line in lines)]
 
 # %% ../../nbs/serve/07_serve.ipynb #20414d65
 def _progress(text: str = "") -> None:
@@ -150,7 +152,8 @@ def _ask(talk: Talk, question: str) -> None:
     "A turn, printed. A mistake or an interrupt is printed, too, and changes nothing."
     try:
         t = talk.ask(question, _progress)
-        lines = _turn_lines(talk.system, t, talk.run.found(t))
+        found = talk.run.found(t)
+        lines = _turn_lines(talk.system, t, found, doubt_of(talk.models, t, found))
     except KeyboardInterrupt:
         lines = ["Interrupted. The conversation is as it was."]
     except MTRAGError as e:
@@ -203,7 +206,8 @@ def ask(
         print(f"{index}: using the most recently changed library")
     base = settings if isinstance(settings, Settings) else (settings or Setup()).base()
     system = with_variant(system or ANSWERING.get(base.profile, DEFAULT), variant)
-    settings = chosen(settings, system)
+    changes = changes_of(settings.set) if isinstance(settings, Setup) else ()
+    settings = for_reading(chosen(settings, system), changes)
     models = models or Models(settings)
     with closing(Talk(index, system, settings, models, domain, web, out, resume=resume)) as talk:
         where = f"{system} on {models.settings.profile}, {domain or 'all domains'}"

@@ -29,10 +29,19 @@ from ..core.settings import ChunkSettings, Settings
 from ..core.types import TO_ANSWER, Context, DataError, DiskFull, InUse, MTRAGError
 from ..core.types import SettingsError, Task, Turn, digest, plain
 from .documents import Reader, document_of, kind_of
-from ..core.text import Label, sentences
-from .reply import DOUBT, ID, REMOVED, Conversations, Gate, ServedRun
+from ..core.text import sentences
+from .reply import ID, REMOVED, Conversations, Gate, ServedRun
 from .reply import accepted_questions, cross_out, delete_from, deletions, error_line
-from .reply import exchange, fault_number, keep_mark, label_of, marked, marked_line
+from mtrag_nb.serve.reply import (
+    doubt_of,
+    exchange,
+    fault_number,
+    for_reading,
+    keep_mark,
+    label_of,
+    marked,
+    marked_line,
+)
 from .reply import new_id, open_run, place_of, read_one, readable, recover
 from .reply import reply_of, to_delete, told_step
 from ..systems.registry import SERVING, configured, is_place, system_named, system_names
@@ -322,10 +331,7 @@ def _service_settings(
         settings = configured(system, profile, mine)
     else:
         settings = system_named(system).configured(profile, mine)
-    copies = getattr(settings.own, "generator", "write") != "write"
-    if not copies or any(k.endswith(".generator") for k in mine):
-        return settings
-    return replace(settings, own=replace(settings.own, generator="best"))  # for people to read
+    return for_reading(settings, mine)
 
 
 @lru_cache(64)
@@ -485,22 +491,6 @@ def _run_of(service: Service, held: _Generation, system: str, top_k: int) -> Ser
         return held.runs[key]
 
 # %% ../../nbs/serve/04_service.ipynb #6d9e4c83
-def _doubt(service: Service, t: Trajectory, contexts: Mapping[str, Context]) -> str:
-    """A warning where all kept passages are ambiguous, and no copied sentence is as near to the question alone as the grade asks
-    of a passage; else ''."""
-    grades = [g for step in t.of(Graded) for g in step.grades if g.id in t.kept]
-    if not (t.answered and grades and all(g.verdict.label is Label.AMBIGUOUS for g in grades)):
-        return ""
-    from mtrag_nb.systems.system import Quoted
-
-    quotes = [q for step in t.of(Quoted) for q in step.quotes]
-    if (limit := grades[0].verdict.threshold) is None or not quotes:
-        return DOUBT
-    encode = service.models.embedder.encode
-    copied = encode([contexts[q.context].text[q.start : q.end] for q in quotes])
-    return "" if (copied @ encode([t.question], query=True).T).max() >= limit else DOUBT
-
-
 @contextmanager
 def _only_one(service: Service, conversation: str) -> Iterator[None]:
     "No other question of this conversation is under way. Raises Denied if one is."
@@ -556,7 +546,7 @@ def ask(
             where, fault = (t.task_id, run.folder.name), fault_number(t.task_id)
             _LOG.error("fault %s: %s in %s\n%s", fault, *where, t.error.traceback)
         found, more = run.found(t), {"system": system, "run": run.folder.name}
-        more["doubt"] = _doubt(service, t, found)
+        more["doubt"] = doubt_of(service.models, t, found)
         reply = reply_of(t, found, run.system.reasons, **more)
         service.talks.append(task, reply)
     return reply
@@ -941,7 +931,11 @@ def again(
                 last = "kept" if it.t.of(Graded) or it.t.of(Ranked) else "found"
                 change = {last: [_passage_of(service, it, passage).id]}
             t, contexts = _replayed(service, held, it, change, grade)
-        more = {"system": who, "run": it.reply["run"], "doubt": _doubt(service, t, contexts)}
+        more = {
+            "system": who,
+            "run": it.reply["run"],
+            "doubt": doubt_of(service.models, t, contexts),
+        }
         reply = reply_of(t, contexts, _reasons_of(who), **more)
         return {"reply": reply, "came": it.came(t, contexts.values()), "words": tell(t, contexts)}
 

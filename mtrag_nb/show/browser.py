@@ -304,7 +304,7 @@ class CaseBrowser:
         self.index = _TurnIndex([as_evidence(r, **known) for r in runs])
         self.labels_path, self.labels = Path(labels), read_labels(labels)
         self.timing, self.page_turns = timing, page_turns
-        self.found, self.at = list(self.index.rows), 0  # what the filters leave; the present one
+        self.found, self.at = [], 0  # what the filters leave, in order; the present one
         self.controls = _Controls(self.index)
         self._busy = False  # True while the widgets are set by code
         self._connect(self.controls)

@@ -41,7 +41,7 @@ SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
 }
 DEFAULT = next(iter(SYSTEMS))  # what a command runs that names none
 # Profile -> who answers a person who names none, where the model is too small to write.
-ANSWERING = {"laptop": "quote"}
+ANSWERING = {"laptop": "nexus"}
 SERVING = "nexus"  # who answers on the page of `mtrag serve`, unless another is asked for
 
 

@@ -248,6 +248,9 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
             expect(turns[-1]).to_contain_text(wanted)
     with checks(f"{name}: a citation opens its passage, the sentence marked, the page named"):
         turns[5].locator(".sources button", has_text="page 2").click()
+        expect(turns[5].locator(".facts")).not_to_contain_text(
+            "supported"
+        )  # a copy supports itself
         passage = turns[5].locator(".passage:not([hidden])").first
         expect(passage.locator("mark", has_text="thirty days")).to_be_visible()
         expect(turns[5].locator(".sources button[aria-expanded=true]")).to_contain_text("ferry.pdf")
@@ -364,10 +367,11 @@ def draw(checks: Checks, v: Visit, expect, name: str) -> None:
 
 
 def unfold(v: Visit) -> None:
-    "On a phone the list of conversations is folded away before it is filled."
+    "On a phone the lists of conversations and of documents are folded away before they are filled."
     v.tab.locator("#talks .talk").first.wait_for(state="attached")
-    if v.tab.locator("#talks-fold:not([open])").count():
-        v.tab.locator("#talks-fold > summary").click()
+    for fold in ("#documents-fold", "#talks-fold"):
+        if v.tab.locator(f"{fold}:not([open])").count():
+            v.tab.locator(f"{fold} > summary").click()
 
 
 def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
@@ -412,6 +416,7 @@ def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
 def collections(checks: Checks, v: Visit, expect, name: str) -> None:
     "The cited passage in its document, its sentence marked; a document read; a question asked of one collection only."
     with checks(f"{name}: a citation opens its document at the sentence"):
+        unfold(v)
         v.tab.locator("#talks .talk", has_text=QUESTIONS[0][0]).click()
         turn = v.tab.locator("article.turn").nth(5)
         turn.locator(".sources li", has_text="page 2").get_by_role(

@@ -33,7 +33,6 @@ ELSEWHERE = {
     "make demo": ".github/workflows/test.yml",
     "make test": ".ci/run",
     "make figures": "`tests/test_papers.py`",
-    "make lab": "`make test-browser`",
 }
 LISTENS = ("mtrag serve",)
 QUESTION = "Where is a prompt changed?\n/quit\n"
@@ -92,6 +91,8 @@ def main() -> int:
     ap.add_argument("--list", action="store_true", help="say what would be run")
     ap.add_argument("--borrow", action="store_true", help="install no package of the systems anew")
     args = ap.parse_args()
+    # A shell's background job ignores Ctrl-C, and so would the server that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     page = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in PAGES)
     todo, passed, failed = commands(page), 0, 0
     left_out = sum(bool(where) for _, where in todo)
