@@ -17,8 +17,7 @@ from mtrag_nb.data.spans import from_written
 from mtrag_nb.data.traces import _lists_of, import_traces
 from mtrag_nb.evaluate.judge import SCORE, read_judge_reply
 from mtrag_nb.models.calls import Models
-from mtrag_nb.models.chat import ScriptedChat, chat, first_sentence
-from mtrag_nb.models.device import TooLarge
+from mtrag_nb.models.chat import ScriptedChat, TooLarge, chat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.models.local import TransformersChat
 from mtrag_nb.models.server import ServerChat

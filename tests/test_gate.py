@@ -18,7 +18,7 @@ from mtrag_nb.core.record import Rank, Ranked, Retrieved, Run, new_turn
 from mtrag_nb.evaluate.gate import measure_loss, mechanism_card
 from mtrag_nb.evaluate.pairs import read_ending, right_and_wrong
 from mtrag_nb.evaluate.scores import Evidence
-from mtrag_nb.search.web import WebSearched
+from mtrag_nb.search.sources import WebSearched
 from mtrag_nb.show.report import report
 from tests.test_house import HEAVY
 

@@ -57,7 +57,7 @@ def _gpu_lines() -> list[str]:
         return ["not looked for: torch is not installed"]
     import torch
 
-    from mtrag_nb.models.device import gpu_problem, memory_of
+    from mtrag_nb.models.chat import gpu_problem, memory_of
 
     driver = _driver()
     if not torch.cuda.is_available():
@@ -105,7 +105,7 @@ def _gpu_problems(settings: Settings) -> list[str]:
         return []
     import torch
 
-    from mtrag_nb.models.device import gpu_problem
+    from mtrag_nb.models.chat import gpu_problem
 
     if importlib.util.find_spec("bitsandbytes") is None:
         return ["four bits need bitsandbytes: pip install bitsandbytes accelerate"]
@@ -166,7 +166,7 @@ def doctor(
     profile: ProfileName | None = None,  # of one profile: all that it lacks, and how to get it
 ) -> dict:  # with the problems of each profile
     "Print what is there and what is missing; of one profile the whole of it."
-    from mtrag_nb.models.device import memory_of
+    from mtrag_nb.models.chat import memory_of
     from mtrag_nb.models.local import hub_token
     from mtrag_nb.runs.run import machine, package_versions
 
@@ -291,7 +291,7 @@ def on_device(settings: Settings, device: str = "") -> Settings:
         return settings
     half = {"embedder.dtype": "fp16"} if device.startswith("cuda") else {}
     moved = with_settings(settings, {"embedder.device": device, **half})
-    from mtrag_nb.models.device import usable_device
+    from mtrag_nb.models.chat import usable_device
 
     usable_device(device)
     return moved

@@ -342,14 +342,13 @@ def claims_something(sentence: str) -> bool:
 def check_claims(
     draft: str,  # without citation marks
     passages: Sequence[str],  # those that are cited, or all that the generator saw
-    threshold: float | None = None,  # of a claim's score; None: the measured one
 ) -> list[CheckedClaim]:  # one a sentence, in order
     """Hold every sentence of a draft against passages. Sentences that claim nothing are supported, with score 1.
 
     True sentences in free words are often rejected: 24 % of those of faithful answers (`9_studies/06_released`).
     """
     weights = _claim_weights()["claim"]
-    least = weights["threshold"] if threshold is None else threshold
+    least = weights["threshold"]
 
     def checked(s: str) -> CheckedClaim:
         if not claims_something(s):

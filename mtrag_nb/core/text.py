@@ -217,16 +217,12 @@ def weakest_sentence(answer: str, documents: Sequence[str]) -> str:
     return min(sentences(answer) or [answer], key=lambda s: support(s, documents))
 
 
-def cite(
-    answer: str,
-    documents: Sequence[str],
-    least: float = 0.5,  # a sentence with less support than this cites nothing
-) -> list[int]:
-    "For each sentence, the document that supports it best: positions in `documents`, ascending."
+def cite(answer: str, documents: Sequence[str]) -> list[int]:
+    "For each sentence with a support of at least a half, the document that supports it best: positions in `documents`, ascending."
     cited = set()
     for s in sentences(answer):
         scores = [support(s, [d]) if content_words(s) else 0.0 for d in documents]
-        if scores and max(scores) >= least:
+        if scores and max(scores) >= 0.5:
             cited.add(scores.index(max(scores)))
     return sorted(cited)
 

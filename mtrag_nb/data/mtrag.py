@@ -178,16 +178,10 @@ _LABELLED = {
     "Question Type": Annotated[list[_Filled], _Listed],
 }
 _ABOUT = dict.fromkeys(("title", "url", "source"), _Text | None)
-_Number_of_page = Annotated[float, Ge(1), Le(100_000)]
+_Page = Annotated[float, Ge(1), Le(100_000)]
 _Passage = TypedDict(  # an id and its text; as gold also a file's name (and page), or a text that stands in it, alone
     "_Passage",
-    {
-        "document_id": _Id,
-        "text": _Filled,
-        "score": _Number | None,
-        "page": _Number_of_page | None,
-        **_ABOUT,
-    },
+    {"document_id": _Id, "text": _Filled, "score": _Number | None, "page": _Page | None, **_ABOUT},
     total=False,
 )
 _Identified = _must(lambda p: p.keys() & {"document_id", "text"}, ".document_id is missing")
@@ -1048,17 +1042,11 @@ _Marks = Annotated[  # what -> who -> a value
 ]
 
 
-def _ratings(annotations: Mapping[str, Mapping]) -> dict[str, tuple[float, ...]]:
-    "The people's ratings, by what was asked."
-    return {
-        k: tuple(m["value"] for m in annotations[k].values()) for k in _RATED if k in annotations
-    }
-
-
-def _official(annotations: Mapping[str, Mapping]) -> dict[str, float]:
-    "The scores that came with an answer."
-    scores = {k: v for k, v in annotations.items() if k not in _RATED}
-    return {k: next(iter(v.values()))["value"] for k, v in scores.items()}
+def _marks_of(evaluation: Mapping) -> tuple[dict[str, tuple[float, ...]], dict[str, float]]:
+    "The people's ratings of an answer, by what was asked, and the scores that came with it."
+    values = {k: [m["value"] for m in v.values()] for k, v in evaluation["annotations"].items()}
+    ratings = {k: tuple(values[k]) for k in _RATED if k in values}
+    return ratings, {k: v[0] for k, v in values.items() if k not in _RATED}
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #6379a8a6
 _Named = TypedDict("_Named", {"document_id": _Id})
@@ -1109,12 +1097,6 @@ def read_ratings(
     which = "That is task {!r} of the file"
     known = {t: _task_and_gold(x, path, None, True, which.format(t)) for t, x in lines.items()}
     return [
-        RatedAnswer(
-            *known[e["task_id"]],
-            e["model_id"],
-            e["model_response"],
-            _ratings(e["annotations"]),
-            _official(e["annotations"]),
-        )
+        RatedAnswer(*known[e["task_id"]], e["model_id"], e["model_response"], *_marks_of(e))
         for e in evaluations.values()
     ]

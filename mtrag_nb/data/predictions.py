@@ -304,7 +304,9 @@ def _read_lines(
     rewrites: Mapping[str, str],
     duplicates: str = "",  # first or last: which line of a task counts
 ) -> list[_Line]:
-    "The lines, each with its task. Raises DataError (file, line), also for a task that was predicted before unless `duplicates` says which line counts."
+    "The lines, each with its task. Raises DataError (file, line), also for a task that was predicted before unless `duplicates` says which line counts, and SettingsError."
+    if duplicates not in ("", "first", "last"):
+        raise SettingsError(f"of duplicates the first or the last counts, not {duplicates!r}")
     out, seen = {}, {}
     for n, obj in lines:
         p, own = prediction_of_line(obj, path, n), _own_task(obj, path, n)
@@ -432,8 +434,6 @@ def import_predictions(
     duplicates: str = "",  # of a task that stands twice, which counts: first or last; "": an error
 ) -> Run:
     "A file of predictions as a run. Raises DataError (file, line), SettingsError."
-    if duplicates not in ("", "first", "last"):
-        raise SettingsError(f"of duplicates the first or the last counts, not {duplicates!r}")
     path = Path(path)
     tasks = read_benchmark(tasks) if isinstance(tasks, (str, Path)) else tasks
     known, gold = Tasks(tasks.tasks if tasks else ()), tasks.gold if tasks else {}

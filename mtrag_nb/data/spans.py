@@ -334,15 +334,10 @@ def _head(path: Path) -> str:
             data = f.readline(1 << 20)
     except (OSError, EOFError, zlib.error) as e:
         raise DataError(f"cannot be read ({e})", path, remedy="Is it the right file?") from None
-    for mark, name in (
-        (b"\xff\xfe", "UTF-16 or UTF-32"),
-        (b"\xfe\xff", "UTF-16"),
-        (b"PAR1", "Parquet"),
-    ):
-        if data.startswith(mark):
-            raise DataError(
-                f"{name}, not text in UTF-8", path, remedy="Save it as JSON lines in UTF-8"
-            )
+    others = {b"\xff\xfe": "UTF-16 or UTF-32", b"\xfe\xff": "UTF-16", b"PAR1": "Parquet"}
+    if form := next((name for mark, name in others.items() if data.startswith(mark)), ""):
+        remedy = "Save it as JSON lines in UTF-8"
+        raise DataError(f"{form}, not text in UTF-8", path, remedy=remedy)
     return data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
 
 
@@ -387,11 +382,9 @@ def read_spans(
             else:
                 odd[s] += 1
     if not n:
-        raise DataError(
-            f"holds no span{': ' + next(iter(odd)) if odd else ''}",
-            path,
-            remedy="Wanted are spans of OpenTelemetry, OpenInference or LangSmith",
-        )
+        why = f": {next(iter(odd))}" if odd else ""
+        remedy = "Wanted are spans of OpenTelemetry, OpenInference or LangSmith"
+        raise DataError(f"holds no span{why}", path, remedy=remedy)
 
 # %% ../../nbs/2_data/02_spans.ipynb #00baffcb
 @dataclass(frozen=True)
@@ -504,10 +497,8 @@ def traces_of(
 
 
 def _traces(db: sqlite3.Connection, odd: Counter, models: bool) -> Iterator[Trace]:
-    found = (
-        "SELECT trace, MAX(session) AS s, MIN(start) AS began, MIN(seq) AS n FROM spans "
-        "GROUP BY trace ORDER BY s, began, n"
-    )
+    found = "SELECT trace, MAX(session) AS s, MIN(start) AS began, MIN(seq) AS n FROM spans "
+    found += "GROUP BY trace ORDER BY s, began, n"
     spans = "SELECT body FROM spans WHERE trace = ? ORDER BY start, seq"
     for trace, session, _, _ in db.execute(found):
         bodies = db.execute(spans, (trace,))

@@ -14,11 +14,11 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.files import JsonlLog, beside, reading_yaml, write_json
+from ..core.files import JsonlLog, beside, checksum, reading_yaml, write_json
 from ..core.record import VERSION, Calls, Checked, Clarified, Drafted, Fault, Found, Gated
 from ..core.record import Grade, Graded, Rank, Ranked, Refused, Retried, Retrieved, Rewritten
 from ..core.record import Run, Step, Trajectory, read_turn, turn_line
@@ -586,29 +586,23 @@ def same_text(a: str, b: str) -> bool:
 _ENOUGH = 400  # characters of a passage by which it is known in a prompt
 
 # %% ../../nbs/2_data/03_traces.ipynb #11b52f14
+@dataclass
 class Reading:
     "The state of one turn while its steps are read."
 
-    def __init__(
-        self,
-        question: str,
-        answer: str,
-        domain: str,
-        corpus: Corpus,
-        odd: Counter,
-        queries: Iterable[str] = (),  # all that are searched for in it
-        models: bool = False,  # calls of models are traced
-    ):
-        self.question, self.answer, self.domain = question, answer, domain
-        self.queries = [q for q in queries if not same_text(q, question)]
-        self.corpus, self.odd = corpus, odd
-        self.steps: list[Step] = []
-        self.contexts: dict[str, Context] = {}
-        self.named: dict[str, str] = {}  # what documents call themselves -> context
-        self.models = models
-        self.kept: tuple[str, ...] = ()  # what is left by now
-        self.seen: tuple[str, ...] | None = None  # what the last draft was made from
-        self.pending: tuple[int, Visit, tuple[str, ...]] | None = None  # a grade that shows nothing
+    question: str
+    answer: str
+    domain: str
+    corpus: Corpus
+    odd: Counter
+    queries: Sequence[str] = ()  # other texts than the question that are searched for in it
+    models: bool = False  # calls of models are traced
+    steps: list[Step] = field(default_factory=list)
+    contexts: dict[str, Context] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)  # what documents call themselves -> context
+    kept: tuple[str, ...] = ()  # what is left by now
+    seen: tuple[str, ...] | None = None  # what the last draft was made from
+    pending: tuple[int, Visit, tuple[str, ...]] | None = None  # a grade that shows nothing
 
     def context(self, d: Document) -> Context:
         "The context of a document, put down. One without text is the one of that id that the turn knows."
@@ -884,7 +878,7 @@ def _read_turn_of(
 ) -> Read:
     "The turn of a request."
     some = visits(q.trace, kinds)
-    queries = [text for v in some for text in _queries_of(v)]
+    queries = [x for v in some for x in _queries_of(v) if not same_text(x, task.question)]
     r = Reading(task.question, q.answer, task.domain, corpus, odd, queries, q.trace.models)
     for v in some:
         _read_visit(r, v)
@@ -1120,11 +1114,7 @@ def _write_turns(folder: Path, turns: Iterable[Read]) -> int:
 
 
 def _manifest(source: Path, about: Written, counts: Mapping) -> dict:
-    sha256 = hashlib.sha256()
-    with open(source, "rb") as f:
-        while block := f.read(1 << 20):
-            sha256.update(block)
-    of = sha256.hexdigest()
+    of = checksum(source, "0" * 64)
     imported = {"file": source.name, "sha256": of, "form": about.form, "notes": list(about.notes)}
     return {
         "version": VERSION,

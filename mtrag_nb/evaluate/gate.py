@@ -24,7 +24,7 @@ from .pairs import Pair, endings, forked, right_and_wrong
 from .scores import Evidence, named_measure
 from .statistics import LEAST, Interval, Report, compare, difference_interval
 from .statistics import mean_interval
-from ..search.web import WebSearched
+from ..search.sources import WebSearched
 
 # %% auto #0
 __all__ = ['LossTest', 'measure_loss', 'GateReport', 'gate_runs', 'MechanismCard', 'mechanism_card']

@@ -21,15 +21,14 @@ from ..core.files import read_json
 from ..core.settings import ModelSpec
 from ..core.text import sentences, spans_of, unmarked
 from ..core.types import ModelNotFound, SettingsError, digest, quiet
-from .chat import chat
-from .device import RESIDENTS, Resident, TooLarge, device_for_helper, enter, finite
-from .device import made_if_it_fits, make_room, too_large, weight_bytes
+from .chat import RESIDENTS, Resident, TooLarge, chat, device_for_helper, enter
+from .chat import finite, made_if_it_fits, make_room, too_large, weight_bytes
 from .local import TransformersChat, find_model, pick_dtype, run_batches
 from .local import torch_dtype, trim_memory, weight_files
 
 # %% auto #0
-__all__ = ['EmbedderLike', 'HashEmbedder', 'prefixed', 'Helper', 'Embedder', 'FromEmbedding', 'CrossEncoderReranker',
-           'YesNoReranker', 'load_reranker', 'Classifier']
+__all__ = ['EmbedderLike', 'HashEmbedder', 'prefixed', 'Helper', 'Embedder', 'FromEmbedding', 'CosineReranker',
+           'CrossEncoderReranker', 'YesNoReranker', 'load_reranker', 'Classifier']
 
 # %% ../../nbs/3_models/03_embed.ipynb #1b8768d1
 class EmbedderLike(Protocol):
@@ -242,15 +241,25 @@ class FromEmbedding:
         vectors = np.asarray(rows, np.float32).reshape(len(texts), self.dim)
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
+# %% ../../nbs/3_models/03_embed.ipynb #2a106480
+class CosineReranker:
+    "Scores texts by their cosine with a question."
+
+    def __init__(self, embedder: EmbedderLike):
+        self.embedder, self.fingerprint = embedder, f"cosine:{embedder.fingerprint}"
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        "Cosine of each text with the query, in [-1, 1]."
+        if not texts:
+            return []
+        [asked] = self.embedder.encode([query], query=True)
+        return (self.embedder.encode(list(texts)) @ asked).tolist()
+
 # %% ../../nbs/3_models/03_embed.ipynb #4023ba16
 class CrossEncoderReranker(Helper):
     "A sentence-transformers cross-encoder: reads question and text together."
 
     setting, kind = "reranker", "CrossEncoder"
-
-    def __init__(self, spec: ModelSpec, batch_size: int = 16):
-        super().__init__(spec)
-        self.batch_size = batch_size
 
     fingerprint = property(lambda self: f"cross-encoder:{super().fingerprint}")
 
@@ -273,7 +282,7 @@ class CrossEncoderReranker(Helper):
         return [finite(float(rows[i]), *about) for i in range(len(texts))]
 
     def _predict(self, model, dtype: str, pairs: list[tuple[str, str]]):
-        how = dict(batch_size=self.batch_size, show_progress_bar=False)
+        how = {"batch_size": 16, "show_progress_bar": False}
         if dtype == "fp32" or type(model.activation_fn).__name__ != "Sigmoid":
             return model.predict(pairs, **how)
         from torch.nn import Identity
@@ -295,8 +304,8 @@ _MEETS = (
 class YesNoReranker:
     "A language model as a reranker: the probability of yes against no."
 
-    def __init__(self, spec: ModelSpec, batch_size: int = 16):
-        self.spec, self.model = spec, TransformersChat(replace(spec, think="no"), batch_size)
+    def __init__(self, spec: ModelSpec):
+        self.spec, self.model = spec, TransformersChat(replace(spec, think="no"), batch_size=16)
         self.model.resides = "helper"
 
     @property
@@ -328,11 +337,11 @@ def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | YesNoReranker:
     return YesNoReranker(spec) if alone else CrossEncoderReranker(spec)
 
 # %% ../../nbs/3_models/03_embed.ipynb #class001
-def _pieces(document: str, chars: int = 1500) -> list[str]:
+def _pieces(document: str) -> list[str]:
     "A document in pieces of whole sentences that a reader of 512 tokens can take."
     pieces = [""]
     for s in sentences(document):
-        if pieces[-1] and len(pieces[-1]) + len(s) > chars:
+        if pieces[-1] and len(pieces[-1]) + len(s) > 1500:
             pieces.append("")
         pieces[-1] = f"{pieces[-1]} {s}".strip()
     return pieces

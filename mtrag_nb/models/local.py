@@ -25,14 +25,12 @@ from ..core.files import checksum, make_folder, need_room, read_json, sized, wri
 from ..core.settings import ModelSpec, Settings
 from ..core.text import unmarked, without_thinking
 from ..core.types import DataError, ModelNotFound, MTRAGError, SettingsError, digest, quiet
-from .chat import Completion, Contract, Prompt, Sampling, Score
-from .chat import all_answered, as_sampling, by_template, chat, seeds_for
-from .chat import unmarked_prompt
-from .device import RESIDENTS, Resident, TooLarge, capability_of, enter, finite
-from .device import made_if_it_fits, make_room, make_way, memory_of
-from .device import out_of_memory, own_quantization
-from .device import repeat_key_heads, too_large, turn_into, usable_device
-from .device import weight_bytes
+from .chat import RESIDENTS, Completion, Contract, Prompt, Resident, Sampling, Score
+from .chat import TooLarge, all_answered, as_sampling, by_template, capability_of
+from .chat import chat, enter, finite, made_if_it_fits, make_room, make_way
+from .chat import memory_of, out_of_memory, own_quantization, repeat_key_heads
+from .chat import seeds_for, too_large, turn_into, unmarked_prompt, usable_device
+from .chat import weight_bytes
 
 # %% auto #0
 __all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'load_gguf', 'Loaded',

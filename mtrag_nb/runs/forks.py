@@ -31,10 +31,9 @@ from ..data.mtrag import BY_TEXT, files_of, is_gold
 from ..models.calls import Models, RecordedChat
 from ..models.chat import ChatModel
 from .run import identity, manifest, record_run, toolbox_of
-from ..search.fusion import Retrieval, RetrieverLike
+from ..search.sources import Retrieval, RetrieverLike, Web
 from ..search.ingest import context_of
 from ..search.retrieve import Retriever, best_hits
-from ..search.web import Web
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox
 from ..systems.system import ENDING, START, Around, Mechanism, Node, NodeError, NoModel

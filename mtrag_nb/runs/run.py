@@ -32,8 +32,7 @@ from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, dige
 from ..core.types import require_packages
 from ..data.mtrag import prediction_line
 from ..models.calls import Models, Work
-from ..search.fusion import GivenPassages, RetrieverLike
-from ..search.web import Web, web_named
+from ..search.sources import GivenPassages, RetrieverLike, Web, web_named
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
@@ -264,7 +263,7 @@ def toolbox_of(
 
 # %% ../../nbs/6_runs/00_run.ipynb #4b3b3409
 def open_web(
-    name: str,  # as `search.web.web_named` takes it
+    name: str,  # as `search.sources.web_named` takes it
     settings: Settings,
     models: Models,
 ) -> Web | None:

@@ -26,50 +26,18 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, VectorStoreQuery
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 
-from mtrag_nb.core.files import (
-    Shard,
-    disk_full,
-    keep_shard,
-    make_folder,
-    only_writer,
-    read_json,
-    shards_in,
-    write_json,
-)
+from ..core.files import Shard, disk_full, keep_shard, make_folder, only_writer, read_json
+from ..core.files import shards_in, write_json
 from ..core.html import html_table
 from ..core.settings import Address, ChunkSettings, SparseSettings, load_place
-from mtrag_nb.core.types import (
-    Context,
-    DataError,
-    IndexMismatch,
-    Passage,
-    SettingsError,
-    digest,
-    plain,
-)
+from ..core.types import Context, DataError, IndexMismatch, Passage, SettingsError, digest
+from ..core.types import plain
 from ..models.embed import EmbedderLike, FromEmbedding
-from mtrag_nb.search.nodes import (
-    ChildNodes,
-    as_document,
-    hierarchical_parser,
-    part_identity,
-    with_stable_ids,
-)
-from mtrag_nb.search.store import (
-    COLLECTION,
-    DENSE,
-    HNSW,
-    REBUILD,
-    all_points,
-    check_free,
-    count_points,
-    create_collection,
-    dense_params,
-    domain_filter,
-    open_store,
-    sparse_params,
-    words,
-)
+from .nodes import ChildNodes, as_document, hierarchical_parser, part_identity
+from .nodes import with_stable_ids
+from .store import COLLECTION, DENSE, HNSW, REBUILD, all_points, check_free
+from .store import count_points, create_collection, dense_params, domain_filter
+from .store import open_store, sparse_params, words
 from .store import Manifest, data_folder, document_ids, require_same, sweep_if_idle
 
 # %% auto #0
@@ -109,11 +77,9 @@ def checked_vectors(embedder: EmbedderLike, texts: Sequence[str]) -> np.ndarray:
     "Vectors of texts: float32 [texts, dim], rows of length 1. Raises DataError for one that is not finite or not of length 1, or a wrong number of them."
     vectors = np.asarray(embedder.encode(texts), np.float32)
     if vectors.shape != (len(texts), embedder.dim):
-        raise DataError(
-            f"the embedder {embedder.fingerprint} gave {vectors.shape} numbers for {len(texts)} texts, "
-            f"not of {embedder.dim} each",
-            remedy="It is not the model that it says it is",
-        )
+        numbers = f"{vectors.shape} numbers for {len(texts)} texts, not of {embedder.dim} each"
+        problem = f"the embedder {embedder.fingerprint} gave {numbers}"
+        raise DataError(problem, remedy="It is not the model that it says it is")
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
     if len(wrong := np.flatnonzero(~(np.abs(lengths - 1) < 0.05))):
         raise DataError(
@@ -351,6 +317,27 @@ def _part_of(passages: Iterable[Passage], shard: Shard | None) -> tuple[str, Ite
     return str(_CorpusHash(every)), Corpus(lambda: shard.own(every))
 
 
+def _check_place(url: str, hnsw: bool, shard: Shard | None) -> None:
+    "Raises SettingsError for an index that cannot lie where it is to lie."
+    if hnsw and not url:
+        raise SettingsError("a graph (hnsw) takes a Qdrant server: name its url")
+    if shard and url:
+        remedy = "`mtrag merge --store URL` brings the vectors to the server"
+        raise SettingsError(f"a shard lies in its folder (--store embedded): {remedy}")
+
+
+def _manifest_in(folder: Path, asked: Mapping, url: str) -> Manifest:
+    "The manifest of the index in a folder, or of a new one. Raises IndexMismatch for a library, or for other settings than those asked for."
+    if not (folder / "manifest.json").exists():
+        return Manifest(**{**asked, "url": url})
+    manifest = Manifest.load(folder)
+    if manifest.generation:
+        remedy = "change it with `mtrag library`, or build the index in a new folder"
+        raise IndexMismatch(f"{folder} holds a library: {remedy}")
+    require_same(folder, manifest, **asked)
+    return manifest if manifest.complete else replace(manifest, url=url)
+
+
 def build_index(
     passages: Iterable[Passage],  # a list, a Corpus, which is not held in memory, or an iterator
     folder: str | Path,  # made if it isn't there; an unfinished index in it is gone on with
@@ -367,41 +354,22 @@ def build_index(
     parser: NodeParser | None = None,  # one of LlamaIndex's; None: the hierarchical one
 ) -> Manifest:
     "Build an index, or finish one. Raises IndexMismatch if the folder holds another, InUse if another process builds it, DiskFull."
-    if hnsw and not url:
-        raise SettingsError("a graph (hnsw) takes a Qdrant server: name its url")
-    if shard and url:
-        remedy = "`mtrag merge --store URL` brings the vectors to the server"
-        raise SettingsError(f"a shard lies in its folder (--store embedded): {remedy}")
+    _check_place(url, hnsw, shard)
     if isinstance(embedder, BaseEmbedding):
         embedder = FromEmbedding(embedder)
     if chunks.parser:
         parser = _named_parser(chunks.parser)
-    asked = {
-        "chunks": chunks,
-        "embedder": embedder.fingerprint,
-        "dim": embedder.dim,
-        "url": Address(url),
-        "sparse": sparse,
-        "titles": titles,
-        "hnsw": hnsw,
-        "parser": part_identity(parser) if parser else "",
-    }
+    asked = {"chunks": chunks, "embedder": embedder.fingerprint, "dim": embedder.dim}
+    asked |= {"url": Address(url), "sparse": sparse, "titles": titles, "hnsw": hnsw}
+    asked["parser"] = part_identity(parser) if parser else ""
     whole, passages = _part_of(passages, shard)
     folder = make_folder(folder)
     with only_writer(folder, "index"):
         keep_shard(folder, shard, whole, IndexMismatch, "manifest.json")
-        manifest = Manifest(**(asked | {"url": url}))
-        if (folder / "manifest.json").exists():
-            manifest = Manifest.load(folder)
-            if manifest.generation:
-                raise IndexMismatch(
-                    f"{folder} holds a library: change it with `mtrag library`, or build the index in a new folder"
-                )
-            require_same(folder, manifest, **asked)
-            if manifest.complete:
-                _skip_known(folder, manifest, iter(passages), _CorpusHash())
-                return manifest
-            manifest = replace(manifest, url=url)
+        manifest = _manifest_in(folder, asked, url)
+        if manifest.complete:
+            _skip_known(folder, manifest, iter(passages), _CorpusHash())
+            return manifest
         size = batch or (_BATCH_ON_GPU if "cuda" in getattr(embedder, "device", "cpu") else BATCH)
         parse = with_stable_ids(parser) if parser else hierarchical_parser(chunks)
         with _opened_for_writing(folder, manifest) as store:
@@ -435,12 +403,7 @@ def context_of(n: NodeWithScore, parent: bool = True) -> Context:
 class Index:
     "An open index. Safe to use from several threads; close it when done."
 
-    def __init__(
-        self,
-        folder: Path,
-        manifest: Manifest,
-        store: QdrantVectorStore,
-    ):
+    def __init__(self, folder: Path, manifest: Manifest, store: QdrantVectorStore):
         self.folder, self.manifest, self.store = folder, manifest, store
         self.documents = document_ids(data_folder(folder, manifest))
         self._read: dict[str, Context] = {}
@@ -572,10 +535,8 @@ class Index:
 
     def __repr__(self) -> str:
         total = self.manifest.total
-        return (
-            f"Index({total('passages')} passages, {total('children')} children, "
-            f"{self.manifest.embedder})"
-        )
+        size = f"{total('passages')} passages, {total('children')} children"
+        return f"Index({size}, {self.manifest.embedder})"
 
     def _repr_html_(self) -> str:
         m, kinds = self.manifest, ("passages", "parents", "children")

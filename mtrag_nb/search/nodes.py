@@ -13,12 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import sub
 
-from llama_index.core.node_parser import (
-    HierarchicalNodeParser,
-    NodeParser,
-    TextSplitter,
-    get_leaf_nodes,
-)
+from llama_index.core.node_parser import HierarchicalNodeParser, NodeParser, TextSplitter
+from llama_index.core.node_parser import get_leaf_nodes
 from llama_index.core.node_parser.node_utils import build_nodes_from_splits
 from llama_index.core.schema import BaseNode, Document, NodeRelationship, TransformComponent
 
@@ -86,12 +82,7 @@ def _glue(text: str, cuts: Sequence[int], size: int, overlap: int) -> Iterator[t
 
 # %% ../../nbs/4_search/00_nodes.ipynb #92aa9fa5
 def _split(
-    text: str,
-    start: int,
-    end: int,
-    size: int,
-    overlap: int,
-    separators: Sequence[str],
+    text: str, start: int, end: int, size: int, overlap: int, separators: Sequence[str]
 ) -> Iterator[tuple[int, int]]:
     "Spans of `text[start:end]`, of up to `size` characters where the separators allow it."
     level = next(
@@ -199,8 +190,7 @@ def hierarchical_parser(
         return children
     parents = SpanSplitter(size=chunks.parent_size, overlap=chunks.parent_overlap)
     return HierarchicalNodeParser.from_defaults(
-        node_parser_ids=["parent", "child"],
-        node_parser_map={"parent": parents, "child": children},
+        node_parser_ids=["parent", "child"], node_parser_map={"parent": parents, "child": children}
     )
 
 # %% ../../nbs/4_search/00_nodes.ipynb #leaf0002

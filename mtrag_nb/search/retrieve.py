@@ -26,18 +26,10 @@ from ..core.settings import Leg, RetrievalSettings, names_code, legs, load_place
 from ..core.types import Context, SettingsError, Turn, digest
 from ..models.chat import ChatModel, chat
 from ..models.embed import EmbedderLike
-from mtrag_nb.search.fusion import (
-    Retrieval,
-    RetrieverLike,
-    Terms,
-    query_vectors,
-    rrf,
-    view_terms,
-    view_text,
-    views_identity,
-)
 from .ingest import Index, child_name, context_of, document_of_node
 from .nodes import part_identity
+from .sources import Retrieval, RetrieverLike, Terms, query_vectors, rrf
+from .sources import view_terms, view_text, views_identity
 from .store import words
 
 # %% auto #0
@@ -103,10 +95,7 @@ class WeightedFusion(BaseRetriever):
     "Reciprocal rank fusion of several retrievers, with a weight for each."
 
     def __init__(
-        self,
-        retrievers: Sequence[BaseRetriever],
-        weights: Sequence[float],
-        top_k: int = 20,
+        self, retrievers: Sequence[BaseRetriever], weights: Sequence[float], top_k: int = 20
     ):
         super().__init__()
         self.retrievers, self.weights, self.top_k = list(retrievers), list(weights), top_k

@@ -176,9 +176,9 @@ def open_store(
 ) -> QdrantVectorStore:
     "LlamaIndex's store over a server or a folder. Raises ServerError, DataError, InUse, DiskFull."
     client = _server(url) if url else _FolderClient(Path(folder) / "qdrant", write)
-    bm25 = Bm25(sparse) if sparse else None
     how = {"enable_hybrid": bool(sparse), "batch_size": 256}
-    if bm25:
+    if sparse:
+        bm25 = Bm25(sparse)
         how |= {"sparse_doc_fn": bm25.documents, "sparse_query_fn": bm25.questions}
     return QdrantVectorStore(COLLECTION, client=client, **how)
 
@@ -192,13 +192,12 @@ def create_collection(
     if store.client.collection_exists(COLLECTION):
         return
     sparse = {_SPARSE: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
+    graph = qm.HnswConfigDiff(m=HNSW["m"], ef_construct=HNSW["ef_construct"])
     store.client.create_collection(
         COLLECTION,
         vectors_config={DENSE: qm.VectorParams(size=dim, distance=qm.Distance.COSINE)},
         sparse_vectors_config=sparse if store.enable_hybrid else None,
-        hnsw_config=qm.HnswConfigDiff(m=HNSW["m"], ef_construct=HNSW["ef_construct"])
-        if hnsw
-        else None,
+        hnsw_config=graph if hnsw else None,
     )
     for key in ("doc_id", "domain", "parent_id"):
         store.client.create_payload_index(COLLECTION, key, qm.PayloadSchemaType.KEYWORD)
@@ -223,9 +222,8 @@ def dense_params(hnsw: bool = False) -> qm.SearchParams:
 
 def sparse_params(domain: str) -> qm.SearchParams | None:
     "Where it is counted how rare a word is: in the domain; None: in the whole collection."
-    return (
-        qm.SearchParams(idf=qm.IdfCorpusParams(corpus=_qdrant_filter(domain))) if domain else None
-    )
+    corpus = qm.IdfCorpusParams(corpus=_qdrant_filter(domain)) if domain else None
+    return qm.SearchParams(idf=corpus) if corpus else None
 
 
 def count_points(store: QdrantVectorStore, domain: str = "") -> int:
@@ -438,10 +436,8 @@ def coverage(
         if (found := [p for p, relevance in passages.items() if relevance > 0])
     }
     if unknown := [task for task in gold if task not in domains]:
-        raise DataError(
-            f"task {unknown[0]!r} of the qrels has no domain",
-            remedy="Give the domain of every task",
-        )
+        problem = f"task {unknown[0]!r} of the qrels has no domain"
+        raise DataError(problem, remedy="Give the domain of every task")
     out = {}
     for domain in sorted({domains[task] for task in gold}):
         tasks = {task: ids for task, ids in gold.items() if domains[task] == domain}

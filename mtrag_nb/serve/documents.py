@@ -34,7 +34,7 @@ from xml.etree import ElementTree
 from xml.parsers import expat
 
 from ..core.types import DataError, plain, structured
-from ..search.web import INVISIBLE, ShownText, clean, closed
+from ..search.sources import INVISIBLE, ShownText, clean, closed
 
 # %% auto #0
 __all__ = ['KINDS', 'Section', 'Heading', 'document_of', 'start_of', 'trimmed', 'sections_of', 'Document', 'kind_of',

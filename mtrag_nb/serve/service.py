@@ -406,7 +406,7 @@ class Service:
         models: Models | None = None,  # to share loaded ones
         limits: Limits = Limits(),
         collection: str = "documents",  # of an upload that names none
-        web: str = "none",  # what may be searched beside the library, as `search.web.web_named` takes it
+        web: str = "none",  # what may be searched beside the library, as `search.sources.web_named` takes it
     ):
         from mtrag_nb.models.calls import BatchingChat, Models
 

@@ -409,7 +409,7 @@ def _local_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, LocallyR
 # %% ../../nbs/5_systems/04_ncl.ipynb #271c7b59
 def rerank_node(state: NclState, tools: Toolbox) -> tuple[dict, Ranked]:
     "The `top_k` contexts nearest to the question; without any, the evidence is empty."
-    from mtrag_nb.search.fusion import CosineReranker
+    from mtrag_nb.models.embed import CosineReranker
 
     contexts = tools.retriever.contexts(state["found"])
     cosines = CosineReranker(tools.embedder).score(state["query"], [c.text for c in contexts])

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from ..search.fusion import view_text
+from ..search.sources import view_text
 
 from ..core.files import data_dir, read_json
 from ..core.html import Table

@@ -23,8 +23,7 @@ from ..models.chat import ChatModel, Contract, Prompt, Sampling, chat, choose
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import Classifier, EmbedderLike
-    from mtrag_nb.search.fusion import RetrieverLike
-    from mtrag_nb.search.web import Web
+    from mtrag_nb.search.sources import RetrieverLike, Web
 
 # %% auto #0
 __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADES', 'ENDS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'Places',
