@@ -20,7 +20,7 @@ _PLACES = {  # name -> where it is; with a colon behind it: the room itself
     "run": "app.run",
     "Run": "core.record",
     "judge": "app.evaluate",
-    "evaluate": "app.bench",
+    "evaluate": "app.evaluate",
     "blame": "evaluate.blame",
     "replay": "app.evaluate",
     "report": "app.evaluate",

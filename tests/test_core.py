@@ -1,12 +1,14 @@
 """What is read from a file or a command line is what its type says; a log is opened without being read."""
 
 import json
+import os
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -16,6 +18,7 @@ from mtrag_nb.core.files import JsonlLog, data_dir
 from mtrag_nb.core.record import Run, read_step, read_turn, turn_line
 from mtrag_nb.core.settings import load_settings, with_settings
 from mtrag_nb.core.types import SettingsError, plain, structured
+from mtrag_nb.runs.run import _git_commit, machine, package_versions
 
 
 @dataclass(frozen=True)
@@ -161,3 +164,13 @@ def test_settings_and_record_load_no_pydantic():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_versions_machine_and_commit_are_noted():
+    assert (
+        package_versions(["numpy", "no-such-package"])["no-such-package"] == ""
+        and package_versions()["torch"]
+    )
+    assert machine()["cores"] >= 1 and len(_git_commit()) in (0, 40)
+    with patch.dict(os.environ, PATH=""):  # a machine without git
+        assert _git_commit() == ""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mtrag_nb.app.bench import export_run
+from mtrag_nb.app.evaluate import export_run
 from mtrag_nb.core.files import data_dir, make_folder, write_json, write_jsonl
 from mtrag_nb.core.record import Grade, Graded, Refused, Retrieved, Run, kept_by, new_turn
 from mtrag_nb.core.text import scored

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
-from mtrag_nb.app.bench import evaluate
+from mtrag_nb.app.evaluate import evaluate
 from mtrag_nb.core.record import Checked, Drafted, Graded, Ranked, Retrieved, Rewritten, Run
 from mtrag_nb.core.types import TO_ANSWER, Outcome, SettingsError
 from mtrag_nb.data.mtrag import is_gold, read_benchmark, sample_dir

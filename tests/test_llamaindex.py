@@ -6,7 +6,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 
-from mtrag_nb.app.bench import evaluate
+from mtrag_nb.app.evaluate import evaluate
 from mtrag_nb.core.record import Rewritten
 from mtrag_nb.core.types import Outcome
 from mtrag_nb.systems.outside import load_outside, read_reply

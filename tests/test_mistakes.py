@@ -18,7 +18,7 @@ from unittest.mock import patch
 import pytest
 
 from mtrag_nb.app.cli import COMMANDS, main
-from mtrag_nb.app.command import Parser
+from mtrag_nb.app.cli import Parser
 from mtrag_nb.core import settings as core_settings
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import SettingsError

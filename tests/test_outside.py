@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mtrag_nb.app.bench import evaluate
+from mtrag_nb.app.evaluate import evaluate
 from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.types import DataError, Outcome

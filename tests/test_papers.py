@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mtrag_nb.app.command import Command
+from mtrag_nb.app.cli import Command
 from mtrag_nb.app.evaluate import judge
 from mtrag_nb.app.reproduce import Reproduction, facts, paper_plans, recordings
 from mtrag_nb.app.reproduce import reproduce, runs_table, write

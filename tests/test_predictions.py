@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mtrag_nb.app.bench import import_run
+from mtrag_nb.app.evaluate import import_run
 from mtrag_nb.core.files import write_whole
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.types import DataError, Outcome

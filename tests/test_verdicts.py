@@ -147,7 +147,7 @@ CAKE = "The cake does not contain nuts. They do not offer refunds. There is no i
 
 @pytest.fixture(scope="module")
 def cake(tmp_path_factory):
-    from mtrag_nb.app.bench import evaluate
+    from mtrag_nb.app.evaluate import evaluate
 
     said = iter(
         [
@@ -359,8 +359,8 @@ REFUSE = {"Latin": "Das geht aus den Dokumenten nicht hervor.", "Han": "文档�
 @pytest.fixture(scope="module")
 def three_languages(tmp_path_factory):
     "German, Chinese and Arabic documents: ingested, searched by words, answered by the nearest sentence, blamed and reported."
-    from mtrag_nb.app.bench import evaluate
-    from mtrag_nb.app.cli import ingest
+    from mtrag_nb.app.evaluate import evaluate
+    from mtrag_nb.app.run import ingest
     from mtrag_nb.core.settings import load_settings
     from mtrag_nb.models.calls import Models
     from mtrag_nb.search.ingest import open_index
@@ -396,7 +396,7 @@ def test_twelve_turns_in_three_languages_are_answered_and_blamed(three_languages
 
 
 def test_the_command_takes_phrases_of_a_system(tmp_path, capsys):
-    from mtrag_nb.app.bench import evaluate
+    from mtrag_nb.app.evaluate import evaluate
     from mtrag_nb.app.cli import main
     from mtrag_nb.core.record import Run
     from mtrag_nb.data.mtrag import read_benchmark
@@ -652,7 +652,7 @@ def scripted(asked: str) -> str:
 
 @pytest.fixture(scope="module")
 def by_judge(tmp_path_factory):
-    from mtrag_nb.app.bench import evaluate
+    from mtrag_nb.app.evaluate import evaluate
     from mtrag_nb.core.settings import load_settings
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.embed import HashEmbedder

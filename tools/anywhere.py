@@ -6,7 +6,6 @@ provide; in the tour the cells of set-up and of assertions are folded. The repos
 `--check` changes nothing, names what is not as it should be, and fails if there is anything. `make sync` asks the same.
 """
 
-import argparse
 import configparser
 import json
 import re
@@ -60,11 +59,8 @@ def opens(notebook: str) -> bool:
 
 def extras_of(code: str) -> list[str]:
     "The extras of the package that a notebook of this code needs."
-    needed = [
-        extra
-        for extra, names in EXTRAS.items()
-        if re.search(rf"^\s*(?:from|import) (?:{names})\b", code, re.MULTILINE)
-    ]
+    imported = r"^\s*(?:from|import) (?:{})\b"
+    needed = [e for e, names in EXTRAS.items() if re.search(imported.format(names), code, re.M)]
     return ["gpu", "eval", *needed]
 
 
@@ -134,19 +130,14 @@ def addressed(text: str) -> str:
     return FOREIGN.sub(ADDRESS.partition("//")[2], text)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="change nothing")
-    args = parser.parse_args()
+def main(check: bool) -> int:
     found = undressed(ROOT / "nbs")
     for path, text in found.items():
         print(path.relative_to(ROOT))
-        if not args.check:
+        if not check:
             path.write_text(text, encoding="utf-8")
-    return 1 if args.check and found else 0
+    return 1 if check and found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("--check" in sys.argv))

@@ -38,9 +38,8 @@ ROWS = (
 
 
 def main(argv=None) -> int:
-    ap = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     ap.add_argument("--other", default="", help="an environment with another Python")
     ap.add_argument("--rows", default="1,2,3,4", help="which of the four rows")
     ap.add_argument("--jobs", default="2", help="notebooks at a time")
@@ -54,22 +53,12 @@ def main(argv=None) -> int:
             table.append((n, processor, threads, "another Python", why))
             continue
         python = str(Path(args.other) / "bin" / "python") if which == "other" else sys.executable
-        asked = subprocess.run([python, "-V"], capture_output=True, text=True, check=True)
-        version = asked.stdout.strip()
-        env = {
-            **os.environ,
-            **PROCESSORS[processor],
-            "OMP_NUM_THREADS": str(threads),
-            "PATH": f"{Path(python).parent}:{os.environ['PATH']}",
-        }
-        run = subprocess.Popen(
-            [python, "tools/run_notebooks.py", "--jobs", args.jobs, *extra, *args.what],
-            cwd=ROOT,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        version = subprocess.check_output([python, "-V"], text=True).strip()
+        env = {**os.environ, **PROCESSORS[processor], "OMP_NUM_THREADS": str(threads)}
+        env["PATH"] = f"{Path(python).parent}:{env['PATH']}"
+        command = [python, "tools/run_notebooks.py", "--jobs", args.jobs, *extra, *args.what]
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        run = subprocess.Popen(command, cwd=ROOT, env=env, **how)
         print(f"{version}, {processor}, {threads} thread{'s' * (threads > 1)}", flush=True)
         last = []
         for line in run.stdout:

@@ -64,10 +64,8 @@ def imports_most(source: str) -> bool:
         body = ast.parse(source).body
     except SyntaxError:  # a magic
         return False
-    lines = [
-        s.end_lineno - s.lineno + 1 for s in body if isinstance(s, (ast.Import, ast.ImportFrom))
-    ]
-    return 2 * sum(lines) > source.count("\n")
+    found = [s for s in body if isinstance(s, (ast.Import, ast.ImportFrom))]
+    return 2 * sum(s.end_lineno - s.lineno + 1 for s in found) > source.count("\n")
 
 
 def shown(cell: dict) -> list[dict]:
@@ -80,9 +78,8 @@ def shown(cell: dict) -> list[dict]:
     if cell["cell_type"] == "code":
         source = re.sub(r"\A(#\|.*\n?|\s*\n)+", "", source)
         tags += ["hide-input"] if imports_most(source) else []
-        for html in (
-            o["data"]["text/html"] for o in cell["outputs"] if "text/html" in o.get("data", {})
-        ):
+        data = (o.get("data", {}) for o in cell["outputs"])
+        for html in (d["text/html"] for d in data if "text/html" in d):
             html[:] = [re.sub(r' href="#[^"]*"', "", line) for line in html]  # excerpts of pages
     return [{**cell, "source": linked(source), "metadata": {**cell["metadata"], "tags": tags}}]
 
@@ -104,19 +101,16 @@ def recorded_runs() -> str:
     for path in sorted((ROOT / "data" / "recorded").glob("*/manifest.json")):
         run = json.loads(path.read_text(encoding="utf-8"))
         turns, seconds = (sum(s[k] for s in run["sessions"]) for k in ("turns", "seconds"))
-        rows.append(
-            f"| {path.parent.name} | {run['settings']['chat']['name']} | {turns} | {seconds:.0f} |"
-        )
+        cells = (path.parent.name, run["settings"]["chat"]["name"], str(turns), f"{seconds:.0f}")
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
 def cards() -> str:
     "The run cards of data/cards as tables, one for each set of tasks."
-    kept = [
-        json.loads(p.read_text(encoding="utf-8")) for p in sorted(ROOT.glob("data/cards/*.json"))
-    ]
-    groups, tables = {}, []
-    for card in sorted(sum(kept, []), key=lambda c: -c["turns"]):
+    files, groups, tables = sorted(ROOT.glob("data/cards/*.json")), {}, []
+    kept = [card for p in files for card in json.loads(p.read_text(encoding="utf-8"))]
+    for card in sorted(kept, key=lambda c: -c["turns"]):
         groups.setdefault(card["tasks"], []).append(card)
     for tasks, group in groups.items():
         first = group[0]
@@ -150,9 +144,8 @@ def shown_value(m: dict | None) -> str:
 def _skill() -> str:
     "The ten tasks, as a section of llms.txt: without the lines at the head that agents' own tools read."
     text = (ROOT / "docs" / "SKILL.md").read_text(encoding="utf-8").split("\n---\n", 1)[1]
-    return re.sub(r"^#", "##", text, flags=re.M).replace(
-        "](..", f"]({anywhere.ADDRESS}/blob/{anywhere.CFG['branch']}"
-    )
+    place = f"]({anywhere.ADDRESS}/blob/{anywhere.CFG['branch']}"
+    return re.sub(r"^#", "##", text, flags=re.M).replace("](..", place)
 
 
 def lay_out(folder: Path) -> None:
@@ -168,16 +161,13 @@ def lay_out(folder: Path) -> None:
     (folder / "docs" / "conf.py").rename(folder / "conf.py")
     shutil.copytree(ROOT / "figures", folder / "extra" / "figures")  # for <picture>
     (folder / "README.md").write_text(linked((ROOT / "README.md").read_text(encoding="utf-8")))
-    index, llms = (
-        ["```{include} README.md\n```\n"],
-        [f"# mtrag_nb\n\n> {anywhere.CFG['description']}\n", _skill()],
-    )
+    index = ["```{include} README.md\n```\n"]
+    llms = [f"# mtrag_nb\n\n> {anywhere.CFG['description']}\n", _skill()]
     written = sync.written(ROOT / "nbs")
     for name, title in TITLES.items():
         pages = [page for page in written if page.startswith(f"{name}/")]
-        index.append(
-            TREE.format(title=title.capitalize(), pages="\n".join(f"nbs/{p}" for p in pages))
-        )
+        paths = "\n".join(f"nbs/{p}" for p in pages)
+        index.append(TREE.format(title=title.capitalize(), pages=paths))
         llms.append(f"\n## {title.capitalize()}: {FOLDERS[name]}\n")
         for page in pages:
             nb = json.loads((ROOT / "nbs" / page).read_text(encoding="utf-8"))

@@ -3,13 +3,20 @@
 Compared is text: stdout, the text of results and errors, HTML without its tags (what a reader of the page sees; its text twin
 is often only the name of a class). Pictures are not, tests assert what they plot. Two texts are the same if they differ in
 nothing but the width of columns and the last printed digit of a decimal fraction; whole numbers and words must be equal.
+
+  python tools/outputs.py NOTEBOOK ...     takes the state of widgets out of notebooks that JupyterLab saved
+
+`tools/run_notebooks.py --save` keeps no such state. JupyterLab, asked to save, keeps a reference to a widget that dies with
+the kernel, and would later show *model not found* in the place of the page.
 """
 
 import difflib
 import itertools
+import json
 import os
 import re
-from html.parser import HTMLParser
+import sys
+from html import unescape
 from pathlib import Path
 
 CLONE = f"{Path(__file__).resolve().parents[1]}/"
@@ -21,8 +28,10 @@ NUMBER = re.compile(
 COLUMNS = re.compile(r"[ \t]+|(?<=[-=─])[-=─]{2,}")  # what grows with the numbers in a table
 ADDRESS = re.compile(r"( object)? at 0x[0-9a-fA-F]+")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-BLOCKS = "p div tr table details summary h1 h2 h3 h4 li ul ol pre br section figure"
-BLOCKS = {*BLOCKS.split(), "figcaption", "blockquote"}
+BLOCKS = (
+    "p div tr table details summary h[1-4] li ul ol pre br section figure figcaption blockquote"
+)
+BLOCKS = re.compile(rf"</?(?:{BLOCKS.replace(' ', '|')})\b[^>]*>")
 
 
 def directives(source: str) -> dict:
@@ -54,34 +63,14 @@ def worth_keeping(outputs: list) -> list:
     return kept
 
 
-class _Words(HTMLParser):
-    "The text of HTML, a line for each block."
-
-    def __init__(self):
-        super().__init__(convert_charrefs=True)
-        self.parts, self.silent = [], 0
-
-    def handle_starttag(self, tag, attrs):
-        self.silent += tag in ("style", "script")
-        self.parts.append("\n" if tag in BLOCKS else " " if tag in ("td", "th") else "")
-
-    def handle_endtag(self, tag):
-        self.silent -= tag in ("style", "script")
-        self.parts.append("\n" if tag in BLOCKS else "")
-
-    def handle_data(self, data):
-        if not self.silent:
-            self.parts.append(re.sub(r"\s+", " ", data))
-
-
 def html_text(html: str) -> str:
     "The words of a page, a line for each block."
+    html = re.sub(r"<(style|script)\b.*?</\1>", "", " ".join(html.split()), flags=re.S)
     # a block that fills a cell (it keeps the text on the left on GitHub) starts no line
     html = re.sub(r"(<t[dh]\b[^>]*>)(?:<div\b[^>]*>)+", r"\1", html)
-    reader = _Words()
-    reader.feed(re.sub(r"(?:</div>)+(?=</t[dh]>)", "", html))
-    reader.close()
-    return "\n".join(line.strip() for line in "".join(reader.parts).splitlines() if line.strip())
+    html = BLOCKS.sub("\n", re.sub(r"(?:</div>)+(?=</t[dh]>)", "", html))
+    text = unescape(re.sub(r"<[^<>]*>", "", re.sub(r"<t[dh]\b[^>]*>", " ", html)))
+    return "\n".join(" ".join(line.split()) for line in text.split("\n") if line.strip())
 
 
 def shown(outputs: list) -> list:
@@ -158,3 +147,20 @@ def stale(cells: list, kept: list, ran, real: bool) -> list:
             code = re.sub(r"(?m)^#\|.*\n|^\s+", "", cell["source"])
             found.append(f"cell {n} ({code.partition(chr(10))[0][:70]}):\n{told}")
     return found
+
+
+def strip_widgets(path: Path) -> int:
+    "Take widget state out of a notebook, and widget references out of outputs that have an HTML twin; how many there were."
+    nb = json.loads(path.read_text(encoding="utf-8"))
+    changed = int(nb["metadata"].pop("widgets", None) is not None)
+    for output in (o for cell in nb["cells"] for o in cell.get("outputs", [])):
+        if "text/html" in output.get("data", {}):
+            changed += output["data"].pop(WIDGET_VIEW, None) is not None
+    if changed:
+        path.write_text(json.dumps(nb, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return changed
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        print(f"{name}: {strip_widgets(Path(name))} changed")

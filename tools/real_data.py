@@ -10,13 +10,12 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from mtrag_nb.app.evaluate import calibrate
 from mtrag_nb.core.files import make_folder, write_whole
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import DataError, Passage, digest
-from mtrag_nb.data.mtrag import official_dir, official_file, official_files
-from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_qrels, read_ratings
-from mtrag_nb.evaluate.calibrate import Calibration, calibrate, measure_all, rated_file_of
-from mtrag_nb.evaluate.calibrate import read_candidates, write_calibration
+from mtrag_nb.data.mtrag import official_dir, official_files, read_corpus, read_qrels
+from mtrag_nb.evaluate.calibrate import Calibration, measure_all, rated_file_of
 from mtrag_nb.models.calls import Models, RecordedChat, load_chat
 
 
@@ -79,22 +78,13 @@ def pool_file(root: Path) -> Path:
 def calibrate_laptop(
     out: str | Path = "data/measured/calibration.json",
     n: int = 100,  # tasks to draw pairs from, and rated answers for the ways that ask a model
-    models: Models | None = None,  # None: the laptop's
     calls: str | Path = "runs/calibration/calls.jsonl",  # the record of the chat model's calls
 ) -> Calibration:
     "Calibrate the laptop's models on real data, print it, write it down. Two CPU hours; goes on where it stopped."
-    wanted = "mtrag-human/reference.jsonl, what ELSER retrieved for it, and the rated answers"
-    root, settings = real_data(wanted), load_settings()
-    known = read_benchmark(official_file(root, "mtrag-human/reference"))
-    candidates = read_candidates(official_file(root, "mtrag-human/elser"))
-    rated = read_ratings(rated_file_of(root))
-    if models is None:
-        record = make_folder(Path(calls).parent) / Path(calls).name
-        models = Models(settings, chat=RecordedChat(load_chat(settings.chat), record))
-    found = calibrate(settings, models, known.tasks, known.gold, candidates, rated, n)
-    print(found)
-    write_calibration(found, out)
-    return found
+    real_data("mtrag-human/reference.jsonl, what ELSER retrieved for it, and the rated answers")
+    settings, record = load_settings(), make_folder(Path(calls).parent) / Path(calls).name
+    models = Models(settings, chat=RecordedChat(load_chat(settings.chat), record))
+    return calibrate(out=out, limit=n, settings=settings, models=models)
 
 
 def license_laptop(profile: str = "laptop", **how) -> None:

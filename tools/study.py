@@ -50,38 +50,26 @@ def compared(
     runs: Mapping[str, Run],  # the first is the one that the others are paired with
     gold: Mapping[str, Gold],
     bert: BertScorer,
-    reports: Mapping[str, ScoreReport]
-    | None = None,  # their scores, where they are known; None: computed now
+    reports: Mapping[str, ScoreReport] | None = None,  # where they are known; None: computed now
 ) -> dict:  # plain data
     "Means with intervals, outcomes, costs; every run paired with the first, by task, clustered by conversation."
     reports, rows = reports or {name: score_run(r, gold, bert=bert) for name, r in runs.items()}, {}
     for name, r in runs.items():
         turns, intervals = r.trajectories.values(), {m: reports[name].interval(m) for m in SCORES}
         rows[name] = {
-            **{
-                m: {"mean": i.value, "low": i.low, "high": i.high, "n": i.n}
-                for m, i in intervals.items()
-            },
+            **{m: dict(mean=i.value, low=i.low, high=i.high, n=i.n) for m, i in intervals.items()},
             "cost": mean_cost(r),
             "outcomes": Counter(t.outcome.value for t in turns),
             "reasons": Counter(t.reason for t in turns if t.refused),
             "circular": sorted(reports[name].circular),
         }
     first, several = next(iter(runs)), len(runs) > 1
-    pairs = [
-        {"measure": m, **asdict(p)}
-        for m in SCORES
-        if several
-        for p in compare_runs(list(reports.values()), m, against=first).pairs
-    ]
+    scored = list(reports.values())
+    found = {m: compare_runs(scored, m, against=first).pairs for m in SCORES if several}
+    pairs = [{"measure": m, **asdict(p)} for m, some in found.items() for p in some]
     talks = {t: c for r in reports.values() for t, c in r.talks.items()}
-    return {
-        "tasks": len(talks),
-        "conversations": len(set(talks.values())),
-        "bert": bert.fingerprint,
-        "rows": rows,
-        "pairs": pairs,
-    }
+    about = {"tasks": len(talks), "conversations": len(set(talks.values()))}
+    return {**about, "bert": bert.fingerprint, "rows": rows, "pairs": pairs}
 
 
 Table = tuple[list[str], list[list]]  # header and rows, for text_table and html_table
@@ -110,10 +98,10 @@ def cost_table(part: Mapping) -> Table:
     "A line a run: refusals, and the mean cost of a turn."
     head = {"calls": "calls a turn", "tokens_in": "tokens in", "tokens_out": "tokens out"}
     head |= {"seconds": "seconds"}
-    rows = [
-        [v, r["outcomes"].get("i_dont_know", 0), *(f"{r['cost'][c]:.1f}" for c in head)]
-        for v, r in part["rows"].items()
-    ]
+    rows = []
+    for v, r in part["rows"].items():
+        costs = (f"{r['cost'][c]:.1f}" for c in head)
+        rows.append([v, r["outcomes"].get("i_dont_know", 0), *costs])
     return ["", "refused", *head.values()], rows
 
 
@@ -147,10 +135,8 @@ def footprint_rows(part: Mapping) -> list[list]:
     "Each step over one library, in the order in which it came: step, seconds, processor seconds, MB at most, MB afterwards."
     steps = {k: part[k] for k in part if k in ORDER and k != "replaced"}
     steps |= {f"upload in its place, {n}": x for n, x in enumerate(part["replaced"], 1)}
-    return [
-        [k, *(x.get(c, "") for c in ("seconds", "cpu_seconds", "peak_mb", "after_mb"))]
-        for k, x in steps.items()
-    ]
+    columns = ("seconds", "cpu_seconds", "peak_mb", "after_mb")
+    return [[k, *(x.get(c, "") for c in columns)] for k, x in steps.items()]
 
 
 def footprint_words(told: Mapping) -> dict[str, float]:
@@ -248,9 +234,8 @@ def run_study(name: str) -> int:
     env = {**os.environ, "PART": name, "PYTHONOPTIMIZE": "1"}
     if name == "released":
         env["MTRAG_DATA"] = str(released_data())
-    return subprocess.run(
-        [*command, str(notebooks[name])], cwd=NOTEBOOKS.parents[1], env=env
-    ).returncode
+    command.append(str(notebooks[name]))
+    return subprocess.run(command, cwd=NOTEBOOKS.parents[1], env=env).returncode
 
 
 if __name__ == "__main__":

@@ -32,14 +32,10 @@ def written(nbs: Path) -> dict:
     "Notebook (its path below `nbs`) -> the modules that it writes, dotted."
     rooms = {}
     for path in sorted(p for p in nbs.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts):
-        code = [
-            "".join(c["source"])
-            for c in json.loads(path.read_text(encoding="utf-8"))["cells"]
-            if c["cell_type"] == "code"
-        ]
-        rooms[path.relative_to(nbs).as_posix()] = [
-            m for source in code for m in re.findall(r"^#\|\s*default_exp\s+(\S+)", source, re.M)
-        ]
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+        named = re.findall(r"^#\|\s*default_exp\s+(\S+)", code, re.M)
+        rooms[path.relative_to(nbs).as_posix()] = named
     return rooms
 
 
@@ -53,9 +49,8 @@ def modules(package: Path) -> set:
 
 def plain_name(notebook: str) -> str:
     "A notebook without its numbers, dotted: the name of its module, and of its page in the documentation."
-    return ".".join(
-        re.sub(r"^\d+[a-z]?_", "", part) for part in notebook.removesuffix(".ipynb").split("/")
-    )
+    parts = notebook.removesuffix(".ipynb").split("/")
+    return ".".join(re.sub(r"^\d+[a-z]?_", "", part) for part in parts)
 
 
 def misfits(
@@ -70,18 +65,13 @@ def misfits(
             writers[name].append(notebook)
             if name != plain_name(notebook):
                 found.append(f"{notebook} writes {name}: its name says {plain_name(notebook)}")
-    found += [
-        f"module {m} is written by {' and '.join(w)}" for m, w in writers.items() if len(w) > 1
-    ]
-    found += [
-        f"{' and '.join(n)} have one name without their numbers: {page}"
-        for page, n in pages.items()
-        if len(n) > 1
-    ]
+    several = [(m, " and ".join(w)) for m, w in writers.items() if len(w) > 1]
+    found += [f"module {m} is written by {w}" for m, w in several]
+    several = [(page, " and ".join(n)) for page, n in pages.items() if len(n) > 1]
+    found += [f"{n} have one name without their numbers: {page}" for page, n in several]
     found += [f"module {m} has no notebook" for m in sorted(there - set(writers))]
-    return found + [
-        f"notebook {writers[m][0]} wrote no module {m}" for m in sorted(set(writers) - there)
-    ]
+    lost = sorted(set(writers) - there)
+    return found + [f"notebook {writers[m][0]} wrote no module {m}" for m in lost]
 
 
 def moved(changelog: str) -> dict:
@@ -116,10 +106,8 @@ def problems() -> list:
     kept = ("nbs", "mtrag_nb", "packages", "README.md")
     left = run("git", "status", "--porcelain", "--", *kept).splitlines()
     found = misfits(written(ROOT / "nbs"), modules(ROOT / "mtrag_nb"))
-    found += [
-        f"{path.relative_to(ROOT)} lacks its badge, its first cell or the right address: `make address`"
-        for path in anywhere.undressed(ROOT / "nbs")
-    ]
+    lacks = "lacks its badge, its first cell or the right address: `make address`"
+    found += [f"{p.relative_to(ROOT)} {lacks}" for p in anywhere.undressed(ROOT / "nbs")]
     return found + [f"not in step with its notebook, or not committed: {line[3:]}" for line in left]
 
 

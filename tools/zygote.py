@@ -40,10 +40,8 @@ def be_a_kernel(talk: socket.socket, asked: dict) -> None:
     os.environ.update(asked["env"])
     os.chdir(asked["cwd"])
     tempfile.tempdir = None
-    argv = [
-        *asked["argv"],
-        f"--IPKernelApp.parent_handle={os.getppid()}",
-    ]  # its parent is not who asked
+    parent = f"--IPKernelApp.parent_handle={os.getppid()}"  # its parent is not who asked
+    argv = [*asked["argv"], parent]
     sys.argv, sys.path[0] = ["ipykernel", *argv], ""
     threading.Thread(target=watch, daemon=True).start()
     IPKernelApp.launch_instance(argv)
@@ -89,9 +87,8 @@ def ask(path: str, argv: list) -> None:
         talk.connect(path)
     except OSError:
         os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", *argv])
-    talk.sendall(
-        (json.dumps({"argv": argv, "cwd": os.getcwd(), "env": dict(os.environ)}) + "\n").encode()
-    )
+    asked = {"argv": argv, "cwd": os.getcwd(), "env": dict(os.environ)}
+    talk.sendall((json.dumps(asked) + "\n").encode())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # sent before the kernel is ended
     while os.getppid() == parent and not select.select([talk], [], [], 1)[0]:
         pass  # readable: the kernel has ended

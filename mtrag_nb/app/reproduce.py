@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from .command import Changes, Command, Dir, Limit, Option, ProfileName, Setup, Variant
-from .command import changes_of, with_variant
+from .cli import Changes, Command, Dir, Limit, Option, ProfileName, Setup, Variant
+from .cli import changes_of, with_variant
 from .evaluate import judge, score
 from .run import fetch, ingest, run
 from ..core.files import data_dir, read_json, write_json, write_whole

@@ -15,12 +15,13 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from .command import Chosen, Cluster, Dir, Domains, File, Limit, Minutes, NeededDir
-from .command import Option, ProfileName, RunDir, ShardOf, SystemName, Variant, Web
-from .command import chosen, done, on_ray, with_variant
+from .cli import COMMANDS, Chosen, Cluster, Dir, Domains, File, Limit, Minutes
+from .cli import NeededDir, Option, ProfileName, RunDir, ShardOf, SystemName, Variant
+from .cli import Web, chosen, done, on_ray, with_variant
 from ..core.files import Shard, data_dir, sized
 from ..core.html import text_table
 from ..core.record import Run, breakdown, breakdown_table, telemetry, tell
@@ -36,6 +37,7 @@ from ..systems.registry import DEFAULT, profiles, system_named
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
     from mtrag_nb.search.store import Manifest
+    from mtrag_nb.systems.system import System
 
 # %% ../../nbs/app/01_run.ipynb #98858849
 def _driver() -> str:
@@ -305,6 +307,19 @@ def print_index(index: str | Path, manifest: "Manifest") -> None:
     print(f"{index}: {total('passages')} passages as {nodes}, {parts}")
 
 # %% ../../nbs/app/01_run.ipynb #b98c6d97
+def _check_ingest(
+    files: bool, documents: File, collection: str, of_passages: object, sparse: bool
+) -> None:
+    "Raises SettingsError for options that do not go together."
+    if files == bool(documents):
+        raise SettingsError("ingest takes --passages, or --documents with --collection")
+    if files and collection:
+        raise SettingsError("--collection goes with --documents; passages have their domains")
+    if documents and (of_passages or not sparse):
+        options = "--domain, --cap, --no-sparse, --hnsw, --shard and --on"
+        raise SettingsError(f"{options} go with --passages")
+
+
 def ingest(
     passages: Iterable[File] = (),  # corpus files: .jsonl, .jsonl.gz or .zip
     index: NeededDir = "",  # the index folder
@@ -316,12 +331,19 @@ def ingest(
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
     shard: ShardOf = "",
     on: Cluster = "",
+    documents: File = None,  # PDF, DOCX, HTML, Markdown and text files, in the place of --passages
+    collection: str = "",  # with --documents: what they are filtered by, any name
     *,
     models: "Models | None" = None,
     progress: bool = True,
-) -> bool:
-    "Build an index of corpus files, or finish one. Documents of one's own: `app.cli.ingest`."
+) -> bool:  # False if a document could not be read
+    "Build an index of corpus files, or finish one; documents of one's own are added to a library."
     files = passages = list(passages)
+    _check_ingest(bool(files), documents, collection, domains or cap or hnsw or shard or on, sparse)
+    if documents:
+        how = {"index": index, "collection": collection, "device": device, "settings": settings}
+        how |= {"models": models, "progress": progress}
+        return COMMANDS["library"].load()("add", [documents], **how)
     settings = on_device(chosen(settings), device)
     shard = on_ray(ingest, locals(), "index") if on else shard
     from mtrag_nb.models.calls import Models
@@ -400,13 +422,39 @@ def whole(run: Run, **_) -> bool:
     return not any(t.failed for t in run.trajectories.values())
 
 
-def _some(tasks: Sequence[Task], path: str | Path) -> Sequence[Task]:
-    if not tasks:
-        remedy = "Check --domain and the file"
-        raise DataError("no tasks of the wanted domains", path, remedy=remedy)
-    return tasks
+def _tasks_to_run(
+    path: str | Path, setting: str, domains, limit: int | None, select: str = "all"
+) -> tuple[Benchmark, Sequence[Task]]:
+    "A file of tasks, and those of them that are to be run. Raises DataError if there are none."
+    from mtrag_nb.runs.run import selected
+
+    whole = limit if select == "all" else None  # else the limit is one of what is selected
+    file = read_benchmark(path, setting == "reference", domains, whole)
+    if todo := selected(file.tasks, select, limit):
+        return file, todo
+    remedy = "Check --domain and the file"
+    raise DataError("no tasks of the wanted domains", path, remedy=remedy)
 
 # %% ../../nbs/app/01_run.ipynb #43dccb25
+def _open_web(web: str, settings: Settings, models: "Models | None") -> dict:
+    "The web that is searched, and the models that it needs; None for none."
+    from mtrag_nb.models.calls import Models
+    from mtrag_nb.runs.run import open_web
+
+    models = models or (Models(settings) if web != "none" else None)
+    return {"web": open_web(web, settings, models), "models": models}
+
+
+def _leave_gold_out(value: "System", tasks: Sequence[Task], file: Benchmark, path: str | Path):
+    "A system that is not shown the gold documents, and those of the tasks that have some. Raises DataError if none has."
+    from mtrag_nb.runs.forks import leave_gold_out, leave_out_tasks
+
+    if not (todo := leave_out_tasks(tasks, file.gold)):
+        remedy = "Name a reference file: it holds labels and gold passages"
+        raise DataError("no task has gold passages to leave out", path, remedy=remedy)
+    return leave_gold_out(value, file.gold), todo
+
+
 _SETTING = "rag: retrieve (task C); reference: the passages that come with each task (task B)"
 _Setting = Annotated[Literal["rag", "reference"], Option(about=_SETTING)]
 
@@ -437,24 +485,14 @@ def run(
     name, calibrated = with_variant(system, variant), getattr(settings, "calibrated", None)
     settings, value = chosen(settings, name), system_named(name)
     shard = on_ray(run, locals(), "out") if on else shard
-    first = limit if select == "all" else None
-    file = read_benchmark(tasks, setting == "reference", domains, first)
+    file, todo = _tasks_to_run(tasks, setting, domains, limit, select)
     from mtrag_nb.evaluate.scores import keep_refusal_phrases
-    from mtrag_nb.models.calls import Models
-    from mtrag_nb.runs.run import open_web, run_tasks, selected
+    from mtrag_nb.runs.run import run_tasks
 
-    todo = _some(selected(file.tasks, select, limit), tasks)
     if without_gold:
-        from mtrag_nb.runs.forks import leave_gold_out, leave_out_tasks
-
-        value, todo = leave_gold_out(value, file.gold), leave_out_tasks(todo, file.gold)
-        if not todo:
-            remedy = "Name a reference file: it holds labels and gold passages"
-            raise DataError("no task has gold passages to leave out", tasks, remedy=remedy)
-    if web != "none":
-        models = models or Models(settings)
-    how = {"models": models, "minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
-    how |= {"lines": file.lines, "web": open_web(web, settings, models)}
+        value, todo = _leave_gold_out(value, todo, file, tasks)
+    how = {"minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
+    how |= {"lines": file.lines, **_open_web(web, settings, models)}
     result = run_tasks(value, todo, out, settings, index, setting, **how)
     if calibrated:
         shutil.copyfile(calibrated, Path(out) / "calibration.json")  # the licence of its thresholds
@@ -513,6 +551,27 @@ def _print_demo(run: Run, sample: Benchmark) -> None:
     print(f"The model is small: its answers are no evidence of quality.\n{run.manifest['about']}")
 
 
+def _recorded_demo(sample: Benchmark) -> Run:
+    "Show a run that was recorded on the sample."
+    run = Run(data_dir("recorded") / f"sample_{DEFAULT}_graded")
+    _print_demo(run, sample)
+    print(f"Next: `mtrag report {run.folder} --out report.html` for a page.")
+    return run
+
+
+def _run_demo(sample: Benchmark, out: Path, minutes: float, least: int, go: Callable) -> Run:
+    "The first turn alone, so that an answer is seen early; then as many as asked for; then the rest, as long as there is time."
+    tasks = _demo_tasks(sample)
+    if not (out / "manifest.json").exists() or tasks[0].id not in Run(out).trajectories:
+        go(tasks[:1], out, minutes=None)
+    begun = Run(out)
+    print(f"The first turn:\n{tell(begun.trajectories[tasks[0].id], begun.passages)}\n", flush=True)
+    if len(begun.trajectories) < least:
+        go(tasks[:least], out, minutes=None)
+    left = minutes - _minutes_spent(out)
+    return go(tasks, out, minutes=left) if left > 0 else Run(out)
+
+
 @done(whole)
 def demo(
     out: str | Path = "runs/demo",  # the run folder (default runs/demo)
@@ -529,10 +588,7 @@ def demo(
     if recorded:
         if (str(out), minutes, chosen(settings)) != ("runs/demo", 3.0, chosen(None)):
             raise SettingsError("--recorded goes alone: the run was made before")
-        result = Run(data_dir("recorded") / f"sample_{DEFAULT}_graded")
-        _print_demo(result, file)
-        print(f"Next: `mtrag report {result.folder} --out report.html` for a page.")
-        return result
+        return _recorded_demo(file)
     from mtrag_nb.models.calls import Models
     from mtrag_nb.runs.run import run_tasks
 
@@ -543,20 +599,9 @@ def demo(
         raise ModelNotFound("; ".join(problems) + ". Without models: mtrag demo --recorded")
     models, index = models or Models(settings), out.parent / f"{out.name}-index"
     ingest(sample_corpus(), index, settings=settings, models=models, progress=progress)
-    tasks = _demo_tasks(file)
-
-    def go(some, left):
-        how = (settings, index, "rag", file.lines, models, left, progress)
-        return run_tasks(system, some, out, *how)
-
-    if not (out / "manifest.json").exists() or tasks[0].id not in Run(out).trajectories:
-        go(tasks[:1], None)  # alone, so that an answer is seen early
-    begun = Run(out)
-    print(f"The first turn:\n{tell(begun.trajectories[tasks[0].id], begun.passages)}\n", flush=True)
-    if len(begun.trajectories) < least:
-        go(tasks[:least], None)
-    left = minutes - _minutes_spent(out)
-    result = go(tasks, left) if left > 0 else Run(out)
+    how = {"index": index, "lines": file.lines, "models": models, "progress": progress}
+    go = partial(run_tasks, system, settings=settings, **how)
+    result = _run_demo(file, out, minutes, least, go)
     _print_demo(result, file)
     if (n := len(result.trajectories)) < (all_ := len(file.tasks)):
         more = f"`mtrag demo --minutes {minutes + 10:g}` goes on"
@@ -598,8 +643,7 @@ def live(
     name = with_variant(system, variant)
     settings = chosen(settings, name)
     shard = on_ray(live, locals(), "out") if on else shard
-    file = read_benchmark(tasks, setting == "reference", domains, limit)
-    todo = _some(file.tasks, tasks)
+    file, todo = _tasks_to_run(tasks, setting, domains, limit)
     from mtrag_nb.runs.run import live_run
 
     how = {"models": models, "minutes": minutes, "progress": progress, "shard": Shard.read(shard)}

@@ -1,4 +1,4 @@
-"Numbers from records. Called, this folder is `app.bench.evaluate`: both are named `mtrag_nb.evaluate`."
+"Numbers from records. Called, this folder is `app.evaluate.evaluate`: both are named `mtrag_nb.evaluate`."
 
 import sys
 from types import ModuleType
@@ -6,7 +6,7 @@ from types import ModuleType
 
 class _Callable(ModuleType):
     def __call__(self, *args, **how):
-        from mtrag_nb.app.bench import evaluate
+        from mtrag_nb.app.evaluate import evaluate
 
         return evaluate(*args, **how)
 

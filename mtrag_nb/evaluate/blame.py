@@ -131,9 +131,7 @@ class RiskCoverage:
         return float(np.dot(steps, risks) / steps.sum()) if self.points else None
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #7a962783
-def risk_coverage(
-    run: Evidence, measure: str = "RougeL", resamples: int = 1000, seed: int = 0
-) -> RiskCoverage:
+def risk_coverage(run: Evidence, measure: str = "RougeL") -> RiskCoverage:
     "Risk against coverage of a recorded run."
     name, sure = _confidences(run.turns.values())
     loss = _losses(run, measure)
@@ -147,7 +145,7 @@ def risk_coverage(
     talks = [run.talks[i] for i in order]
 
     def point(k):
-        risk = mean_interval(lost[: k + 1], talks[: k + 1], resamples, seed=seed)
+        risk = mean_interval(lost[: k + 1], talks[: k + 1], resamples=1000)
         return RiskPoint(sure[order[k]], (k + 1) / len(deciding), risk.value, risk.low, risk.high)
 
     ahead = [sure[i] for i in order[1:]] + [None]
@@ -814,18 +812,11 @@ def _blame_item(item: Item, gold: Gold, relevant: Iterable[str], idk: float | No
     return Blame(item.task_id, "failed", cause)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #f83c4218
-def blame_items(
-    name: str,
-    items: Sequence[Item],
-    gold: Mapping[str, Gold],
-    qrels: Mapping[str, Mapping[str, int]] | None = None,  # None: the passages of `gold`
-) -> BlameReport:
+def blame_items(name: str, items: Sequence[Item], gold: Mapping[str, Gold]) -> BlameReport:
     "The answers of a prediction file, as far as they can be attributed."
 
     def became(i):
         wanted = [p.id for p in gold[i.task_id].passages]
-        if qrels is not None:
-            wanted = [p for p, n in qrels.get(i.task_id, {}).items() if n > 0]
         return _blame_item(i, gold[i.task_id], wanted, decision(i)[1])
 
     known = {i.task_id: i for i in items if i.task_id in gold}

@@ -106,7 +106,6 @@ def _retrieved_pairs(
     gold: Mapping[str, Gold],  # with rewrites
     candidates: Mapping[str, Sequence[tuple[str, str]]],  # as `read_candidates` gives them
     n: int = 100,  # tasks
-    seed: int = 0,
 ) -> list[Candidate]:
     "What was retrieved for tasks that have gold passages, gold or not. Raises DataError if there are too few of them."
     known = [t for t in _with_gold(tasks, gold) if candidates.get(t.id)]
@@ -114,7 +113,7 @@ def _retrieved_pairs(
         what = "gold passages, a rewrite and retrieved passages"
         raise DataError(f"{len(known)} tasks have {what}, wanted are {n}")
     right = {t.id: {p.id for p in gold[t.id].passages} for t in known}
-    drawn = random.Random(seed).sample(known, n)
+    drawn = random.Random(0).sample(known, n)
     return [_pair_of(t, gold, x, i in right[t.id]) for t in drawn for i, x in candidates[t.id]]
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #d2a023e9
@@ -271,12 +270,11 @@ def _measure_checks(
     rated: Sequence[RatedAnswer],
     models: Models | None,  # None: only `support` and `claims`
     n: int | None = None,  # for the ways that ask a model: only so many answers, drawn at random
-    seed: int = 0,
     checker: Classifier | None = None,  # of claims, on the same answers
 ) -> dict[str, Discrimination]:
     "Every way to check, against people's ratings of faithfulness; `support` on the answers that a model was asked of, too."
     answers = [r for r in rated if r.system != "reference"]
-    some = answers if n is None else random.Random(seed).sample(answers, min(n, len(answers)))
+    some = answers if n is None else random.Random(0).sample(answers, min(n, len(answers)))
     ways = {
         "support": answers,
         "claims": answers,
@@ -352,7 +350,6 @@ def measure_gate(
     candidates: Mapping[str, Sequence[tuple[str, str]]],  # as `read_candidates` gives them
     embedder: EmbedderLike,
     n: int = 100,  # tasks with an answer
-    seed: int = 0,
 ) -> dict[str, Discrimination]:  # {}: one of the two kinds is missing
     "How well the grade `together` tells answerable tasks from others by what was retrieved for them."
     known = sorted((t for t in tasks if t.id in gold and candidates.get(t.id)), key=lambda t: t.id)
@@ -362,7 +359,7 @@ def measure_gate(
     )
     if not can or not cannot:
         return {}
-    some = [*random.Random(seed).sample(can, min(n, len(can))), *cannot]
+    some = [*random.Random(0).sample(can, min(n, len(can))), *cannot]
     texts = [[text for _, text in candidates[t.id]] for t in some]
     grades = [
         grade_by_cosine(embedder, t.question, x, history=t.history) for t, x in zip(some, texts)

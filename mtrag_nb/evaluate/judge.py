@@ -76,7 +76,7 @@ IDK_LABEL = _Field("Label", ("yes", "partial", "no"), None, ("Answer", "Verdict"
 _IDK_SCORES = {"yes": 1.0, "partial": 0.5, "no": 0.0}
 _SUPPORTED = _Field("Supported", ("yes", "no"), "no", ("Answer", "Verdict"))
 
-# %% ../../nbs/7_evaluate/03_judge.ipynb #23eff558
+
 # ends of a turn
 _STOP_TOKENS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "</s>")
 
@@ -175,7 +175,7 @@ def _only(text: str, f: _Field) -> str | float | None:
         return None
     return _value(text.strip("[] "), f)
 
-# %% ../../nbs/7_evaluate/03_judge.ipynb #20e77693
+
 @dataclass(frozen=True)
 class ReadReply:
     "What was read from a reply."
@@ -206,7 +206,7 @@ def _judge_prompt(kind: str, **values: str) -> Prompt:
     "The prompt of a protocol (refusal, faithfulness, ...), filled in."
     return chat(_judge_prompts()["system"], _judge_prompts()[kind].format(**values))
 
-# %% ../../nbs/7_evaluate/03_judge.ipynb #603bd015
+
 WAYS = ("text", "choice")
 _REASONING_TOKENS, _REPLY_TOKENS = 64, 160
 
@@ -292,7 +292,7 @@ def _judge_refusals(model: ChatModel, questions: _Texts, documents: _Texts, way=
     nothing = Judgement("refusal", "rule", 10.0, 10.0, 10.0, False, reasoning=why)
     return [found.get(i, nothing) for i in range(len(questions))]
 
-# %% ../../nbs/7_evaluate/03_judge.ipynb #3c9892bd
+
 def judge_faithfulness(model: ChatModel, questions: _Texts, answers: _Texts, documents, way="text"):
     "How well the documents support each answer, 1 to 10, and whether it hallucinates, as a `Judgement` each."
 
@@ -362,7 +362,7 @@ class _Agreement(Report):
         both = f"agreement {self.equal} (n = {self.equal.n}, where both decide)"
         return f"{self.n} answers; {both}, Krippendorff's alpha {alpha}"
 
-# %% ../../nbs/7_evaluate/03_judge.ipynb #f17a6a42
+
 # of each answer: what a judge says, what the rule says, conversation
 _Said = Sequence[tuple[str, str, str]]
 
@@ -541,7 +541,7 @@ def file_verdicts(path: str | Path) -> dict[str, float]:
         found[o["task_id"]] = float(said)
     return found
 
-# %% ../../nbs/7_evaluate/03_judge.ipynb #6b7634ed
+
 def prediction_items(path: str | Path, tasks: Sequence[Task] = ()) -> list[Item]:
     """The answers of a prediction file of task B or C, to tasks that were read with contexts; (): the file repeats its
     input. Raises DataError for a line without an answer, or without its task."""
@@ -589,7 +589,7 @@ def circular(run: Run) -> frozenset[str]:
     how = {v.how for t in run.trajectories.values() for v in t.verdicts}
     return frozenset({"K-precision"} if how & {"support", "claims"} else ())
 
-# %% ../../nbs/7_evaluate/03_judge.ipynb #50ac8f1b
+
 def judge_of(run: Run) -> dict[str, str]:
     "The identity of the judge whose judgements a run is read with; {} if nobody judged. Raises DataError for a file that names none."
     path = run.judged_in / "judge.json"
@@ -644,6 +644,23 @@ def _keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
         what = f"{known}: {e.problem}: nobody can say whose judgements these are"
         raise RunMismatch(f"{what}. Put it back, or judge into another folder") from None
 
+
+def _with_judgements(run: Run, folder: str | Path) -> Run:
+    "The same run, with the judgements, if any, that lie in another folder now."
+    out = copy.copy(run)
+    for known in ("judge_lines", "judgements"):
+        vars(out).pop(known, None)
+    out.judged_in = Path(folder)
+    return out
+
+
+def _judged_on(run: Run, item: Item, gold: Mapping[str, Gold] | None) -> bool:
+    "Whether an answer has been judged, on this question, history and target; without gold: judged at all."
+    if item.task_id not in run.judgements:
+        return False
+    told = run.judge_lines[item.task_id].asked
+    return gold is None or not told or told == asked_digest(item, gold.get(item.task_id))
+
 # %% ../../nbs/7_evaluate/03_judge.ipynb #a3a697ba
 VERDICTS = ("rule", "judge")  # who says whether an answer is right, and whether it refuses
 _WRONG_BELOW, _RIGHT_FROM = 3.5, 6.5  # between the bands of the prompt of correctness
@@ -673,23 +690,6 @@ def verdict_agreement(items: Sequence[Item], judgements: Mapping, gold: Mapping)
     said = [(v.kind, by_rule(i), i.conversation_id) for i, v in asked]
     words = ("right", "partly", "wrong", "unparsed"), ("right", "undecided", "wrong")
     return _agreement("Is the answer right?", words, {"right": 1, "wrong": 0}, said)
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #0cacf1e1
-def _with_judgements(run: Run, folder: str | Path) -> Run:
-    "The same run, with the judgements, if any, that lie in another folder now."
-    out = copy.copy(run)
-    for known in ("judge_lines", "judgements"):
-        vars(out).pop(known, None)
-    out.judged_in = Path(folder)
-    return out
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #021ef7fc
-def _judged_on(run: Run, item: Item, gold: Mapping[str, Gold] | None) -> bool:
-    "Whether an answer has been judged, on this question, history and target; without gold: judged at all."
-    if item.task_id not in run.judgements:
-        return False
-    told = run.judge_lines[item.task_id].asked
-    return gold is None or not told or told == asked_digest(item, gold.get(item.task_id))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #88e22813
 @dataclass(frozen=True)
@@ -821,13 +821,27 @@ def _judge_items(
         work.through(items, judge, lambda j: log.append(plain(j)), **shown)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #87c7082a
-def _own_turns(run: Run, items: Sequence[Item], shard: Shard) -> Run:
-    "The same run, with the turns of those conversations alone that fall to a shard."
+def _own_turns(run: Run, items: Sequence[Item], shard: Shard) -> tuple[Run, list[Item]]:
+    "The same run and items, with the turns of those conversations alone that fall to a shard."
     own = set(shard.own(dict.fromkeys(i.conversation_id for i in items)))
     ids, out = {i.task_id for i in items if i.conversation_id in own}, copy.copy(run)
     vars(out)["trajectories"] = {i: t for i, t in run.trajectories.items() if i in ids}
     vars(out).pop("conversations", None)
-    return out
+    return out, [i for i in items if i.task_id in ids]
+
+
+def _unjudged(run: Run, folder: Path, items: Sequence[Item], gold: Mapping) -> list[Item]:
+    "The answers that have no judgement in a folder yet."
+    judged = _with_judgements(run, folder)
+    whole = (i for i in items if not i.failed and not i.answerless)
+    return [i for i in whole if not _judged_on(judged, i, gold)]
+
+
+def _judge_identity(models: Models, way: str, protocols: Sequence[str], split: str) -> dict:
+    "Who judges, as `judge.json` has it."
+    identity = {"judge": models.chat.fingerprint, "embedder": models.embedder.fingerprint}
+    identity |= {"prompts": digest(_judge_prompts()), "way": way}
+    return identity | {"protocols": ", ".join(protocols), "split": split}
 
 
 def judge_run(
@@ -859,18 +873,14 @@ def judge_run(
         if folder.resolve() != run.folder.resolve():
             keep_shard(folder, shard, run.state, RunMismatch, "judge.json")
         if shard:
-            run = _own_turns(run, items[:limit], shard)
-            items = [i for i in items if i.task_id in run.trajectories]
-        identity = {"judge": models.chat.fingerprint, "embedder": models.embedder.fingerprint}
-        identity |= {"prompts": digest(_judge_prompts()), "way": way}
-        _keep_judge(folder, identity | {"protocols": ", ".join(protocols), "split": split})
-        judged = _with_judgements(run, folder)
-        whole = (i for i in items[:limit] if not i.failed and not i.answerless)
-        todo = [i for i in whole if not _judged_on(judged, i, gold)]
-        how = (models.embedder, way, protocols, split)
+            run, items = _own_turns(run, items[:limit], shard)
+        _keep_judge(folder, _judge_identity(models, way, protocols, split))
+        todo = _unjudged(run, folder, items[:limit], gold)
 
         def ask(i, model):
-            return _judge_item(i, gold.get(i.task_id), model, *how)
+            return _judge_item(
+                i, gold.get(i.task_id), model, models.embedder, way, protocols, split
+            )
 
         _judge_items(todo, gold, ask, models.chat, folder, settings.batch_size, minutes, progress)
     return judge_report(run, folder, tasks, gold)

@@ -53,7 +53,7 @@ class HumanRatings:
     unfaithful = property(lambda self: np.nanmedian(self.ratings, axis=0) <= _UNFAITHFUL)
     mean = property(lambda self: np.nanmean(self.ratings, axis=0))
 
-# %% ../../nbs/7_evaluate/03a_licence.ipynb #958555a0
+
 # (task id, system) -> who rated it, in the order of `RatedAnswer.ratings`
 RaterNames = Mapping[tuple[str, str], tuple[str, ...]]
 
@@ -94,7 +94,7 @@ def _one_person(p: HumanRatings) -> Interval:
             talks.append(talk)
     return auroc_interval(scores, labels, talks)
 
-# %% ../../nbs/7_evaluate/03a_licence.ipynb #27006e07
+
 def _agreement(rating: np.ndarray, ratings: np.ndarray) -> np.ndarray:
     "[answers]: how often a rating [answers] equals that of a person, drawn at random from those who rated it [raters, answers]."
     return np.nanmean(np.where(np.isnan(ratings), math.nan, ratings == rating), axis=0)

@@ -142,7 +142,7 @@ def _as_scores(task: str, ranking) -> tuple[dict[str, float], dict[str, bool]]:
     }
     return dict(pairs), odd
 
-# %% ../../nbs/7_evaluate/01_measures.ipynb #fba5d39d
+
 def _weighted(rows: list[RetrievalRow], measures: Sequence[str] = MEASURES) -> RetrievalRow:
     "The row of all: means weighted by the tasks of their domains; a domain in which nothing was measured has no weight."
     counted = [r for r in rows if r.queries]
@@ -152,7 +152,7 @@ def _weighted(rows: list[RetrievalRow], measures: Sequence[str] = MEASURES) -> R
     counts = [sum(getattr(r, of) for r in rows) for of in ("tasks", "queries", "missing")]
     return RetrievalRow("all", *counts, values)
 
-# %% ../../nbs/7_evaluate/01_measures.ipynb #e1e96f8c
+
 def _rows(place, run, queries, absent: list[str], measures: Sequence[str]) -> list[RetrievalRow]:
     "One row a domain, in alphabetical order; means over queries, rounded to 5 places as the official script does."
     rows = []
@@ -582,7 +582,7 @@ def rb_agg(
     "RB_agg from its three parts."
     return harmonic_mean(r, l, k)
 
-# %% ../../nbs/7_evaluate/01_measures.ipynb #52c2989f
+
 @dataclass(frozen=True)
 class AggParts:
     "What RB_agg is made of, as the official files name it. None: the response, the target or all passages were blank."

@@ -65,6 +65,15 @@ def _plan(b: Blame, known: Gold, kinds: set[type]) -> tuple[list[str], str]:
     return [own, *(r for r in able if r != own)], ""
 
 
+def _plans(
+    run: Run, gold: Mapping[str, Gold], failed: Sequence[Blame], blocked: str
+) -> dict[str, tuple[list[str], str]]:  # task id -> what `_plan` gives
+    "The plans of all failed turns; of none where something keeps the whole run from being forked."
+    kinds = {k for t in run.trajectories.values() for s in t.steps for k in type(s).__mro__}
+    found = {b.task_id: _plan(b, gold.get(b.task_id, Gold(b.task_id)), kinds) for b in failed}
+    return {i: ([], why or blocked) if blocked else (able, why) for i, (able, why) in found.items()}
+
+
 def _pairs_of(plan: Sequence[str]) -> list[str]:
     "Two repairs at once, joined by `+`; those with the first one first."
     return ["+".join(two) for two in combinations(plan, 2)]
@@ -148,15 +157,10 @@ def prove(
     """
     run = as_run(run)
     rec = Evidence(run, gold, histories={i: t.history for i, t in run.tasks.items()} or None)
-    blamed = blame(rec)
-    failed = {b.task_id: b for b in blamed.failed[:limit]}
-    if not failed:
+    blamed, blocked = blame(rec), _why_not(run, system)
+    plans = _plans(run, gold, blamed.failed[:limit], blocked)
+    if not plans:
         return None
-    kinds = {k for t in run.trajectories.values() for s in t.steps for k in type(s).__mro__}
-    blocked, plans = _why_not(run, system), {}
-    for i, b in failed.items():
-        able, why = _plan(b, gold.get(i, Gold(i)), kinds)
-        plans[i] = ([], why or blocked) if blocked else (able, why)
     if not (models or blocked):  # loaded once, for all forks
         models = Models(settings_of_run(run, system or system_of_run(run)))
     how = {"tasks": tasks, "index": index, "models": models, "minutes": minutes}

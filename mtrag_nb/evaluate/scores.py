@@ -455,6 +455,16 @@ def place_of_scores(source: Path, out: str | Path | None = None) -> Path:
     return folder
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #2527ad40
+_NO_RANKING = "not measured: no ranking is on record"
+
+
+def _items_of(run: Run | None, source: str | Path, tasks: Sequence[Task], phrases) -> list[Item]:
+    "The answers of a run, or of a prediction file where there is none, with the phrases of refusal of their system."
+    items = run_items(run) if run else prediction_items(source, tasks)
+    phrases = tuple(phrases) or (_refusal_phrases(run) if run else ())
+    return [replace(i, phrases=phrases) for i in items]
+
+
 def score_run(
     source: Run | str | Path,  # a run, its folder, or a prediction file
     gold: Mapping[str, Gold],
@@ -469,14 +479,11 @@ def score_run(
 ) -> ScoreReport:
     "Score a run, write it down, and say what came of it. Raises DataError for a source that is neither, and for a wrong reference."
     run = as_run(source) if isinstance(source, Run) or Path(source).is_dir() else None
-    items = run_items(run) if run else prediction_items(source, tasks)
-    phrases = tuple(phrases) or (_refusal_phrases(run) if run else ())
-    items = [replace(i, phrases=phrases) for i in items]
+    items = _items_of(run, source, tasks, phrases)
     if run and idk == "best" and _verdicts_kept(run) == "judge":
         idk = "judge"
-    judgements = run.judgements if run else {}
     place, name = (run.folder, run.name) if run else (Path(source), Path(source).stem)
-    folder = place_of_scores(place, out)
+    folder, judgements = place_of_scores(place, out), run.judgements if run else {}
     check_reference(items, gold, tasks, place)
     scores = score_items(items, gold, bert, judgements, idk, asking)
     qrels = _qrels_of(run, gold, qrels) if run and qrels else qrels
@@ -485,15 +492,14 @@ def score_run(
         scores[t] |= values
     scores = _with_recorded(scores, run)
     without = run_items(as_run(negatives)) if negatives else []
-    verdicts = idk_verdicts(items, judgements, idk)
-    refusal = refusal_report(items, gold, without, verdicts, name=name)
-    if items and all(i.answerless for i in items):
-        refusal = RefusalReport((), "no answer is on record: no refusal is counted")
+    refusal = RefusalReport((), "no answer is on record: no refusal is counted")
+    if not all(i.answerless for i in items):
+        verdicts = idk_verdicts(items, judgements, idk)
+        refusal = refusal_report(items, gold, without, verdicts, name=name)
     who = _decided_by((decision(i, judgements.get(i.task_id, {}), idk)[0] for i in items), items)
-    names = {"BERTScore": bert.fingerprint if bert else "", "refusals": who}
-    how = {**names, "judge": _judge_name(run), **_how_else(run, items, gold)}
-    if qrels is not None and not found:
-        how["retrieval"] = "not measured: no ranking is on record"
+    how = {"BERTScore": bert.fingerprint if bert else "", "refusals": who}
+    how |= {"judge": _judge_name(run), **_how_else(run, items, gold)}
+    how |= {"retrieval": _NO_RANKING} if qrels is not None and not found else {}
     talks = {i.task_id: i.conversation_id for i in items}
     failed, inside = sum(i.failed for i in items), circular(run) if run else frozenset()
     report = ScoreReport(name, scores, talks, found, refusal, failed, how, inside)

@@ -103,7 +103,7 @@ def _draws(clusters: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]
         picked = rng.integers(0, clusters, (n, clusters)) + np.arange(n)[:, None] * clusters
         yield np.bincount(picked.ravel(), minlength=n * clusters).reshape(n, clusters).astype(float)
 
-# %% ../../nbs/7_evaluate/00_statistics.ipynb #f76487c4
+
 def _mean_samples(values, codes, k: int, resamples: int, seed: int = 0, weights=None) -> np.ndarray:
     "Resampled means of the columns of `values` [items, columns], NaN where an item has no value: [resamples, columns]."
     known = ~np.isnan(values) * (np.ones(len(values)) if weights is None else weights)[:, None]
@@ -394,13 +394,13 @@ def holm(p: Sequence[float]) -> np.ndarray:
     out[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p)))))
     return out
 
-# %% ../../nbs/7_evaluate/00_statistics.ipynb #f249590e
-def testable(differences: Sequence[Sequence[float]], alpha: float = 0.05) -> np.ndarray:
-    "Which comparisons of a family can be significant at all, by how many conversations differ (Tarone 1990): bool [comparisons]."
+
+def testable(differences: Sequence[Sequence[float]]) -> np.ndarray:
+    "Which comparisons of a family can be significant at 5 % at all, by how many conversations differ (Tarone 1990): bool [comparisons]."
     least = np.array([2.0 ** (1 - np.count_nonzero(d)) for d in differences])
     sizes = range(1, len(least) + 1)
-    family = next((k for k in sizes if (least < alpha / k).sum() <= k), 1)
-    return least < alpha / family
+    family = next((k for k in sizes if (least < 0.05 / k).sum() <= k), 1)
+    return least < 0.05 / family
 
 
 def sign_flip_tests(

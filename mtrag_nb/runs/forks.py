@@ -37,15 +37,8 @@ from ..search.retrieve import Retriever, best_hits
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox
 from ..systems.system import ENDING, START, Around, Mechanism, Node, NodeError, NoModel
-from mtrag_nb.systems.system import (
-    NotRecorded,
-    System,
-    answered,
-    edit_steps,
-    exchanged,
-    own_setting,
-    run_turn,
-)
+from ..systems.system import NotRecorded, System, answered, edit_steps, exchanged
+from ..systems.system import own_setting, run_turn
 from ..systems.system import skip_check, skip_grade, skip_rewrite, update_of
 from ..systems.system import verdict_by_hand
 

@@ -360,23 +360,26 @@ def manifest(identity: Mapping, about: str, settings: Settings) -> dict:
 _Answering = Callable[[Toolbox], Callable[[Task], Trajectory]]  # tools -> what answers a task
 
 
+def _finished(folder: Path) -> dict[str, Trajectory]:
+    "The recorded turns that did not break."
+    turns = read_trajectories(folder / "trajectories.jsonl")
+    return {i: t for i, t in turns.items() if not t.failed}
+
+
 def _answer_all(
     folder: Path,
     tasks: Sequence[Task],
     tools: Toolbox,
     answering: _Answering,
     live: bool,
-    name: str,  # of the progress bar
+    name: str,
     minutes: float | None,
     progress: bool,
     models: Models | None,
 ) -> list[Task]:
-    "Answer those tasks that have no recorded end; the tasks as they were asked."
-    turns = read_trajectories(folder / "trajectories.jsonl")
-    done = {i: t for i, t in turns.items() if not t.failed}
+    "Answer those tasks that have no recorded end, under a progress bar of this name; the tasks as they were asked."
+    done = _finished(folder)
     todo = _conversations_of(tasks) if live else [[t] for t in tasks if t.id not in done]
-    if tools.web:  # replayed from its record when the run goes on
-        tools = replace(tools, web=tools.web.kept_in(folder / "web.jsonl"))
     recorder = Recorder(folder, tools)
     work = Work(tools.chat, folder / "calls.jsonl", tools.settings.batch_size, minutes)
     answer, asked, lock = answering(replace(tools, chat=work.chat)), [], threading.Lock()
@@ -392,19 +395,16 @@ def _answer_all(
             if live:
                 _keep_tasks(folder, [task for task, _ in conversation])
 
-    def late() -> bool:
-        return time.monotonic() > work.deadline
-
-    talk = partial(_talk_through, done=done, take=take, late=late)
+    how = {"done": done, "take": take, "late": lambda: time.monotonic() > work.deadline}
     try:
         with work, closing(recorder):
             for t in tasks:
                 recorder.keep(done[t.id].found if t.id in done else ())
             unit, before = ("conversation", 0) if live else ("turn", len(tasks) - len(todo))
-            work.through(todo, talk, finish, unit, name, before, progress)
+            work.through(todo, partial(_talk_through, **how), finish, unit, name, before, progress)
     finally:
-        placed = models.placed if models else None
-        end_session(folder, work.seconds, recorder.written, work.batching.batches, placed)
+        did = (work.seconds, recorder.written, work.batching.batches)
+        end_session(folder, *did, models.placed if models else None)
     return asked
 
 # %% ../../nbs/6_runs/00_run.ipynb #68706a54
@@ -432,6 +432,8 @@ def record_run(
         begin_session(folder, entries)
         if not live:
             _keep_tasks(folder, tasks)
+        if tools.web:  # replayed from its record when the run goes on
+            tools = replace(tools, web=tools.web.kept_in(folder / "web.jsonl"))
         asked = _answer_all(folder, tasks, tools, answering, live, name, minutes, progress, models)
         run = Run(folder)
         write_predictions(run, asked if live else tasks, lines)

@@ -21,6 +21,7 @@ from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -71,13 +72,11 @@ def check_address(host: str, token: str) -> None:
             "print(secrets.token_urlsafe())' makes one"
         )
     if not re.fullmatch(r"[A-Za-z0-9._~+/=\s-]*", token):
-        raise SettingsError(
-            "a token has letters, digits and ._~+/=- only, since a header and a cookie take no others"
-        )
+        why = "since a header and a cookie take no others"
+        raise SettingsError(f"a token has letters, digits and ._~+/=- only, {why}")
     if not token.split() and not _own_machine(host):
-        raise SettingsError(
-            f"others reach {host}: give a token (--token-file FILE, or MTRAG_TOKEN), or keep to 127.0.0.1"
-        )
+        remedy = "give a token (--token-file FILE, or MTRAG_TOKEN), or keep to 127.0.0.1"
+        raise SettingsError(f"others reach {host}: {remedy}")
 
 
 def _hosts_of(host: str, names: tuple[str, ...] = ()) -> frozenset[str]:
@@ -108,9 +107,7 @@ def _is_token(given: str, tokens: str) -> bool:
     return any([_same(given, t) for t in tokens.split()])
 
 
-_ASKING = ContextVar(
-    "_ASKING", default=("", False)
-)  # the token of a request, whether there are others
+_ASKING = ContextVar("_ASKING", default=("", False))  # a request's token, whether there are others
 
 
 def _owned_id(i: str) -> str:
@@ -328,22 +325,21 @@ class Query(_Sent):
 
     model_config = ConfigDict(extra="forbid")
     question: str
-    conversation_id: str = Field(
-        "", description="of a conversation to go on with; empty: a new one"
-    )
+    conversation_id: str = Field("", description="one to go on with; empty: a new one")
     collection: str = Field("", description="search only here; empty: everywhere")
     top_k: int = Field(0, ge=0, description="passages to answer from; 0: as the system has it")
     system: str = Field("", description="one of /v1/models; empty: the service's own")
     stream: bool = Field(False, description=_HELP["stream"])
 
 
+_Verdict = Literal["", "right", "wrong", "refuse", "ask"]
+
+
 class Mark(_Sent):
     "What somebody says of a turn; what is left out stays as it was."
 
     model_config = ConfigDict(extra="forbid")
-    verdict: Literal["", "right", "wrong", "refuse", "ask"] | None = Field(
-        None, description=_HELP["verdict"]
-    )
+    verdict: _Verdict | None = Field(None, description=_HELP["verdict"])
     passage: str = Field("", description="the id of a passage")
     answers: bool = Field(True, description="whether this passage answers the question")
     answer: str | None = Field(None, max_length=8_000, description="a better answer")
@@ -574,6 +570,20 @@ def _chat_event(system: str, with_usage: bool) -> Callable[[str, dict], str]:
     return show
 
 # %% ../../nbs/serve/06_api.ipynb #7d05cfb4
+async def _put_in(service: Service, file: UploadFile, path: Path, name: str, into: str) -> dict:
+    "Put an upload into the library by way of a file. Raises Denied."
+    try:
+        with path.open("wb") as f:
+            await asyncio.to_thread(shutil.copyfileobj, file.file, f, 2**20)
+        return await asyncio.wrap_future(service.documents.submit(path, name, into))
+    except asyncio.CancelledError:
+        if service.closing:
+            raise Denied(503, STOPPING, 5.0) from None
+        raise
+    finally:
+        path.unlink(missing_ok=True)
+
+
 def _add_documents(app: FastAPI, service: Service) -> None:
     "Upload, list, remove."
     staging = service.folder / "uploads"
@@ -591,20 +601,9 @@ def _add_documents(app: FastAPI, service: Service) -> None:
         name = safe_name(file.filename or "", service.limits)
         into = collection.strip() or service.collection
         if len(into) > 80 or not into.isprintable():
-            why = "a collection's name has at most 80 characters, all of them printable"
-            raise Denied(422, why)
+            raise Denied(422, "a collection's name has at most 80 characters, all printable")
         path = staging / secrets.token_hex(8)  # its own name is never a path
-
-        try:
-            with path.open("wb") as f:
-                await asyncio.to_thread(shutil.copyfileobj, file.file, f, 2**20)
-            return await asyncio.wrap_future(service.documents.submit(path, name, into))
-        except asyncio.CancelledError:
-            if service.closing:
-                raise Denied(503, STOPPING, 5.0) from None
-            raise
-        finally:
-            path.unlink(missing_ok=True)
+        return await _put_in(service, file, path, name, into)
 
     @app.get("/api/documents", tags=["documents"])
     def documents():
@@ -669,13 +668,13 @@ _WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; s
 
 
 def _add_conversations(app: FastAPI, service: Service) -> None:
-    "Conversations: listed, read, exported, deleted; why a turn came out as it did, what people say of it, and the turn again."
+    "Conversations: listed, read, renamed, exported, deleted."
 
     @app.get("/api/conversations", tags=["conversations"])
     def conversations():
         "All of them, the last one first."
-        mine = ((i, about) for i, about in dict(service.talks.known).items() if _owns(i))
-        lines = [{"id": i, **about} for i, about in mine]
+        known = dict(service.talks.known)
+        lines = [{"id": i, **about} for i, about in known.items() if _owns(i)]
         return sorted(lines, key=lambda c: c["last"], reverse=True)
 
     @app.get("/api/conversations/{i}", tags=["conversations"])
@@ -699,6 +698,10 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
     async def delete(i: str):
         "Delete one, from every file of the record. Waits until no question is being answered."
         return await asyncio.to_thread(delete_conversation, service, i if _owns(i) else "none")
+
+
+def _add_turns(app: FastAPI, service: Service) -> None:
+    "Why a turn came out as it did, what people say of it, and the turn again."
 
     why_path = "/api/conversations/{i}/{turn}/why"
 
@@ -899,7 +902,8 @@ def make_app(
 
     how = {"docs_url": None, "redoc_url": None, "redirect_slashes": False, "lifespan": lifespan}
     app = FastAPI(title="mtrag", version=__version__, description=_ABOUT, **how)
-    for add in (_add_documents, _add_questions, _add_conversations, _add_marks, _add_chat):
+    parts = (_add_documents, _add_questions, _add_conversations, _add_turns, _add_marks, _add_chat)
+    for add in parts:
         add(app, service)
     _add_descriptions(app, rules.token)
     _add_errors(app)
@@ -938,6 +942,18 @@ class _Server(uvicorn.Server):
 _MOST = 400  # connections in all; at 500 uvicorn itself would turn away whoever comes
 
 
+def _one_too_many(new: H11Protocol, share: int, proxy: str) -> H11Protocol | None:
+    "The connection to drop for a new one: the oldest silent one of an address above its share, or of the one with most; None for none."
+    crowds: dict[str, list] = {}
+    for c in new.connections:
+        crowds.setdefault(c.address, []).append(c)
+    crowd = crowds[new.address] if new.address != proxy else []
+    if len(crowd) <= share:
+        crowd = max(crowds.values(), key=len) if len(new.connections) > _MOST else []
+    silent = (c for c in crowd if not c.busy)
+    return min(silent, key=lambda c: c.since, default=new) if crowd else None
+
+
 def _patient(seconds: float, share: int, proxy: str = "") -> type[H11Protocol]:
     """Connections that wait so many seconds for a whole request. Where an address has more than its share, or all together more
     than there may be, the oldest silent one of that address, or of the one with most, is dropped. A proxy has no share."""
@@ -946,18 +962,8 @@ def _patient(seconds: float, share: int, proxy: str = "") -> type[H11Protocol]:
         def connection_made(self, transport) -> None:
             super().connection_made(transport)
             self.since, self.before = self.loop.time(), None
-            crowds: dict[str, list[Patient]] = {}
-            for c in self.connections:
-                crowds.setdefault(c.address, []).append(c)
-            crowd = crowds[self.address] if self.address != proxy else []
-            if len(crowd) <= share:
-                crowd = max(crowds.values(), key=len) if len(self.connections) > _MOST else []
-            if crowd:
-                silent = (c for c in crowd if not c.busy)
-                dropped = min(silent, key=lambda c: c.since, default=self)
-                self.connections.discard(
-                    dropped
-                )  # at once, since uvicorn counts those that are there
+            if dropped := _one_too_many(self, share, proxy):
+                self.connections.discard(dropped)  # at once: uvicorn counts those that are there
                 dropped.transport.abort()
             self.look()
 

@@ -189,9 +189,8 @@ def _text_level(line: str) -> int:
     if not 2 < len(line) <= 100 or line[-1] in ",;:!?" or line.endswith(".") and len(words) > 2:
         return 0
     if number or _CHAPTER.match(line):
-        return (
-            _depth(line) if len(words) < 12 and (not number or line[number.end()].isupper()) else 0
-        )
+        begins = not number or line[number.end()].isupper()
+        return _depth(line) if len(words) < 12 and begins else 0
     letters = sum(c.isalpha() for c in line)
     return int(letters > max(3, len(line) / 2) and line.upper() == line)
 
@@ -205,10 +204,8 @@ def _text_headings(text: str) -> list[Heading]:
         if title and ruled and rule[0] in "=-~^\"'*+#" and above.strip() in ("", rule):
             start = at - len(above) - 1 if above.strip() else at
             ranks += [] if (mark := (rule[0], start < at)) in ranks else [mark]
-            deeper = max(0, _depth(title) - 1)
-            found.append(
-                Heading(ranks.index(mark) + 1 + deeper, title, start, end + 1 + len(below))
-            )
+            level = ranks.index(mark) + 1 + max(0, _depth(title) - 1)
+            found.append(Heading(level, title, start, end + 1 + len(below)))
         elif title and not above.strip() and not rule and (level := _text_level(line.strip())):
             found.append(Heading(level, title, at, end))
         at = end + 1
@@ -472,9 +469,8 @@ class _Page(ShownText):
         self._flush()
         notes = _left_note(self.left)
         if self.hidden:
-            notes.append(
-                f"<{self.hidden}> is left out and never closed: what follows it is missing"
-            )
+            lost = "is left out and never closed: what follows it is missing"
+            notes.append(f"<{self.hidden}> {lost}")
         title = " ".join(clean(self.title).split())
         return _Content(title, "".join(self.parts), self._headings, notes=notes)
 
@@ -536,9 +532,8 @@ def _check_xml(data: bytes, name: str = "XML") -> None:
         depth, elements = depth + 1, elements + 1
         if elements > _MAX_ELEMENTS or depth > _MAX_NESTING:
             many, deep = f"has more than {_MAX_ELEMENTS:,}", f"is nested deeper than {_MAX_NESTING}"
-            raise DataError(
-                f"{name} {deep if depth > _MAX_NESTING else many} elements", remedy=_ODD
-            )
+            problem = f"{name} {deep if depth > _MAX_NESTING else many} elements"
+            raise DataError(problem, remedy=_ODD)
 
     def end(tag):
         nonlocal depth
@@ -619,10 +614,8 @@ def _suppressing_styles(xml: bytes) -> dict[str, dict[str, bool]]:
         base = s.find(f"{_W}basedOn")
         if s.get(f"{_W}type") == "paragraph" and s.get(f"{_W}default") in ("1", "true", "on"):
             usual = s.get(f"{_W}styleId")
-        styles[s.get(f"{_W}styleId")] = (
-            None if base is None else base.get(f"{_W}val"),
-            _marks_of(s),
-        )
+        above = None if base is None else base.get(f"{_W}val")
+        styles[s.get(f"{_W}styleId")] = (above, _marks_of(s))
     for name in styles:
         line, marks = [name], dict(styles[name][1])
         while (base := styles[line[-1]][0]) in styles and base not in line:
@@ -875,9 +868,8 @@ def _running_lines(pages: Sequence[Sequence[_Line]]) -> dict[tuple[int, int], st
     for _ in range(2):
         alike = defaultdict(set)
         for n, lines in enumerate(pages):
-            left = sorted(
-                (i for i in range(len(lines)) if (n, i) not in out), key=lambda i: lines[i].y
-            )
+            left = [i for i in range(len(lines)) if (n, i) not in out]
+            left.sort(key=lambda i: lines[i].y)
             for i, *beside in filter(None, (left[:2], left[:-3:-1])):
                 apart = any(abs(lines[i].y - lines[j].y) > 1.3 * usual for j in beside)
                 if kind := _running_kind(lines[i], apart):
@@ -948,7 +940,7 @@ def _joined_text(lines: Sequence[_Line], headings: Sequence[tuple]) -> tuple[str
         at = starts[-1] + len(line.text)
     return "".join(parts), starts
 
-# %% ../../nbs/serve/00_documents.ipynb #d7422c6f
+# %% ../../nbs/serve/00_documents.ipynb #2c4e91c5
 class _Mark(NamedTuple):
     "lines[first:last] is a heading."
 
@@ -957,7 +949,7 @@ class _Mark(NamedTuple):
     level: int
     title: str
 
-# %% ../../nbs/serve/00_documents.ipynb #2c4e91c5
+
 _CAPTION = re.compile(r"(fig(ure|\.)?|table|listing|algorithm|equation)\s*\d", re.I)
 
 
@@ -981,15 +973,10 @@ def _marks_by_look(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
         j, a = i + 1, lines[i]
         larger = a.size >= max(1, 1.15 * size)
         if larger or a.bold and not bold and a.size >= max(1, 0.9 * size):
-            while (
-                j < min(len(lines), i + 4) and lines[j][3:] == a[3:] and not _depth(lines[j].text)
-            ):
-                gap, wide = lines[j - 1].y - lines[j].y, len(lines[j - 1].text) * a.size
-                if (
-                    lines[j].page != a.page
-                    or not 0 < gap < 1.6 * a.size
-                    or wide < 0.4 * full * size
-                ):
+            for b in lines[i + 1 : i + 4]:
+                gap, wide = lines[j - 1].y - b.y, len(lines[j - 1].text) * a.size
+                near = b.page == a.page and 0 < gap < 1.6 * a.size
+                if b[3:] != a[3:] or _depth(b.text) or not near or wide < 0.4 * full * size:
                     break
                 j += 1
             text = " ".join(line.text for line in lines[i:j])
@@ -1041,6 +1028,7 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
         problem = f"no text in {len(pages)} pages: a scan, or drawings only"
         raise DataError(problem, remedy="Run text recognition over it (ocrmypdf is one)")
     heads = sorted({re.sub(r"\d+", "#", text)[:60] for text in out.values()})
+    odd = sum(len(text) for text in written.values() if _lacks_vowels(text))
     counts = {
         "of {} pages hold no text": sum(not page for page in pages),
         f"running heads and page numbers left out: {', '.join(map(repr, heads[:5]))}": len(out),
@@ -1049,9 +1037,7 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
         "pictures were left out": len(pictures),
         "attached files were left out": _attached(reader),
         "characters are in fonts that do not say which letters they show": hidden,
-        "characters in words without vowels: code, or a font that does not say which letters it shows": sum(
-            len(text) for text in written.values() if _lacks_vowels(text)
-        ),
+        "characters in words without vowels: code, or a font that does not say which letters it shows": odd,
     }
     return lines, [f"{n:,} {what}".format(len(pages)) for what, n in counts.items() if n]
 
@@ -1067,10 +1053,8 @@ def _read_pdf(data: bytes) -> _Content:
     marks, title = _marks_by_look(lines)
     text, starts = _joined_text(lines, marks)
     named = " ".join(clean(str((reader.metadata or {}).get("/Title") or "")).split())
-    bare, first_pages = (
-        re.sub(r"[\W_]", "", x).casefold()
-        for x in (named, " ".join(line.text for line in lines if line.page <= 2))
-    )
+    first_pages = " ".join(line.text for line in lines if line.page <= 2)
+    bare, first_pages = (re.sub(r"[\W_]", "", x).casefold() for x in (named, first_pages))
     title = named if len(bare) > 3 and bare in first_pages else title
     ends = [s + len(line.text) for s, line in zip(starts, lines)]
     headings = [Heading(m.level, m.title, starts[m.first], ends[m.last - 1]) for m in marks]
@@ -1182,17 +1166,11 @@ def _made_document(content: _Content, name: str, kind: str, data: bytes) -> Docu
 
 
 _READERS = dict(zip(_ENDINGS, (_read_pdf, _read_docx, _read_html, _read_markdown, _read_text)))
-_BROKEN = (
-    "broken, or not what it says",
-    "Open it in its program and save it again, or fetch it again",
-)
-_LOCKED = (
-    "locked, or packed in an unusual way",
-    "Save it without a password, or install the package",
-)
-_RAISED = {
+_SAVE = "Open it in its program and save it again, or fetch it again"
+_UNLOCK = "Save it without a password, or install the package"
+_RAISED = {  # error of a library -> problem and remedy
     "LimitReachedError": ("goes beyond a limit of pypdf", _ODD),
-    "DependencyError": _LOCKED,
+    "DependencyError": ("locked, or packed in an unusual way", _UNLOCK),
 }
 
 
@@ -1215,7 +1193,7 @@ def parse_document(
     except RecursionError:
         raise DataError("nested too deeply", path, remedy=_ODD) from None
     except Exception as e:  # the readers raise what they happen to meet in a broken file
-        problem, remedy = _RAISED.get(type(e).__name__, _BROKEN)
+        problem, remedy = _RAISED.get(type(e).__name__, ("broken, or not what it says", _SAVE))
         problem += f" ({type(e).__name__}: {' '.join(str(e).split())[:80]})"
         raise DataError(problem, path, remedy=remedy) from None
 

@@ -20,7 +20,7 @@ from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from ..app.command import Chosen, NeededDir, Option, chosen
+from ..app.cli import Chosen, NeededDir, Option, chosen
 from ..app.run import on_device
 from ..core.files import only_writer, read_json, write_json
 from ..core.html import html_table, text_table
@@ -45,9 +45,8 @@ _ALWAYS = frozenset(
     "dr mr mrs ms prof st vs cf ca al approx resp incl dept gen col lt capt gov sen rep rev hon messrs "
     "bzw ggf vgl evtl inkl usw zzgl nr abs bd".split()
 )
-_BEFORE_NUMBERS = frozenset(
-    "no nos fig figs eq eqs sec secs ch vol p pp art par tab ed app".split()
-)
+_NUMBERED = "no nos fig figs eq eqs sec secs ch vol p pp art par tab ed app"
+_BEFORE_NUMBERS = frozenset(_NUMBERED.split())
 
 
 def _ends(text: str, start: int, mark: re.Match) -> bool:
@@ -399,9 +398,8 @@ def _library_manifest(folder: Path) -> Manifest:
     sweep_if_idle(folder)
     manifest = Manifest.load(folder)
     if not manifest.generation:
-        raise IndexMismatch(
-            f"{folder} holds an index that is no library. Add its documents to a library in a new folder"
-        )
+        remedy = "Add its documents to a library in a new folder"
+        raise IndexMismatch(f"{folder} holds an index that is no library. {remedy}")
     return manifest
 
 
@@ -568,11 +566,33 @@ _WithLibrary = Annotated[
 ]
 
 
+_Path = Annotated[str | Path, "PATH"]
+
+
+def _print_documents(there: Library) -> None:
+    "Print what a library holds."
+    columns = "name collection kind pages characters passages generation id".split()
+    rows = [[getattr(e, c) for c in columns] for e in there.documents()]
+    print(f"{there.folder}: generation {there.generation}, {len(rows)} documents")
+    if rows:
+        print(text_table(columns, rows))
+
+
+def _check_words(what: str, which: Sequence, given: dict[str, str]) -> None:
+    "Raises SettingsError for an option or a name too many or too few."
+    if what != "add" and any(given.values()):
+        raise SettingsError(f"--{next(k for k, v in given.items() if v)} goes with library add")
+    if bool(which) == (what == "list"):
+        wants = {"add": "files or folders", "list": "no names"}
+        wanted = wants.get(what, "names or ids: see library list")
+        raise SettingsError(f"library {what} takes {wanted}")
+    if given["name"] and what == "add" and len(which) > 1:
+        raise SettingsError("--name goes with one file")
+
+
 def library(
     what: _WithLibrary,
-    which: Sequence[
-        Annotated[str | Path, "PATH"]
-    ] = (),  # PDF, DOCX, HTML, Markdown and text files; or names (or ids) as `list` says them
+    which: Sequence[_Path] = (),  # files; or names (or ids) as `list` says them
     /,
     index: NeededDir = "",  # the library's folder; the first `add` makes it
     collection: str = "",  # add: what the documents are filtered by, any name (default documents)
@@ -585,27 +605,15 @@ def library(
 ) -> bool:  # False if a document could not be read
     "Change a library, or print what it holds. Raises SettingsError for an option or a name too many or too few."
     given = {"collection": collection, "name": name, "device": device}
-    if what != "add" and any(given.values()):
-        raise SettingsError(f"--{next(k for k, v in given.items() if v)} goes with library add")
-    if bool(which) == (what == "list"):
-        wants = {"add": "files or folders", "list": "no names"}
-        raise SettingsError(
-            f"library {what} takes {wants.get(what, 'names or ids: see library list')}"
-        )
+    _check_words(what, which, given)
     settings = on_device(chosen(settings), device)
     there = Library(index)
     if what == "list":
-        columns = "name collection kind pages characters passages generation id".split()
-        rows = [[getattr(e, c) for c in columns] for e in there.documents()]
-        print(f"{index}: generation {there.generation}, {len(rows)} documents")
-        if rows:
-            print(text_table(columns, rows))
+        _print_documents(there)
         return True
     if what == "remove":
         print(f"{index}: {there.remove(which)}")
         return True
-    if name and len(which) > 1:
-        raise SettingsError("--name goes with one file")
     if settings.qdrant_url:
         raise SettingsError("a library lies in its folder, not on a server: leave qdrant_url empty")
     from mtrag_nb.models.calls import Models

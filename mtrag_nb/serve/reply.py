@@ -74,9 +74,9 @@ def place_of(
 def page_words(place: Mapping) -> str:
     "The page of a place in words, '' where there is none."
     last = place.get("last_page")
-    return (f"pages {place['page']}-{last}" if last else f"page {place['page']}") * bool(
-        place["page"]
-    )
+    if not (first := place["page"]):
+        return ""
+    return f"pages {first}-{last}" if last else f"page {first}"
 
 # %% ../../nbs/serve/02_reply.ipynb #e8fd8c9f
 def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
@@ -330,11 +330,8 @@ def _shaped(line: dict, **kinds: type) -> dict:
 def _checked_line(line: dict) -> dict:
     "A line of a conversation, as it is. Raises TypeError for another object."
     if not isinstance(line.get("title"), str):  # another name for the conversation
-        _shaped(
-            _shaped(line, turn=int, time=str, question=str, reply=dict)["reply"],
-            answer=str,
-            outcome=str,
-        )
+        reply = _shaped(line, turn=int, time=str, question=str, reply=dict)["reply"]
+        _shaped(reply, answer=str, outcome=str)
     return line
 
 
@@ -540,9 +537,8 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     tasks = (o["task"] for o in _lines_with(folder / "tasks.jsonl", task_id))
     task = next((structured(Task, o) for o in tasks if o["id"] == task_id), None)
     if not task:
-        raise DataError(
-            f"no task {task_id[:60]!r}", path=folder / "tasks.jsonl", remedy="Ask again"
-        )
+        path = folder / "tasks.jsonl"
+        raise DataError(f"no task {task_id[:60]!r}", path, remedy="Ask again")
     return t, contexts, task
 
 # %% ../../nbs/serve/02_reply.ipynb #f21fce31
@@ -580,11 +576,8 @@ def recover(
     """Bring the record of a service that was killed into order: counts of turns that had not ended, and of turns that had not
     reached their conversation. What is no run is set aside, and named in `talks.aside`."""
     lost = late = 0
-    runs = {
-        p.parent
-        for name in ("manifest.json", "trajectories.jsonl")
-        for p in folder.glob(f"*/{name}")
-    }
+    names = ("manifest.json", "trajectories.jsonl")
+    runs = {p.parent for name in names for p in folder.glob(f"*/{name}")}
     for path in sorted(p for p in runs if ".aside" not in p.name):
         try:
             more = _recover_run(path, talks, reasons)

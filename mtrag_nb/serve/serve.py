@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ..app.command import Chosen, Dir, File, Option, Setup, SystemOption, Variant, Web
-from ..app.command import changes_of, chosen, with_variant
+from ..app.cli import Chosen, Dir, File, Option, Setup, SystemOption, Variant, Web
+from ..app.cli import changes_of, chosen, with_variant
 from ..core.html import clean, render
 from ..core.record import Run, Trajectory
 from ..core.settings import Settings
@@ -34,6 +34,7 @@ from ..systems.stages import claims_of, marked_answer
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
+    from mtrag_nb.serve.service import Service
 
 # %% ../../nbs/serve/07_serve.ipynb #2719699a
 def _last_turns(out: Path) -> tuple[list[Trajectory], int]:
@@ -256,9 +257,8 @@ def _token_in(path: str | None) -> str:
     try:
         token = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as e:
-        raise DataError(
-            f"the token cannot be read ({type(e).__name__})", path, remedy="Name a text file"
-        ) from None
+        problem = f"the token cannot be read ({type(e).__name__})"
+        raise DataError(problem, path, remedy="Name a text file") from None
     if not token:
         raise DataError("the file of the token is empty", path, remedy="Write a token into it")
     return token
@@ -284,6 +284,36 @@ _Names = Annotated[Sequence[str], Option("HOST", action="append")]
 _Serving = Annotated[str, SystemOption(f" (default {SERVING})")]
 
 
+def _note_new_library(library: Path) -> None:
+    "Say on stderr that there is no library yet, and which ones lie beside it."
+    if not (library / "manifest.json").exists():
+        beside = [str(p.parent) for p in sorted(library.parent.glob("*/manifest.json"))[:3]]
+        others = f" Beside it there is {', '.join(beside)}." if beside else ""
+        print(f"{library}: no library yet; the first upload makes it.{others}", file=sys.stderr)
+
+
+def _changes_in(setup: Setup, system: str, base: Settings) -> dict:
+    "The settings that are changed: by --config, and before that by --set. Raises SettingsError."
+    if setup.calibrated:
+        raise SettingsError("serve takes --set and --config; --calibrated goes with run")
+    changes = changes_of(setup.set)
+    if not setup.config:
+        return changes
+    return {**Config(setup.config, system_named(system).configured(base)).changes, **changes}
+
+
+def _print_taken_up(service: "Service") -> None:
+    "What an interruption had left, and what cannot be read."
+    lost, late = service.recovered
+    if lost or late:
+        recorded = f"{lost} turns are recorded as broken"
+        print(f"After an interruption: {recorded}, {late} were put into their conversations.")
+    for left in service.undeleted:
+        print(f"Still to be deleted, at the next start or when it is asked for again: {left}")
+    for aside in service.aside:
+        print(f"Set aside, since it cannot be read: {aside}")
+
+
 def serve(
     library: Dir = "runs/library",  # the library's folder; the first upload makes it (default runs/library)
     out: Dir = "runs/served",  # the record: runs, conversations, marks (default runs/served)
@@ -306,38 +336,27 @@ def serve(
     waiting: int = 64,  # questions that wait while others are answered
 ) -> bool:
     "Serve until a signal comes. Raises SettingsError for an address that others reach without a token, InUse for a record in use."
-    setup, token = settings or Setup(), _token_in(token_file)
-    if setup.calibrated:
-        raise SettingsError("serve takes --set and --config; --calibrated goes with run")
+    setup, token, who = (
+        settings or Setup(),
+        _token_in(token_file),
+        with_variant(system or SERVING, variant),
+    )
     _needs_api()
     from mtrag_nb.serve.api import check_address, make_app, rules_of, server_of
     from mtrag_nb.serve.service import Limits, Service
 
     check_address(host, token)
-    if not (Path(library) / "manifest.json").exists():
-        beside = [str(p.parent) for p in sorted(Path(library).parent.glob("*/manifest.json"))[:3]]
-        others = f" Beside it there is {', '.join(beside)}." if beside else ""
-        print(f"{library}: no library yet; the first upload makes it.{others}", file=sys.stderr)
+    _note_new_library(Path(library))
     logging.basicConfig(format="%(asctime)s %(message)s")
     limits = Limits(upload_bytes=most_mb * 10**6, pages=most_pages, waiting=waiting)
-    who, base = with_variant(system or SERVING, variant), setup.base()
-    changes = changes_of(setup.set)
-    if setup.config:
-        changes = {**Config(setup.config, system_named(who).configured(base)).changes, **changes}
+    base = setup.base()
+    changes = _changes_in(setup, who, base)
     how = {"models": models, "limits": limits, "collection": collection, "web": web}
     with Service(library, out, base, who, changes, **how) as service:
         rules = rules_of(service, host, token, tuple(name), per_minute=rate)
         app = make_app(service, rules, *home_page())
         server, listening = server_of(app, host, port, proxy=proxy)
-        lost, late = service.recovered
-        if lost or late:
-            print(
-                f"After an interruption: {lost} turns are recorded as broken, {late} were put into their conversations."
-            )
-        for left in service.undeleted:
-            print(f"Still to be deleted, at the next start or when it is asked for again: {left}")
-        for aside in service.aside:
-            print(f"Set aside, since it cannot be read: {aside}")
+        _print_taken_up(service)
         where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
         about = f"{service.system} on {service.profile}; library {library}, record {out}"
         ready(f"{where}  {about}. Ctrl-C stops it.")

@@ -387,10 +387,8 @@ def _check_library(folder: Path) -> None:
     "Raise DataError for a library without its manifest: it would pass for one without documents. The first state may be half made."
     states = [int(p.name.rpartition("-")[2]) for p in folder.glob("generation-*")]
     if max(states, default=0) > 1 and not (folder / "manifest.json").exists():
-        remedy = "Restore it from a copy, or name another folder"
-        raise DataError(
-            "no such file beside its documents", folder / "manifest.json", remedy=remedy
-        )
+        what, path = "no such file beside its documents", folder / "manifest.json"
+        raise DataError(what, path, remedy="Restore it from a copy, or name another folder")
 
 
 class Service:
@@ -409,6 +407,7 @@ class Service:
         web: str = "none",  # what may be searched beside the library, as `search.sources.web_named` takes it
     ):
         from mtrag_nb.models.calls import BatchingChat, Models
+        from mtrag_nb.runs.run import open_web
 
         self.base, self.changes, own = profile, dict(changes), system or SERVING
         self.systems = _served(own)
@@ -421,11 +420,7 @@ class Service:
             raise SettingsError(f"{problem}: leave qdrant_url empty")
         self.models, self.size = models or Models(self.settings), max(4, self.settings.batch_size)
         self.batches = BatchingChat(self.models.chat, self.size)
-        self.web = None  # what is searched beside the library, by systems that do so
-        if web != "none":
-            from mtrag_nb.runs.run import open_web
-
-            self.web = open_web(web, self.settings, self.models)
+        self.web = open_web(web, self.settings, self.models)  # beside the library
         self._lock, self._asking, self.closing = threading.RLock(), set(), False
         waiting = limits.waiting + self.size
         self.questions = _Pool(self.size, waiting, "too many questions wait")
@@ -438,6 +433,10 @@ class Service:
         self.generations = _Generations(self._open_index, lambda: self.documents.library.generation)
         how = (self.settings.chunks, limits, self.generations.leave)
         self.documents = _Documents(library, lambda: self.models.embedder, *how)
+        self._take_up()
+
+    def _take_up(self) -> None:
+        "Finish what an interruption left: deletions that were asked for, turns without a reply; files that cannot be read go aside."
         own = (deletions, marked, accepted_questions)
         said = [readable(partial(read, self.folder)) for read in own]
         self.undeleted = _finish_deletions(self)

@@ -30,18 +30,9 @@ from ..evaluate.pairs import summarize_run
 from ..evaluate.scores import Evidence
 from ..evaluate.statistics import compare, mean_interval
 from .browser import published
-from mtrag_nb.show.figures import (
-    STAGE_COLOURS,
-    breakdown_figure,
-    comparison_figure,
-    cost_figure,
-    drawn,
-    flow_figure,
-    outcomes_figure,
-    risk_coverage_figure,
-    score_figure,
-    shares_figure,
-)
+from .figures import STAGE_COLOURS, breakdown_figure, comparison_figure, cost_figure
+from .figures import drawn, flow_figure, outcomes_figure, risk_coverage_figure
+from .figures import score_figure, shares_figure
 from .report import came_later, figure_html, pair_of, share_text
 from ..systems.agents import AGENTS_NODES, Remembered, tokens_used
 from ..systems.ncl import MAX_NEW_TOKENS, NCL

@@ -52,7 +52,7 @@ class Variation:
     kept: bool = False  # True: `text` is the model's
     similarity: float | None = None  # cosine of its text and the question, where it was guarded
 
-# %% ../../nbs/5_systems/05_agents.ipynb #afa69f8d
+
 def _variation_prompt(
     prompts: Mapping[str, str], kind: str, question: str, history: str, tried: Sequence[str] = ()
 ) -> Prompt:
@@ -235,7 +235,7 @@ def _prefix_seed(seed: int, turns: Sequence[Turn]) -> int:
     "The same seed for the same beginning of a conversation, whichever task asks."
     return int(digest([seed, "memory", list(turns)], 8), 16)
 
-# %% ../../nbs/5_systems/05_agents.ipynb #20c5740b
+
 def summarize(
     model: ChatModel,
     prompts: Mapping[str, str],
@@ -280,7 +280,7 @@ class Memory:
         head = [f"Summary of what came before: {self.summary}"] if self.summary else []
         return "\n".join([*head, *(f"{t.speaker}: {t.text}" for t in self.recent)])
 
-# %% ../../nbs/5_systems/05_agents.ipynb #f904c161
+
 def remember(
     model: ChatModel,
     prompts: Mapping[str, str],
@@ -384,7 +384,7 @@ class Remembered(Step, kind="remembered"):
         shown = f"{self.folded} messages in a summary ({self.way}): {clipped(self.summary, 70)}"
         return [("memory", shown)]
 
-# %% ../../nbs/5_systems/05_agents.ipynb #c601470b
+
 @dataclass(frozen=True, kw_only=True)
 class Varied(Rewritten, kind="varied"):
     "The wordings of a question."
@@ -414,7 +414,7 @@ def memory_of(state: AgentsState, tools: Toolbox) -> Memory:
     how = (turns, own.window, _counter(tools.chat, own.count))
     return Memory(folded(*how), recent(*how), state.get("summary", ""))
 
-# %% ../../nbs/5_systems/05_agents.ipynb #057a884a
+
 def _summarize_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Remembered]:
     "The older messages in a summary (5.1)."
     own, turns, seed = tools.settings.own, state["task"].history, tools.settings.seed
@@ -452,7 +452,7 @@ def varied(
     step = Varied(text=main.text, **how, variations=tuple(found), round=round)
     return {"query": main.text, "queries": _queries_of(found, question), "rounds": round}, step
 
-# %% ../../nbs/5_systems/05_agents.ipynb #f518ae56
+
 def _rewrite_query_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Varied]:
     "The first round."
     return varied(state, tools, 1)

@@ -612,6 +612,24 @@ def _check_call(function: Callable, name: str) -> None:
         raise SettingsError(f"{problem}: the last of them is the question") from None
 
 
+def _instance_of(kind: type) -> object:
+    "An object of a class. Raises SettingsError for a class that wants arguments."
+    try:
+        return kind()
+    except Exception as e:
+        raise SettingsError(f"{kind.__name__} cannot be made without arguments: {e}") from e
+
+
+def _stages_system(stages: Sequence, name: str, memory: _Memory, shared: Mapping) -> System:
+    "Stages in a row as a system. Raises SettingsError for names that are taken twice, or kept for the end."
+    named = {getattr(s, "__name__", type(s).__name__): s for s in stages}
+    if len(named) < len(stages) or "finish" in named:
+        raise SettingsError(f"the stages of {name} need names of their own, none of them finish")
+    works = {n: _stage_work(n, stage, memory) for n, stage in named.items()}
+    about = "stages of its own: " + ", ".join(named)
+    return _Outside(name, partial(_row, {**works, "finish": _finish_work}), about, **shared)
+
+
 def outside(
     value: object,  # a function, an object that can be called, a list of stages, an engine or retriever of LlamaIndex, or a compiled graph of LangGraph
     name: str = "",  # "": that of the function
@@ -620,12 +638,7 @@ def outside(
     kinds: Mapping[str, str] = {},  # of a graph: node -> what it does
 ) -> System:
     "A system of somebody's own. A changed source is another system: its runs go into another folder. Raises SettingsError for what is none."
-    if isinstance(value, type):
-        try:
-            value = value()
-        except Exception as e:
-            problem = f"{value.__name__} cannot be made without arguments: {e}"
-            raise SettingsError(problem) from e
+    value = _instance_of(value) if isinstance(value, type) else value
     if isinstance(value, System):
         return value
     written, shown = digest(source or _source_of(value)), name or repr(value)
@@ -649,16 +662,11 @@ def outside(
         said = digest([keys, kinds])
         shared["identity"] = lambda s: {"source": written, "graph": said}
         return _graph_system(value, name, keys, kinds, memory, **shared)
-    if not stages:
-        _check_call(value, name)
-        build = partial(_one_node, partial(_reply_of, value), memory)
-        return _Outside(name, build, "a function of its own", one_piece=_ONE_PIECE, **shared)
-    named = {getattr(s, "__name__", type(s).__name__): s for s in stages}
-    if len(named) < len(stages) or "finish" in named:
-        raise SettingsError(f"the stages of {name} need names of their own, none of them finish")
-    works = {n: _stage_work(n, stage, memory) for n, stage in named.items()}
-    about = "stages of its own: " + ", ".join(named)
-    return _Outside(name, partial(_row, {**works, "finish": _finish_work}), about, **shared)
+    if stages:
+        return _stages_system(stages, name, memory, shared)
+    _check_call(value, name)
+    build = partial(_one_node, partial(_reply_of, value), memory)
+    return _Outside(name, build, "a function of its own", one_piece=_ONE_PIECE, **shared)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #graph001
 def _written(value: object) -> object:

@@ -13,27 +13,10 @@ from ..core.record import Drafted
 from ..core.types import Reason
 from .system import copied_draft
 from .stages import Toolbox
-from mtrag_nb.systems.system import (
-    CHECK_OFF,
-    DECLINED,
-    END,
-    GRADE_OFF,
-    START,
-    Mechanism,
-    System,
-    TurnState,
-    Work,
-    after_check,
-    check_node,
-    generate_node,
-    grade_node,
-    read_departures,
-    refuse,
-    retrieve_node,
-    retry_node,
-    rewrite_node,
-    as_node,
-)
+from .system import CHECK_OFF, DECLINED, END, GRADE_OFF, START, Mechanism, System
+from .system import TurnState, Work, after_check, as_node, check_node
+from .system import generate_node, grade_node, read_departures, refuse
+from .system import retrieve_node, retry_node, rewrite_node
 
 # %% auto #0
 __all__ = ['IRRELEVANT', 'EXHAUSTED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_generate', 'build_self_crag']

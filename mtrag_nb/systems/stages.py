@@ -79,6 +79,8 @@ def history_head(history: str) -> str:
     return f"Conversation:\n{history}\n\n" if history else ""
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0ee50d72
+_Prompts = Mapping[str, str]  # key -> text
+_Texts = Sequence[str]
 SCALE_PROMPTS = read_prompts("scale")
 LABEL_PROMPTS = read_prompts("labels")
 GRADES = tuple(map(str, range(11)))
@@ -86,13 +88,9 @@ ENDS = (0.0, 10.0)
 
 
 def _document_prompts(
-    prompts: Mapping[str, str],  # with `about`.system and `about`.user among its keys, or none
-    about: str,  # "grade", "scale" or "labels"
-    question: str,
-    history: str,
-    documents: Sequence[str],
+    prompts: _Prompts, about: str, question: str, history: str, documents: _Texts
 ) -> list[Prompt]:
-    "One prompt a document."
+    "One prompt a document. `about`: grade, scale or labels; `prompts` may bring their own under `about`.system and `about`.user."
     texts = {**SCALE_PROMPTS, **LABEL_PROMPTS, **prompts}
     asked = {"history": history_head(history), "question": question}
     users = [texts[f"{about}.user"].format(**asked, document=d) for d in documents]
@@ -145,13 +143,13 @@ def _read_grade(text: str) -> float | None:
 # %% ../../nbs/5_systems/00_stages.ipynb #6e284b02
 def grade_by_scale(
     model: ChatModel,
-    prompts: Mapping[str, str],
+    prompts: _Prompts,
     question: str,
     history: str,
-    documents: Sequence[str],
-    threshold: float = 7.0,  # kept at or above it
+    documents: _Texts,
+    threshold: float = 7.0,
 ) -> list[Verdict]:
-    "The likeliest of the grades 0 to 10."
+    "The likeliest of the grades 0 to 10; a document is kept at or above the threshold."
     asked = _document_prompts(prompts, "scale", question, history, documents)
     grades = [float(max(GRADES, key=p.get)) for p in _chosen(model, asked, GRADES)]
     return [scored(grade, threshold, "scale", scale=ENDS) for grade in grades]
@@ -159,14 +157,14 @@ def grade_by_scale(
 
 def grade_by_scale_text(
     model: ChatModel,
-    prompts: Mapping[str, str],
+    prompts: _Prompts,
     question: str,
     history: str,
-    documents: Sequence[str],
+    documents: _Texts,
     threshold: float = 7.0,
-    default: str = "yes",  # what an unreadable grade counts as: by default it keeps the document
+    default: str = "yes",
 ) -> list[Verdict]:
-    "The grade that the model writes."
+    "The grade that the model writes; `default` is the label of an unreadable one, which keeps the document."
     unread = Verdict(Label(default), "scale-text", threshold=threshold, defaulted=True, scale=ENDS)
 
     def read(text: str) -> Verdict:
@@ -184,7 +182,7 @@ LABELS = {"Incorrect": Label.NO, "Ambiguous": Label.AMBIGUOUS, "Correct": Label.
 WAYS_TO_LABEL = ("labels", "labels-text", "cosine")
 WEIGHTS = {Label.YES: 1.0, Label.AMBIGUOUS: 0.5, Label.NO: 0.0}
 
-# %% ../../nbs/5_systems/00_stages.ipynb #39a216a6
+
 def _read_label(text: str) -> Label | None:
     "The label that a reply states; None if it states none, or more than one."
     said = read_stated(text, r"(correct|ambiguous|incorrect)", r"\b(?:in)?correct\b|\bambiguous\b")
@@ -192,11 +190,7 @@ def _read_label(text: str) -> Label | None:
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1ae7dfc9
 def label_by_choice(
-    model: ChatModel,
-    prompts: Mapping[str, str],
-    question: str,
-    history: str,
-    documents: Sequence[str],
+    model: ChatModel, prompts: _Prompts, question: str, history: str, documents: _Texts
 ) -> list[Verdict]:
     "The likeliest label; of equals the worse one."
     asked = _document_prompts(prompts, "labels", question, history, documents)
@@ -211,13 +205,13 @@ def label_by_choice(
 
 def label_by_text(
     model: ChatModel,
-    prompts: Mapping[str, str],
+    prompts: _Prompts,
     question: str,
     history: str,
-    documents: Sequence[str],
-    default: str = "ambiguous",  # what an unreadable label counts as
+    documents: _Texts,
+    default: str = "ambiguous",
 ) -> list[Verdict]:
-    "The label that the model writes."
+    "The label that the model writes; `default`: what an unreadable one counts as."
     asked = _document_prompts(prompts, "labels", question, history, documents)
     read = [(text, _read_label(text)) for text in _written(model, asked)]
     how = [(label or Label(default), label is None, text) for text, label in read]
@@ -307,17 +301,17 @@ def guard(
 # %% ../../nbs/5_systems/00_stages.ipynb #be89e29c
 def grade_by_verdict(
     model: ChatModel,
-    prompts: Mapping[str, str],
+    prompts: _Prompts,
     question: str,
     history: str,
-    documents: Sequence[str],
-    default: str = "yes",  # what an unreadable word counts as: by default it keeps the document
+    documents: _Texts,
+    default: str = "yes",
 ) -> list[Verdict]:
-    "Generated words through the parser."
+    "Generated words through the parser; `default`: what an unreadable one counts as."
     asked = _document_prompts(prompts, "grade", question, history, documents)
     return [read_verdict(text, default) for text in _written(model, asked)]
 
-# %% ../../nbs/5_systems/00_stages.ipynb #9f76d280
+
 def _log_odds(model: ChatModel, asked: Sequence[Prompt]) -> list[float]:
     "log P(Yes) - log P(No) after each prompt."
     s = model.score([*asked, *asked], ["Yes"] * len(asked) + ["No"] * len(asked))
@@ -326,25 +320,21 @@ def _log_odds(model: ChatModel, asked: Sequence[Prompt]) -> list[float]:
 
 def grade_by_yesno(
     model: ChatModel,
-    prompts: Mapping[str, str],
+    prompts: _Prompts,
     question: str,
     history: str,
-    documents: Sequence[str],
-    threshold: float = 0.0,  # of the log-odds
+    documents: _Texts,
+    threshold: float = 0.0,
 ) -> list[Verdict]:
-    "The log-odds of Yes against No."
+    "The log-odds of Yes against No; a document is kept at or above the threshold."
     asked = _document_prompts(prompts, "grade", question, history, documents)
     return [scored(s, threshold, "yesno") for s in _log_odds(model, asked)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0083e527
 def grade_by_likelihood(
-    model: ChatModel,
-    prompts: Mapping[str, str],
-    question: str,
-    documents: Sequence[str],
-    threshold: float = 0.3,  # nats per token
+    model: ChatModel, prompts: _Prompts, question: str, documents: _Texts, threshold=0.3
 ) -> list[Verdict]:
-    "Mean log P(question | document) - mean log P(question): how much likelier the document makes the question."
+    "Mean log P(question | document) - mean log P(question), in nats per token: how much likelier the document makes the question."
     if not documents:
         return []
     users = [prompts["likelihood.with"].format(document=d) for d in documents]
@@ -398,7 +388,7 @@ def clean_answer(
         out.append(part)
     return "".join(out).strip()
 
-# %% ../../nbs/5_systems/00_stages.ipynb #5496ecab
+
 _DECLINED_BY: dict[str, Callable[[str], bool]] = {
     "stance": declines,
     "token": lambda text: "I_DONT_KNOW" in text,
@@ -444,25 +434,15 @@ def _check_prompt(prompts: Mapping[str, str], question: str, answer: str, docume
 
 
 def _check_by_verdict(
-    model: ChatModel,
-    prompts: Mapping[str, str],
-    question: str,
-    answer: str,
-    documents: str,
-    default: str = "no",  # what an unreadable word counts as: by default the draft is not grounded
+    model: ChatModel, prompts: _Prompts, question: str, answer: str, documents: str, default="no"
 ) -> Verdict:
-    "A generated word through the parser."
+    "A generated word through the parser; `default`: what an unreadable one counts as."
     (c,) = model.generate([_check_prompt(prompts, question, answer, documents)], max_new_tokens=8)
     return read_verdict(c.text, default)
 
 
 def check_by_yesno(
-    model: ChatModel,
-    prompts: Mapping[str, str],
-    question: str,
-    answer: str,
-    documents: str,
-    threshold: float = 0.0,
+    model: ChatModel, prompts: _Prompts, question: str, answer: str, documents: str, threshold=0.0
 ) -> Verdict:
     "The log-odds of Yes against No."
     (odds,) = _log_odds(model, [_check_prompt(prompts, question, answer, documents)])
@@ -470,14 +450,9 @@ def check_by_yesno(
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1c87e9e3
 def check_by_likelihood(
-    model: ChatModel,
-    prompts: Mapping[str, str],
-    question: str,
-    answer: str,
-    documents: str,
-    threshold: float = 0.5,  # nats per token
+    model: ChatModel, prompts: _Prompts, question: str, answer: str, documents: str, threshold=0.5
 ) -> Verdict:
-    "Mean log P(answer | question, documents) - mean log P(answer | question)."
+    "Mean log P(answer | question, documents) - mean log P(answer | question), in nats per token."
     user = prompts["generate.user"].format(documents=documents, history="", question=question)
     asked = [chat("", user), chat("", f"Question: {question}")]
     given, alone = model.score(asked, [answer] * 2)
@@ -498,10 +473,7 @@ def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.
 
 
 def check_by_classifier(
-    classifier: Classifier,
-    answer: str,
-    documents: Sequence[str],
-    threshold: float = 0.5,
+    classifier: Classifier, answer: str, documents: _Texts, threshold: float = 0.5
 ) -> tuple[Verdict, Places]:
     "The least support of a part of the answer, and the places below the threshold."
     parts = [(a, b, round(p, 4)) for a, b, p in classifier.parts(documents, answer)]
@@ -841,7 +813,7 @@ def format_sources(
         shown.append(f'{source_head(n, c)}{mark}\n"{c.text.strip()}"')
     return "\n\n".join(shown)
 
-# %% ../../nbs/5_systems/00_stages.ipynb #068783dc
+
 CITING_PROMPTS = read_prompts("citing")
 
 # %% ../../nbs/5_systems/00_stages.ipynb #90c023e5
@@ -910,7 +882,7 @@ class Claim:
             return "no source"
         return f"not supported by source {', '.join(str(c.n) for c in self.citations)}"
 
-# %% ../../nbs/5_systems/00_stages.ipynb #99886db9
+
 def _claims_in(text: str) -> list[Claim]:
     "The sentences of an answer that claim something, without citations."
     whole = sentences(text)
@@ -944,7 +916,7 @@ def _nearest_sentence(claim: str, text: str) -> tuple[int, int]:
     near = [support(claim, [s]) for s in parts]
     return spans_of(text, parts)[near.index(max(near))] if parts else (0, 0)
 
-# %% ../../nbs/5_systems/00_stages.ipynb #6bc97389
+
 def verified(
     claim: Claim,
     numbers: Sequence[int],  # of the sources that it cites
@@ -1016,7 +988,7 @@ def adapter_claims(
     each = [(c, dict.fromkeys(cited.get(at.get(c.start), ()))) for c in _claims_in(text)]
     return [verified(c, list(ns), sources, supports) for c, ns in each]
 
-# %% ../../nbs/5_systems/00_stages.ipynb #0cb91b9b
+
 def copied_claims(
     text: str,  # quotes, one after the other, with single spaces
     places: Sequence[tuple[str, int, int]],  # of each quote: context id, start and end in its text
@@ -1063,23 +1035,22 @@ class Cited(Step, kind="cited"):
 def claims_of(
     t: Trajectory,
     contexts: Mapping[str, Context],  # id -> context, those of `t.contexts` at least
-    least: float = 0.6,  # for citations that are attached
 ) -> Cited | None:  # None for a turn without an answer
     "The claims of a turn's answer: those on its record, or made now."
     if not t.answered:
         return None
     if steps := t.of(Cited):
         return steps[-1]
-    found = attached_claims(t.answer, [contexts[i] for i in t.contexts], least, by_claims)
+    found = attached_claims(t.answer, [contexts[i] for i in t.contexts], supports=by_claims)
     return Cited(claims=tuple(found), way="attached", licence="attached after the fact")
 
 
-def marked_answer(answer: str, cited: Cited, unsupported: str = " [unsupported]") -> str:
+def marked_answer(answer: str, cited: Cited) -> str:
     "An answer with its citations behind each claim, and a mark where none holds."
     out, at = "", 0
     for c in cited.claims:
         end = c.end - (answer[c.end - 1 : c.end] in ".!")  # before the full stop
         good = "".join(f"[{x.n}]" for x in c.citations if x.supports)
-        out += answer[at:end] + (f" {good}" if good else unsupported)
+        out += answer[at:end] + (f" {good}" if good else " [unsupported]")
         at = end
     return out + answer[at:]

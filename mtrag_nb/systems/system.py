@@ -834,7 +834,7 @@ unless_declined = by_state("declined", "fallback", END)
 class TurnTooLong(MTRAGError):
     "A turn for which the time is over."
 
-# %% ../../nbs/5_systems/01_system.ipynb #c224d48d
+
 class Deadline:
     "The time that each turn of a graph may take, from its first node on. A turn that is forked in the middle begins there."
 

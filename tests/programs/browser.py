@@ -506,7 +506,7 @@ def harmless(tab, where: str) -> None:
 def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
     "2,000 trajectories: opened within 3 seconds, a filter answered within half a second, seen on the screen."
     from mtrag_nb.core.record import Run
-    from tools.large_run import large_run
+    from tests.support.large_run import large_run
 
     large_run(folder / "large", Run(CRAG))
     notebook(
@@ -591,8 +591,7 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
             nb, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
         ).execute()
         nbformat.write(nb, path)
-        from outputs import WIDGET_VIEW
-        from strip_widgets import strip_widgets
+        from outputs import WIDGET_VIEW, strip_widgets
 
         assert strip_widgets(path) >= 2 and WIDGET_VIEW not in path.read_text(encoding="utf-8")
     html = folder / "saved.html"

@@ -125,7 +125,7 @@ HOLM = [
 def service(folder: Path, changes: Sequence[str] = ()) -> tuple[subprocess.Popen, str]:
     "The service with the laptop's models, and its address."
     code = (
-        "import sys; from mtrag_nb.app.command import Setup; from mtrag_nb.serve.serve import serve; "
+        "import sys; from mtrag_nb.app.cli import Setup; from mtrag_nb.serve.serve import serve; "
         "serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, settings=Setup(set=sys.argv[2:]), "
         "ready=lambda said: print(said, flush=True))"
     )
