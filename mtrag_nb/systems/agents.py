@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
+from ..search.sources import WebSearched, rrf, web_step
 
 from ..core.html import Table
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
@@ -22,7 +23,6 @@ from ..core.settings import StageSettings, constant
 from ..core.text import clipped, format_docs_for_gen, sentences
 from ..core.types import Context, ReplyError, SettingsError, Turn, digest
 from ..models.chat import ChatModel, Prompt, Sampling, chat
-from ..search.sources import WebSearched, rrf, web_step
 from .self_crag import IRRELEVANT
 from .stages import GRADERS, SCALE_PROMPTS, Toolbox, clean_answer, clean_rewrite
 from .stages import generate, history_head, read_prompts
