@@ -53,7 +53,7 @@ def linked(text: str) -> str:
         r'<img class="only-dark" loading="lazy"\2 src="\1"\4>'
     )
     picture = r'<picture><source .*?srcset="(.*?)"><img([^>]*?) src="(.*?)"(.*?)></picture>'
-    text = re.sub(picture, both, text)
+    text = re.sub(picture, both, text).replace("<img src=", '<img loading="lazy" src=')
     text = re.sub(r'(<a href="nbs/[^"]+)\.ipynb"', r'\1.html"', text)
     return re.sub(r"\[!\[Open In Colab\].*?\]\(", "[Open in Colab](", text)
 
