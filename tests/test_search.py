@@ -18,7 +18,9 @@ from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.core.types import DataError
 from mtrag_nb.search.ingest import open_index
+from mtrag_nb.search.store import document_ids
 from mtrag_nb.serve.documents import document_of
 from mtrag_nb.serve.serve import ask
 from mtrag_nb.serve.library import Library
@@ -122,3 +124,10 @@ def test_no_splitter_or_store_but_of_llamaindex():
 def test_the_search_rooms_import_llama_index():
     rooms = [m for m in SOURCES if m.startswith("search.")]
     assert sum("from llama_index" in SOURCES[m] for m in rooms) >= 4
+
+
+@pytest.mark.parametrize("kept", ['{"docstore/metadata": []}', '{"docstore/metadata": {"a": ""}}'])
+def test_a_damaged_document_store_is_named(kept, tmp_path):
+    (tmp_path / "documents.json").write_text(kept)
+    with pytest.raises(DataError, match="documents.json: not the document store of an index"):
+        document_ids(tmp_path)

@@ -713,6 +713,8 @@ def test_a_served_judge_decides_by_command(by_judge, tmp_path, capsys):
     assert (
         "Verdicts of server:Qwen" in out and "6 turns judged: 1 right, 3 undecided, 2 failed" in out
     )
+    main(["blame", *known, "--prove"])
+    assert "forks have the rule's" in capsys.readouterr().out
     assert main(["score", *known, "--encoder", "none"]) in (0, None)
     assert "refusals: judge 6" in capsys.readouterr().out
 

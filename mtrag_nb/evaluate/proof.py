@@ -79,8 +79,11 @@ def _pairs_of(plan: Sequence[str]) -> list[str]:
     return ["+".join(two) for two in combinations(plan, 2)]
 
 # %% ../../nbs/7_evaluate/06a_proof.ipynb #prove000
-def _why_not(run: Run, system: System | None) -> str:
-    "Why no turn of a run can be forked here; '' if some may."
+def _why_not(rec: Evidence, system: System | None) -> str:
+    "Why no turn of a run can be proved here; '' if some may."
+    if rec.verdicts == "judge":
+        return "its verdicts are a judge's, and forks have the rule's: prove with --verdicts rule"
+    run = rec.run
     try:
         system = system or system_of_run(run)
         settings_of_run(run, system)
@@ -157,7 +160,7 @@ def prove(
     """
     run = as_run(run)
     rec = Evidence(run, gold, histories={i: t.history for i, t in run.tasks.items()} or None)
-    blamed, blocked = blame(rec), _why_not(run, system)
+    blamed, blocked = blame(rec), _why_not(rec, system)
     plans = _plans(run, gold, blamed.failed[:limit], blocked)
     if not plans:
         return None

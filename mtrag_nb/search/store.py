@@ -395,11 +395,11 @@ def document_ids(
     path = Path(folder) / "documents.json"
     if not path.exists():
         return frozenset()
-    known = read_json(path)
-    if not isinstance(known, dict) or not isinstance(known.get("docstore/metadata", {}), dict):
+    held = read_json(path).get("docstore/metadata", {})
+    if not isinstance(held, dict) or not all(isinstance(v, dict) for v in held.values()):
         remedy = "Restore the folder from a copy, or build the index again in a new folder"
         raise DataError("not the document store of an index", path, remedy=remedy)
-    return frozenset(known.get("docstore/metadata", {}))
+    return frozenset(held)
 
 
 @dataclass(frozen=True, repr=False)
