@@ -127,10 +127,10 @@ def svg_uri(fig: Figure) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(_file(fig, "svg")).decode()
 
 
-def small_png(fig: Figure) -> bytes:
+def small_png(fig: Figure, dpi: int = 100) -> bytes:
     "A figure as a PNG of 64 colours, a third of the bytes."
     out = io.BytesIO()
-    whole = Image.open(io.BytesIO(_file(fig, "png", dpi=100))).convert("RGB")
+    whole = Image.open(io.BytesIO(_file(fig, "png", dpi=dpi))).convert("RGB")
     whole.quantize(64, dither=Image.Dither.NONE).save(out, "png", optimize=True)
     return out.getvalue()
 
@@ -186,8 +186,8 @@ def save_figure(
         raise SettingsError(f"no format {bad[0]!r}: there are {', '.join(_METADATA)}")
 
     def written(f: str) -> Path:
-        how = {"dpi": 200} if f == "png" else {}
-        return write_whole(Path(folder) / f"{name}.{f}", _file(fig, f, **how))
+        data = small_png(fig, dpi=200) if f == "png" else _file(fig, f)
+        return write_whole(Path(folder) / f"{name}.{f}", data)
 
     twin = save_figure(_dark_twin(fig), f"{name}_dark", folder, formats) if dark else ()
     return (*map(written, formats), *twin)

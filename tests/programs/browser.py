@@ -849,7 +849,8 @@ def pictures(browser, expect, folder: Path) -> None:
         path = ROOT / "figures" / f"turn_graph{more}.png"
         figure.savefig(path, dpi=110, transparent=True)
         picture = Image.open(path)
-        picture.crop(picture.getchannel("A").getbbox()).save(path, optimize=True)
+        cut = picture.crop(picture.getchannel("A").getbbox())
+        cut.quantize(64).save(path, optimize=True)
     runs = sorted(p.name for p in RECORDED.iterdir())
     cell = f"CaseBrowser([Evidence({str(RECORDED)!r} + '/' + name, gold=gold) for name in {runs}], timing=False)"
     notebook(folder / "cases.ipynb", HEAD, cell)
