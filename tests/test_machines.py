@@ -147,6 +147,17 @@ def test_a_server_in_trouble_answers_every_turn_once(trouble, right, tmp_path):
     assert len(handler.answered) == TURNS and set(handler.answered.values()) == {1}
 
 
+def test_a_server_that_loses_its_first_connection_is_asked_once_more(right, tmp_path):
+    with serving(drops=99, seen=98) as (handler, port):
+        how = {"setting": "reference", "models": over(port), "progress": False}
+        came = run_tasks(NAIVE, tasks(1), tmp_path, how["models"].settings, **how)
+    assert not came.trajectories["c0<::>1"].failed and handler.seen == 100
+    with serving(drops=1) as (handler, port):  # and of one that loses all it is said at once
+        how["models"] = over(port)
+        came = run_tasks(NAIVE, tasks(1), tmp_path / "lost", how["models"].settings, **how)
+    assert came.trajectories["c0<::>1"].failed and handler.seen == 2
+
+
 def test_a_server_gets_no_more_requests_at_a_time_than_the_batch_size(right, tmp_path):
     with serving(most=5, seconds=0.05) as (handler, port):
         assert answers(tmp_path, over(port, most=5)) == right

@@ -41,6 +41,8 @@ class Busy(ServerError):
 class Unreachable(ServerError):
     "A server to which there is no connection."
 
+    taken = False  # whether it took a connection, and lost it
+
 
 class Refused(ServerError):
     "A server that does not take a request as it is."
@@ -210,6 +212,7 @@ class Connection:
             problem = f"{where} did not answer ({to}{type(why).__name__}: {why})"
             remedy = "Is the server running, and is its address right?"
             error = Unreachable(f"{problem}. {remedy}", *self.secrets)
+            error.taken = "Connect" not in type(why).__name__
         except ValueError as e:
             error = ServerError(f"{where} {e}", *self.secrets)
         raise error from None
@@ -251,6 +254,7 @@ class Connection:
     def _one(self, ask: Callable[[], object]) -> object:
         "What a request brings, or its exception. A server that is busy is asked again, and one that is gone, if it has served before."
         begun, pause, patience = time.monotonic(), self.pause, 0.0 if self.down else self.patience
+        again = False  # whether a connection was lost before anything was served
         while True:
             sent = time.monotonic()
             with self._places:
@@ -263,8 +267,10 @@ class Connection:
                 return found
             wait = max(2 * random.random() * pause, getattr(found, "after", 0.0))
             late = time.monotonic() + wait > max(begun, self._served) + patience
-            if late or (isinstance(found, Unreachable) and not self._served):
+            gone = isinstance(found, Unreachable) and not self._served
+            if late or (gone and (again or not found.taken)):
                 return found
+            again = gone
             if time.monotonic() - self._told >= _SILENT:
                 self._told = time.monotonic()
                 line = f"waiting (for {patience:g} s at most): {found}"
