@@ -431,7 +431,7 @@ def import_predictions(
     rewrites: Mapping[str, str] = {},  # task id -> what was searched for
     name: str = "",  # of the system; "": as the file
     used: bool = True,  # False: the answers were not made from the passages that are listed
-    duplicates: str = "",  # of a task that stands twice, which counts: first or last; "": an error
+    duplicates: str = "",  # of a task that appears twice, which counts: first or last; "": an error
 ) -> Run:
     "A file of predictions as a run. Raises DataError (file, line), SettingsError."
     path = Path(path)

@@ -96,7 +96,7 @@ def _verdicts_kept(run: Run, by: str = "") -> str:
 
 
 def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
-    "Whether an answer asks back (the official clarification verdict): as recorded, else by the rule of `core.declining`."
+    "Whether an answer asks back (the official clarification verdict): as recorded, else by the rule of `core.text`."
     if item.failed or item.answerless:
         return None
     return float(item.asked_back or stance(item.answer) is Stance.ASKS)

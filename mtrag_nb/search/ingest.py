@@ -246,11 +246,11 @@ def _skip_known(
 
 
 def _new_ids(passages: Sequence[Passage], seen: set[str]) -> None:
-    "Note the ids of passages. Raises DataError for one that stands twice in the corpus."
+    "Note the ids of passages. Raises DataError for one that appears twice in the corpus."
     for p in passages:
         if p.id in seen:
             remedy = "Ids must be unique: remove or rename one"
-            raise DataError(f"passage id {p.id!r} stands twice in the corpus", remedy=remedy)
+            raise DataError(f"passage id {p.id!r} appears twice in the corpus", remedy=remedy)
         seen.add(p.id)
 
 

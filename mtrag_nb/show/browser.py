@@ -437,7 +437,7 @@ class CaseBrowser:
 
     def __repr__(self) -> str:
         at = f", at {self.current.task_id} of {self.current.run}" if self.current else ""
-        return f"{len(self.index.rows)} turns of {', '.join(self.index.runs)}; {len(self.found)} fulfil the filters{at}"
+        return f"{len(self.index.rows)} turns of {', '.join(self.index.runs)}; {len(self.found)} match the filters{at}"
 
     def _repr_html_(self) -> str:
         return self.static_html()
