@@ -359,9 +359,7 @@ OldIndex = Annotated[str | Path | None, Option("DIR", about=_OLD_INDEX)]
 ShardOf = Annotated[str, Option("I/N", about=_SHARD)]
 Cluster = Annotated[str, Option("ray[:ADDRESS]", about=_ON)]
 
-_PLACES = (
-    "or one of your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does its own retrieval"
-)
+_PLACES = "or your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does its own retrieval"
 
 
 class SystemOption(Option):

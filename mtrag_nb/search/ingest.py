@@ -234,9 +234,7 @@ def _skip_known(
     if manifest.complete and str(whole) != manifest.corpus:
         problem = problem or "its passages are there in another order, or with another url"
     if manifest.complete and next(passages, None) is not None:
-        problem = (
-            problem or f"the corpus goes on after the {len(held)} passages of a finished index"
-        )
+        problem = problem or f"the corpus exceeds the {len(held)} passages of a finished index"
     if problem:
         raise IndexMismatch(
             f"{folder} was begun with another corpus than the one given now: {problem}. "
