@@ -509,7 +509,7 @@ def completion(
 
 
 _TABLE = """\
-demo       app.run      Build an index of the sample, let a self-correcting system answer its conversations, show what came of it.
+demo       app.run      Build an index of the sample, let a self-correcting system answer its conversations, show the result.
 ingest     app.run       Build an index of corpus files or documents, or finish one that was interrupted.
 library    serve.library Add documents to a library, replace them under their names, list or remove them.
 coverage   app.run      Say which gold passages an index lacks, by domain; exit code 0 only if it has them all.

@@ -376,7 +376,7 @@ def runs_table(r: Reproduction, runs: "list[Evidence]") -> tuple[tuple[str, ...]
             end += f", {n} broke" if (n := sum(t.failed for t in turns)) else ""
             end += "; judged" if x.judged else ""
         rows.append((p.name, p.place, _changed(r, p, x) or "nothing", end))
-    return ("run", "in the paper", "changed", "what came of it"), rows
+    return ("run", "in the paper", "changed", "result"), rows
 
 
 def _pairs(changes: Mapping) -> str:

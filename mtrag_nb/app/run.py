@@ -481,7 +481,7 @@ def run(
     models: "Models | None" = None,
     progress: bool = True,
 ) -> Run:
-    "Run a system, or go on with a run, and print what came of it."
+    "Run a system, or resume a run, and print the result."
     name, calibrated = with_variant(system, variant), getattr(settings, "calibrated", None)
     settings, value = chosen(settings, name), system_named(name)
     shard = on_ray(run, locals(), "out") if on else shard
@@ -639,7 +639,7 @@ def live(
     models: "Models | None" = None,
     progress: bool = True,
 ) -> Run:
-    "Hold the benchmark's conversations on the system's own answers, and print what came of it."
+    "Hold the benchmark's conversations on the system's own answers, and print the result."
     name = with_variant(system, variant)
     settings = chosen(settings, name)
     shard = on_ray(live, locals(), "out") if on else shard
@@ -660,7 +660,7 @@ def merge(
     out: NeededDir = "",  # the folder to write: a new one, or for judgements the folder of their run
     store: Annotated[str, "URL"] = "",  # of an index: bring its vectors to this Qdrant server
 ) -> bool:  # whether all turns are there
-    "Put the shards of a run, of its judgements or of an index together, and print what came of it."
+    "Put the shards of a run, of its judgements or of an index together, and print the result."
     from mtrag_nb.runs.run import merge_runs
 
     folders = list(folders)

@@ -373,7 +373,7 @@ def _notes(
     if lost := sum(s.task.id not in gold for s in lines):
         yield f"no gold for {lost} of {len(lines)} turns: they are not judged"
     if blank:
-        yield f"the text of {blank} passages is not at hand: what needs it is not measured there"
+        yield f"the text of {blank} passages is not available: measures that need it are skipped there"
     if labels == "idle":
         shut = [s for s in lines if _says_no(s.obj)]
         done = sum(not s.refused for s in shut)

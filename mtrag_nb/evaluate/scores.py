@@ -477,7 +477,7 @@ def score_run(
     asking: bool | None = None,  # as `score_items` has it: True beside a run that asks back
     phrases: Sequence[str] = (),  # with which the system refuses; (): as a run's folder says
 ) -> ScoreReport:
-    "Score a run, write it down, and say what came of it. Raises DataError for a source that is neither, and for a wrong reference."
+    "Score a run, save the scores, and report them. Raises DataError for a source that is neither, and for a wrong reference."
     run = as_run(source) if isinstance(source, Run) or Path(source).is_dir() else None
     items = _items_of(run, source, tasks, phrases)
     if run and idk == "best" and _verdicts_kept(run) == "judge":

@@ -506,7 +506,7 @@ def _table_ablation(facts: Mapping, pairs: Sequence[tuple[str, Evidence, Evidenc
     note = f"; {facts['note']}" if facts.get("note") else ""
     before = (facts["before"], facts["before_figure"] or "no figure")
     told = (before, (facts["after"], facts["after_figure"]))
-    block = Block(f"Self-CRAG paper, {place}{note}", ("", "as told"), told)
+    block = Block(f"Self-CRAG paper, {place}{note}", ("", "as stated"), told)
     title = f"Self-CRAG, {place}: {facts['before']}, {facts['after']}"
     return PaperTable(title, block, own or (nothing,), facts["remark"])
 

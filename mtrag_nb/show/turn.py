@@ -207,7 +207,7 @@ class _Shown:
         return [(n, *k, k[0].document_id in self.relevant) for n, k in enumerate(known, 1)]
 
     def _context(self, i: str) -> Context:
-        gone = "(the text is not at hand)"
+        gone = "(the text is not available)"
         c = self.run.contexts.get(i) or Context(i, i.split("#")[0], "")
         return c if c.text else replace(c, text=gone)
 
