@@ -36,7 +36,7 @@ from ..systems.registry import system_named, system_names, unknown_name
 
 # %% ../../nbs/app/00_cli.ipynb #cad34b5a
 def _named(place: str) -> object:
-    "What a room of the package calls so: `room:name`."
+    "An object of the package by its module and name: `module:name`."
     room, _, name = place.partition(":")
     return getattr(importlib.import_module(f"mtrag_nb.{room}"), name)
 
@@ -49,7 +49,7 @@ class Option:
         metavar: str = "",
         flag: str = "",  # as it is typed, where it is not the parameter's name
         about: str | Callable[[], str] = "",  # in the place of the comment
-        choices: str | Callable[[], Iterable[str]] | None = None,  # `room:name`, or a function
+        choices: str | Callable[[], Iterable[str]] | None = None,  # `module:name`, or a function
         **how,  # for argparse
     ):
         self.metavar, self.flag, self.about, self.choices = metavar, flag, about, choices
@@ -184,7 +184,7 @@ def done(
 class Command:
     "A function as a part of the command line."
 
-    function: str | Callable  # or `room:name`, e.g. "app.run:run"
+    function: str | Callable  # or `module:name`, e.g. "app.run:run"
     about: str = ""  # one line
 
     def load(self) -> Callable:
@@ -536,7 +536,7 @@ fetch      app.run      Fetch the benchmark's files or a profile's models; broke
 reproduce  app.reproduce Reproduce a paper from nothing: data, models, index, runs, ablations, judgements, scores, tables, figures; goes on where it stopped.
 doctor     app.run      Say what is installed, which profiles can run here, and how to get what is missing.
 completion app.cli      Print what a shell needs to complete this command: eval "$(mtrag completion bash)"
-"""  # name of command and function, room, what it is for
+"""  # name of command and function, module, what it is for
 COMMANDS: dict[str, Command] = {
     name: Command(room if ":" in room else f"{room}:{name}", about)
     for name, room, about in (line.split(None, 2) for line in _TABLE.splitlines())
