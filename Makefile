@@ -35,7 +35,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "      adding what the tests need"
 	@$(PIP) -e ".[dev]" && touch $@
 
-demo: $(VENV)/.installed ## install, then answer the sample's conversations and show what came of it
+demo: $(VENV)/.installed ## install, then answer the sample's conversations and show the result
 	@echo "[2/2] Self-CRAG answers the sample's conversations: up to 5 minutes on two cores, seconds when the record is there"
 	@HF_HUB_OFFLINE=1 $(BIN)/mtrag demo --out $(OUT)
 

@@ -283,7 +283,7 @@ def test_claims_are_checked_in_step_with_their_length():
 def test_a_key_twice_among_very_many_is_found_at_once():
     keys = ", ".join(f'"{n}": 1' for n in (*range(100_000), 99_999))
     begun = time.thread_time()
-    with pytest.raises(ValueError, match="'99999' stands twice"):
+    with pytest.raises(ValueError, match="'99999' appears twice"):
         parse_json(f"{{{keys}}}")
     assert time.thread_time() - begun < 3
 

@@ -156,7 +156,7 @@ def test_the_line_says_what_is_wanted():
     code, lines = outcome("run", "--limit", "0")
     assert code == 2
     assert lines[-1] == (
-        "mtrag run: error: argument --limit: wanted is a whole number of at least 1, not '0'"
+        "mtrag run: error: argument --limit: expected a whole number of at least 1, not '0'"
     )
 
 

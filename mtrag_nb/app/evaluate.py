@@ -231,7 +231,7 @@ def score(
     refusal: Iterable[str] = (),  # further phrases by which the system refuses; the run keeps them
     verdicts: _Verdicts = "",
 ) -> "list[ScoreReport | RetrievalReport]":
-    "Score runs and prediction files, print what came of it, compare those that can be compared. Rankings alone (task A) need qrels."
+    "Score runs and prediction files, print the results, compare those that can be compared. Rankings alone (task A) need qrels."
     from mtrag_nb.evaluate.measures import encoder_named
     from mtrag_nb.evaluate.scores import keep_refusal_phrases, keep_verdicts, score_run
 
@@ -397,7 +397,7 @@ def replay(
     models: "Models | None" = None,
     progress: bool = True,
 ) -> "Fork | Run":
-    "Take up a turn of a run again, or all of them, and print what came of it."
+    "Run a turn of a run again, or all of them, and print the result."
     from mtrag_nb.runs.forks import Change, Replayer, fork, replay_run
 
     pairs = changes_of(changes)
@@ -530,7 +530,7 @@ def _both(reports) -> list[dict]:
 def blame_runs(
     runs: Iterable[RunDir],  # folders of runs
     /,
-    prove: bool = False,  # run failed turns again with stages repaired, and keep what came of it
+    prove: bool = False,  # run failed turns again with stages repaired, and keep the result
     budget: int = 10,  # with --prove: forks of a turn, at most
     index: OldIndex = None,
     reference: Reference = None,
@@ -645,7 +645,7 @@ def calibrate(
     *,
     models: "Models | None" = None,
 ) -> "Calibration":
-    "Calibrate a profile's models, print what came of it, write it down."
+    "Calibrate a profile's models, print the result, save it."
     if "cosine" not in ways:
         why = "the grade by cosine is always measured: the combination needs it"
         raise SettingsError(f"{why}; add cosine to --ways")

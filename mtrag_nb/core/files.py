@@ -51,7 +51,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict:
     if len(out) == len(pairs):
         return out
     twice = next(k for k, n in Counter(k for k, _ in pairs).items() if n > 1)
-    raise ValueError(f"the key {twice!r} stands twice in an object")
+    raise ValueError(f"the key {twice!r} appears twice in an object")
 
 
 _DEEPEST = 100  # levels; the benchmark's own files have nine

@@ -888,7 +888,7 @@ def append_label(
     if Path(path).exists():
         with open(path, "rb") as f:
             if f.read(1) not in (b"", b"{"):
-                raise DataError("is no log of labels", path, remedy="Name another file")
+                raise DataError("is not a log of labels", path, remedy="Name another file")
     line["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with JsonlLog(path) as log:
         log.append(line)

@@ -373,7 +373,7 @@ def _notes(
     if lost := sum(s.task.id not in gold for s in lines):
         yield f"no gold for {lost} of {len(lines)} turns: they are not judged"
     if blank:
-        yield f"the text of {blank} passages is not at hand: what needs it is not measured there"
+        yield f"the text of {blank} passages is not available: measures that need it are skipped there"
     if labels == "idle":
         shut = [s for s in lines if _says_no(s.obj)]
         done = sum(not s.refused for s in shut)
@@ -431,7 +431,7 @@ def import_predictions(
     rewrites: Mapping[str, str] = {},  # task id -> what was searched for
     name: str = "",  # of the system; "": as the file
     used: bool = True,  # False: the answers were not made from the passages that are listed
-    duplicates: str = "",  # of a task that stands twice, which counts: first or last; "": an error
+    duplicates: str = "",  # of a task that appears twice, which counts: first or last; "": an error
 ) -> Run:
     "A file of predictions as a run. Raises DataError (file, line), SettingsError."
     path = Path(path)

@@ -485,7 +485,7 @@ def measure_all(
     models: Models | None = None,
     progress: bool = True,
 ) -> Licence:
-    "Hold every measure against people's ratings, and write down what came of it, after each step."
+    "Compare every measure with people's ratings, and save the results after each step."
     settings = settings or load_settings()
     models, (rated, names) = models or Models(settings), _rated_file(ratings, limit)
     answers = human_ratings(rated, names).answers

@@ -96,7 +96,7 @@ def _verdicts_kept(run: Run, by: str = "") -> str:
 
 
 def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
-    "Whether an answer asks back (the official clarification verdict): as recorded, else by the rule of `core.declining`."
+    "Whether an answer asks back (the official clarification verdict): as recorded, else by the rule of `core.text`."
     if item.failed or item.answerless:
         return None
     return float(item.asked_back or stance(item.answer) is Stance.ASKS)
@@ -477,7 +477,7 @@ def score_run(
     asking: bool | None = None,  # as `score_items` has it: True beside a run that asks back
     phrases: Sequence[str] = (),  # with which the system refuses; (): as a run's folder says
 ) -> ScoreReport:
-    "Score a run, write it down, and say what came of it. Raises DataError for a source that is neither, and for a wrong reference."
+    "Score a run, save the scores, and report them. Raises DataError for a source that is neither, and for a wrong reference."
     run = as_run(source) if isinstance(source, Run) or Path(source).is_dir() else None
     items = _items_of(run, source, tasks, phrases)
     if run and idk == "best" and _verdicts_kept(run) == "judge":

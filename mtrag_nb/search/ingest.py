@@ -234,9 +234,7 @@ def _skip_known(
     if manifest.complete and str(whole) != manifest.corpus:
         problem = problem or "its passages are there in another order, or with another url"
     if manifest.complete and next(passages, None) is not None:
-        problem = (
-            problem or f"the corpus goes on after the {len(held)} passages of a finished index"
-        )
+        problem = problem or f"the corpus exceeds the {len(held)} passages of a finished index"
     if problem:
         raise IndexMismatch(
             f"{folder} was begun with another corpus than the one given now: {problem}. "
@@ -246,11 +244,11 @@ def _skip_known(
 
 
 def _new_ids(passages: Sequence[Passage], seen: set[str]) -> None:
-    "Note the ids of passages. Raises DataError for one that stands twice in the corpus."
+    "Note the ids of passages. Raises DataError for one that appears twice in the corpus."
     for p in passages:
         if p.id in seen:
             remedy = "Ids must be unique: remove or rename one"
-            raise DataError(f"passage id {p.id!r} stands twice in the corpus", remedy=remedy)
+            raise DataError(f"passage id {p.id!r} appears twice in the corpus", remedy=remedy)
         seen.add(p.id)
 
 

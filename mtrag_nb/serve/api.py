@@ -308,7 +308,7 @@ class _Sent(BaseModel):
         try:
             json.dumps(value, ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError:
-            raise ValueError("half a character (a lone surrogate) stands in it") from None
+            raise ValueError("it contains half a character (a lone surrogate)") from None
         return value
 
 

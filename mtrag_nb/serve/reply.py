@@ -395,7 +395,7 @@ class Conversations:
     def _read(self, i: str) -> list[dict]:
         path = self._path(i)
         if path.is_dir():
-            raise DataError("a folder stands where a file should be", path)
+            raise DataError("this is a folder, not a file", path)
         return list(read_lines(path, _checked_line, "a turn of a conversation"))
 
     def lines(self, i: str) -> list[dict]:

@@ -279,7 +279,7 @@ def _needs_api() -> None:
 def _port_of(text: str) -> int:
     "A port. Raises ArgumentTypeError for anything else."
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and 0 < int(text) < 65536):
-        raise argparse.ArgumentTypeError(f"wanted is a port, 1 to 65535, not {text[:40]!r}")
+        raise argparse.ArgumentTypeError(f"expected a port from 1 to 65535, not {text[:40]!r}")
     return int(text)
 
 

@@ -912,7 +912,7 @@ def again(
     grade: bool = True,  # False: all that was found is kept
     system: str = "",  # another one
 ) -> dict:
-    "A turn taken up again with one thing changed: its reply, what came of it, and its steps in words. Raises Denied."
+    "A turn run again with one thing changed: its reply, its outcome, and its steps in words. Raises Denied."
     if sum(map(bool, (question.strip(), passage, not grade, system))) != 1:
         raise Denied(422, "one thing is changed: question, passage, grade (to false) or system")
     with service.gate.through(), service.generations.present() as held:

@@ -327,7 +327,7 @@ class CaseBrowser:
 
     @property
     def current(self) -> _TurnRow | None:
-        "The row of the turn that is looked at; None if nothing fulfils the filters."
+        "The row of the turn that is looked at; None if nothing matches the filters."
         return self.found[self.at] if self.found else None
 
     def apply(self) -> None:
@@ -401,7 +401,7 @@ class CaseBrowser:
         c.label.value, c.note.value = last.get("label", ""), last.get("note", "")
         c.said.value = _said("", f"labelled {last['label'] or 'with a note'}") if last else ""
         at = (f"{self.at + 1}", f"of {len(self.found)} turns")
-        nothing = ("no turn", "fulfils these conditions")
+        nothing = ("no turn", "matches these conditions")
         c.place.value = page(render("turn.html", "said", *(at if row else nothing)))
 
     def _rendered(self, row: _TurnRow) -> tuple[str, str]:
@@ -437,7 +437,7 @@ class CaseBrowser:
 
     def __repr__(self) -> str:
         at = f", at {self.current.task_id} of {self.current.run}" if self.current else ""
-        return f"{len(self.index.rows)} turns of {', '.join(self.index.runs)}; {len(self.found)} fulfil the filters{at}"
+        return f"{len(self.index.rows)} turns of {', '.join(self.index.runs)}; {len(self.found)} match the filters{at}"
 
     def _repr_html_(self) -> str:
         return self.static_html()

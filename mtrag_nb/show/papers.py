@@ -506,7 +506,7 @@ def _table_ablation(facts: Mapping, pairs: Sequence[tuple[str, Evidence, Evidenc
     note = f"; {facts['note']}" if facts.get("note") else ""
     before = (facts["before"], facts["before_figure"] or "no figure")
     told = (before, (facts["after"], facts["after_figure"]))
-    block = Block(f"Self-CRAG paper, {place}{note}", ("", "as told"), told)
+    block = Block(f"Self-CRAG paper, {place}{note}", ("", "as stated"), told)
     title = f"Self-CRAG, {place}: {facts['before']}, {facts['after']}"
     return PaperTable(title, block, own or (nothing,), facts["remark"])
 
@@ -695,7 +695,7 @@ def _nexus_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
         return [Block(caption, _FIGURE_HEAD, tuple(_filled("nexus", place, facts)))]
 
     own = {
-        "Table 1": here("Table 1", "rooms of this package that do the same"),
+        "Table 1": here("Table 1", "modules of this package that do the same"),
         "Table 2": map(_grades_block, runs),
         "Table 3": here("Table 3", "the laptop's service (footprint.json, agents.json)"),
         "Table 4": here("Table 4", "routes of `mtrag serve`"),

@@ -459,7 +459,7 @@ _APPLIES: dict[str, Callable[[Evidence], bool]] = {  # a doubt -> whether it is 
 
 
 def _doubts_of(runs: Sequence[Evidence], gold: bool) -> Iterator[_Doubt]:
-    "What speaks against the numbers of these runs; gold: labels and targets are at hand."
+    "Caveats about the numbers of these runs; gold: labels and targets are available."
     known = {
         "least": LEAST,
         "decides": ", ".join(sorted(set().union(*(r.circular for r in runs)))),
@@ -478,7 +478,7 @@ def _doubts_of(runs: Sequence[Evidence], gold: bool) -> Iterator[_Doubt]:
 
 
 def _doubts_on(board: Board, runs: Sequence[Evidence]) -> list[_Doubt]:
-    "What speaks against the numbers of some runs of a page."
+    "Caveats about the numbers of some runs of a page."
     return [*_doubts_of(runs, any(r.gold for r in board.runs))]
 
 
@@ -1118,7 +1118,7 @@ _SECTIONS = [
     _Section("settings", "What was run: settings, packages, machines", _manifest_html),
     _Section(
         "doubts",
-        "What speaks against the numbers",
+        "Caveats about the numbers",
         lambda b: _made("doubts", [d.words for d in _doubts_on(b, b.runs)]),
     ),
 ]

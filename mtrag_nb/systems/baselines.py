@@ -277,7 +277,7 @@ class QuoteSettings:
 
     sentences: Annotated[int, Ge(1)] = 5  # at most so many are quoted
     least_words: int = constant(4)  # a shorter one is no sentence
-    # ask back where the question says too little (`systems.clarify`), or as an adapter says: "adapter:TASK"
+    # ask back where the question says too little (`systems.baselines`), or as an adapter says: "adapter:TASK"
     clarify: bool | ByAdapter = later(False)
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #0efc5224

@@ -152,7 +152,7 @@ def _pairs(node: Node, path: Path, what: str) -> dict[str, tuple[int, Node]]:
         if not isinstance(key.value, str):
             raise DataError("a key is a list or a mapping", path, line)
         if key.value in out:
-            raise DataError(f"{key.value!r} stands here twice", path, line)
+            raise DataError(f"{key.value!r} appears here twice", path, line)
         out[key.value] = line, value
     return out
 

@@ -416,7 +416,7 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         panel.search("kessane bigger")
         expect(panel.body).to_contain_text("Which has the bigger telescope?")
         panel.search("no such word anywhere")
-        expect(panel.place).to_contain_text("no turn fulfils")
+        expect(panel.place).to_contain_text("no turn matches")
         panel.search("")
         expect(panel.place).to_contain_text("of 16 turns")
     with checks(f"{name}: the list beside the turn, sorted"):
