@@ -791,6 +791,7 @@ def _behind(parts: Iterable[str], first: re.Pattern, then: re.Pattern) -> bool:
     return any((m := first.search(p)) and then.search(p, m.end()) for p in parts)
 
 
+@lru_cache(256)  # asked of a sentence, of its claim and of the answer
 def _declines(sentence: str, whole: str = "", languages: Sequence[_Language] = ()) -> bool:
     "Whether a sentence of a whole answer declines; one about 'it' does where the answer speaks of sources."
     if _DECLINES.search(sentence) or any(l.declines(sentence) for l in languages):
@@ -799,6 +800,7 @@ def _declines(sentence: str, whole: str = "", languages: Sequence[_Language] = (
     return bool(weak or _behind(re.split("[.;]", sentence), _NOT_SAID, _SAID_WHERE))
 
 
+@lru_cache(256)
 def _asks(sentence: str) -> bool:
     return bool(_ASKS.search(sentence) or _behind(sentence.split("?")[:-1], _TO_ASK, _YOU))
 
