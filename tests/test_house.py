@@ -372,11 +372,7 @@ def test_readme_is_read_in_four_minutes_and_names_what_is_here():
     assert [n for n in named if n not in first] == []
     assert [n for n in ("a free T4", "the papers' figures", "in a widget") if n not in first] == []
     opened = re.search(r"^.*a free T4.*$", text, re.M)[0]
-    for name in (
-        "00_walkthrough",
-        "04_reproduce",
-        "01_cases",
-    ):  # each of the uses is one click away
+    for name in ("00_walkthrough", "04_reproduce", "01_cases"):  # the uses, one click away
         assert f"nbs/tour/{name}.ipynb)" in opened
     shown = re.findall(r'(?:src|srcset|href)="(?!http)([^"]+)"', text)
     assert shown and all((ROOT / name).is_file() for name in shown), shown

@@ -1,6 +1,7 @@
 """Check that notebooks, package and README are in step.
 
-Cleans the notebooks, exports them, writes the README, the package of the edge client and, from the table in CHANGELOG.md, where names of 1.0.0 are now; fails if that left anything to commit; if a module has no notebook,
+Cleans the notebooks, exports them, writes the README, the package of the edge client and, from the table in CHANGELOG.md, where
+names of 1.0.0 are now; fails if that left anything to commit; if a module has no notebook,
 or two (nbdev would let the second overwrite the first); or if a notebook is not called as its module is: the room
 `nbs/5_systems/00_stages.ipynb` writes `mtrag_nb/systems/stages.py`.
 """

@@ -271,7 +271,7 @@ class Connection:
             if late or (gone and (again or not found.taken)):
                 return found
             again = gone
-            if time.monotonic() - self._told >= _SILENT:
+            if time.monotonic() - self._told >= _SILENT and not gone:
                 self._told = time.monotonic()
                 line = f"waiting (for {patience:g} s at most): {found}"
                 tqdm.write(line, file=sys.stderr)

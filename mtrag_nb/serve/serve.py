@@ -340,11 +340,8 @@ def serve(
     waiting: int = 64,  # questions that wait while others are answered
 ) -> bool:
     "Serve until a signal comes. Raises SettingsError for an address that others reach without a token, InUse for a record in use."
-    setup, token, who = (
-        settings or Setup(),
-        _token_in(token_file),
-        with_variant(system or SERVING, variant),
-    )
+    setup, token = settings or Setup(), _token_in(token_file)
+    who = with_variant(system or SERVING, variant)
     _needs_api()
     from mtrag_nb.serve.api import check_address, make_app, rules_of, server_of
     from mtrag_nb.serve.service import Limits, Service

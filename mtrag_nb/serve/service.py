@@ -32,16 +32,8 @@ from .documents import Reader, document_of, kind_of
 from ..core.text import sentences
 from .reply import ID, REMOVED, Conversations, Gate, ServedRun
 from .reply import accepted_questions, cross_out, delete_from, deletions, error_line
-from mtrag_nb.serve.reply import (
-    doubt_of,
-    exchange,
-    fault_number,
-    for_reading,
-    keep_mark,
-    label_of,
-    marked,
-    marked_line,
-)
+from .reply import doubt_of, exchange, fault_number, for_reading, keep_mark
+from .reply import label_of, marked, marked_line
 from .reply import new_id, open_run, place_of, read_one, readable, recover
 from .reply import reply_of, to_delete, told_step
 from ..systems.registry import SERVING, configured, is_place, system_named, system_names
@@ -931,11 +923,8 @@ def again(
                 last = "kept" if it.t.of(Graded) or it.t.of(Ranked) else "found"
                 change = {last: [_passage_of(service, it, passage).id]}
             t, contexts = _replayed(service, held, it, change, grade)
-        more = {
-            "system": who,
-            "run": it.reply["run"],
-            "doubt": doubt_of(service.models, t, contexts),
-        }
+        doubt = doubt_of(service.models, t, contexts)
+        more = {"system": who, "run": it.reply["run"], "doubt": doubt}
         reply = reply_of(t, contexts, _reasons_of(who), **more)
         return {"reply": reply, "came": it.came(t, contexts.values()), "words": tell(t, contexts)}
 

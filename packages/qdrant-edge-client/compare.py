@@ -85,7 +85,7 @@ def main(count: str) -> None:
     same = sum(a == b for a, b in zip(*hits, strict=True))
     table = [
         f"{int(count):,} points of {DIMENSIONS} dimensions, the best 10 of a quarter of them by a filter: "
-        f"the same hits in the same order in {same} of {SEARCHES} searches. CPU time on one core; memory is the most that the process held.",
+        f"the same hits in the same order in {same} of {SEARCHES} searches. CPU time on one core; memory is the process's peak.",
         "",
         "| | ms a search (median) | MB | s to open | s to build |",
         "|---|---|---|---|---|",
