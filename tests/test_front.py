@@ -19,6 +19,7 @@ from mtrag_nb.models.calls import BatchingChat, load_chat
 from mtrag_nb.core.settings import load_place, load_settings
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve import serve
+from mtrag_nb.serve.library import Library
 from mtrag_nb.serve.reply import for_reading
 from mtrag_nb.systems.registry import ANSWERING, SERVING, configured
 
@@ -222,6 +223,15 @@ def test_the_shards_of_an_index_are_put_together_by_the_command(tmp_path):
 )
 def test_an_option_that_would_be_dropped_is_refused(typed, told, capsys):
     assert main(typed.split()) == 2 and told in capsys.readouterr().err
+
+
+def test_an_option_that_is_given_again_adds_to_what_was_given(tmp_path):
+    for name in ("fees", "dogs", "bees"):
+        (tmp_path / f"{name}.md").write_text(f"# Of {name}\n\nThe {name} are on the ferry.\n")
+    fees, dogs, bees = (str(tmp_path / f"{name}.md") for name in ("fees", "dogs", "bees"))
+    into = ["--index", str(tmp_path / "index"), "--collection", "own"]
+    assert main(["ingest", "--documents", fees, "--documents", dogs, bees, *into]) == 0
+    assert len(Library(tmp_path / "index").documents()) == 3
 
 
 def test_the_ten_tasks_of_the_skill_file_are_done_by_typing_it(tmp_path):

@@ -122,6 +122,14 @@ def _read_type(hint: object) -> tuple[object, Option, bool]:
     return hint, option, several
 
 # %% ../../nbs/app/00_cli.ipynb #e9cd57d5
+class _More(argparse.Action):
+    "Several values; those of an option that is given again come behind the ones before."
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is self.default else [*before, *values])
+
+
 def _add_option(parser: argparse.ArgumentParser, p: inspect.Parameter, comment: str) -> None:
     "Add a parameter. An int is a count, a float a number of minutes."
     kind, option, several = _read_type(p.annotation)
@@ -130,7 +138,7 @@ def _add_option(parser: argparse.ArgumentParser, p: inspect.Parameter, comment: 
     if kind is bool:
         how["action"] = argparse.BooleanOptionalAction if p.default else "store_true"
     elif several and "action" not in option.how:
-        how["nargs"] = "+" if needed or not by_place else "*"
+        how |= {"nargs": "+" if needed or not by_place else "*", "action": _More}
     elif kind in (int, float):
         read, letter = (_count, "N") if kind is int else (_minutes_of, "M")
         how = {"type": read, "metavar": letter, **how}

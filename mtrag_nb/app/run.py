@@ -308,7 +308,7 @@ def _print_index(index: str | Path, manifest: "Manifest") -> None:
 
 # %% ../../nbs/app/01_run.ipynb #b98c6d97
 def _check_ingest(
-    files: bool, documents: File, collection: str, of_passages: object, sparse: bool
+    files: bool, documents: list, collection: str, of_passages: object, sparse: bool
 ) -> None:
     "Raises SettingsError for options that do not go together."
     if files == bool(documents):
@@ -331,7 +331,7 @@ def ingest(
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
     shard: ShardOf = "",
     on: Cluster = "",
-    documents: File = None,  # PDF, DOCX, HTML, Markdown and text files, in the place of --passages
+    documents: Iterable[File] = (),  # PDF, DOCX, HTML, Markdown and text files, for a library
     collection: str = "",  # with --documents: what they are filtered by, any name
     *,
     models: "Models | None" = None,
@@ -339,11 +339,12 @@ def ingest(
 ) -> bool:  # False if a document could not be read
     "Build an index of corpus files, or finish one; documents of one's own are added to a library."
     files = passages = list(passages)
+    documents = list(documents)
     _check_ingest(bool(files), documents, collection, domains or cap or hnsw or shard or on, sparse)
     if documents:
         how = {"index": index, "collection": collection, "device": device, "settings": settings}
         how |= {"models": models, "progress": progress}
-        return COMMANDS["library"].load()("add", [documents], **how)
+        return COMMANDS["library"].load()("add", documents, **how)
     settings = on_device(chosen(settings), device)
     shard = on_ray(ingest, locals(), "index") if on else shard
     from mtrag_nb.models.calls import Models
