@@ -15,7 +15,7 @@ from mtrag_nb.app.cli import main
 from mtrag_nb.app.run import demo
 from mtrag_nb.core.files import data_dir, write_jsonl
 from mtrag_nb.core.types import DataError, ModelNotFound, SettingsError, printed
-from mtrag_nb.models.calls import BatchingChat, load_chat
+from mtrag_nb.models.calls import BatchingChat, Models, load_chat
 from mtrag_nb.core.settings import load_place, load_settings
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve import serve
@@ -232,6 +232,31 @@ def test_an_option_that_is_given_again_adds_to_what_was_given(tmp_path):
     into = ["--index", str(tmp_path / "index"), "--collection", "own"]
     assert main(["ingest", "--documents", fees, "--documents", dogs, bees, *into]) == 0
     assert len(Library(tmp_path / "index").documents()) == 3
+
+
+def test_a_path_or_phrase_alone_does_where_several_may_stand(tmp_path):
+    from mtrag_nb.app.evaluate import cases, report
+    from mtrag_nb.app.run import ingest, run
+    from mtrag_nb.data.mtrag import sample_corpus
+
+    assert report(str(RECORDED), out=tmp_path / "report.html").is_file()
+    assert cases(RECORDED, out=tmp_path / "cases.html").is_file()
+    page = tmp_path / "rules.md"
+    page.write_text("# Rules\n\nDogs sleep outside.\n")
+    models = Models(load_settings(), None, HashEmbedder())
+    assert ingest(
+        index=tmp_path / "index", documents=page, collection="r", models=models, progress=False
+    )
+    with pytest.raises(DataError, match="no passages of the wanted domains") as e:
+        ingest(sample_corpus()[0], tmp_path / "none", "no", models=models, progress=False)
+    assert sample_corpus()[0].name in str(e.value)
+    tasks, program = tmp_path / "tasks.jsonl", tmp_path / "mine.py"
+    write_jsonl(tasks, [{"question": "Where do dogs sleep?", "id": "dogs"}])
+    program.write_text('def ask(messages):\n    return "Ask my colleague.", []\n')
+    how = {"system": f"{program}:ask", "refusal": "Ask my colleague.", "progress": False}
+    run(tasks, tmp_path / "run", **how)
+    kept = json.loads((tmp_path / "run" / "refusals.json").read_text())
+    assert kept == {"phrases": ["Ask my colleague."]}
 
 
 def test_the_ten_tasks_of_the_skill_file_are_done_by_typing_it(tmp_path):

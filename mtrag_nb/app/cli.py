@@ -19,7 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
@@ -179,11 +179,22 @@ def done(
     whole: Callable[..., bool] | None = None,  # of the result and the arguments; None: bool(result)
     data: Callable | None = None,  # of the result: what --json prints; None: there is no --json
 ) -> Callable:
-    "Decorates a function with what decides whether all was done that was asked, and with what of its result is printed as JSON."
+    "Decorates a function with what decides whether all was done that was asked, and with what of its result is printed as JSON. A path or phrase alone does where several may stand."
 
     def decorate(function: Callable) -> Callable:
-        function.done, function.data = whole, data
-        return function
+        signature = inspect.signature(function)
+        several = [n for n, p in signature.parameters.items() if _read_type(p.annotation)[2]]
+
+        @wraps(function)
+        def called(*args, **kwargs):
+            given = signature.bind(*args, **kwargs)
+            for name in several:  # or a text would be taken for its characters
+                if isinstance(given.arguments.get(name), (str, Path)):
+                    given.arguments[name] = [given.arguments[name]]
+            return function(*given.args, **given.kwargs)
+
+        called.done, called.data = whole, data
+        return called
 
     return decorate
 

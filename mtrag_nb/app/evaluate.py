@@ -137,7 +137,7 @@ def evaluate(
     changed = replace(value.configured(load_settings(), settings), batch_size=in_flight)
     make, how = (live_run, {}) if live else (run_tasks, {"lines": file.lines})
     run = make(value, file.tasks, out, changed, progress=progress, **how)
-    keep_refusal_phrases(run.folder, refusal)
+    keep_refusal_phrases(run.folder, [refusal] if isinstance(refusal, str) else refusal)
     keep_verdicts(run.folder, verdicts)
     if verdicts == "judge":
         own, asked = judge.settings if judge else changed, ("idk", "correctness")
@@ -347,6 +347,7 @@ def _write_page(
     return path
 
 
+@done()
 def report(
     runs: Iterable[RunDir],  # folders of runs
     /,
@@ -357,6 +358,7 @@ def report(
     return _write_page(runs, out, reference)
 
 
+@done()
 def cases(
     runs: Iterable[RunDir],  # folders of runs
     /,
@@ -730,6 +732,7 @@ def import_run(
     return run
 
 # %% ../../nbs/app/03_evaluate.ipynb #18d8d6a9
+@done()
 def export_run(
     runs: Iterable[RunDir],  # folders of runs: one, or several beside each other for csv
     /,

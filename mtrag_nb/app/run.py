@@ -263,6 +263,7 @@ _Everything = Annotated[bool, Option(flag="--all")]
 _Copy = Annotated[str, Option("URL", "--from")]
 
 
+@done()
 def fetch(
     what: Literal["data", "models"],  # data: the benchmark's files; models: those of the profile
     /,
@@ -320,6 +321,7 @@ def _check_ingest(
         raise SettingsError(f"{options} go with --passages")
 
 
+@done()
 def ingest(
     passages: Iterable[File] = (),  # corpus files: .jsonl, .jsonl.gz or .zip
     index: NeededDir = "",  # the index folder
@@ -377,6 +379,7 @@ def _domain_of(path: str | Path) -> str:
     return named[-1]
 
 
+@done()
 def coverage(
     index: Dir,  # a finished index
     qrels: Sequence[File],  # qrels files whose paths name their domains
@@ -655,6 +658,7 @@ def live(
     return result
 
 # %% ../../nbs/app/01_run.ipynb #merge102
+@done()
 def merge(
     folders: Iterable[RunDir],  # of all shards
     /,

@@ -20,7 +20,7 @@ from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from ..app.cli import Chosen, NeededDir, Option, chosen
+from ..app.cli import Chosen, NeededDir, Option, chosen, done
 from ..app.run import on_device
 from ..core.files import only_writer, read_json, write_json
 from ..core.html import html_table, text_table
@@ -590,6 +590,7 @@ def _check_words(what: str, which: Sequence, given: dict[str, str]) -> None:
         raise SettingsError("--name goes with one file")
 
 
+@done()
 def library(
     what: _WithLibrary,
     which: Sequence[_Path] = (),  # files; or names (or ids) as `list` says them
