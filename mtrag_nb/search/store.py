@@ -10,9 +10,11 @@ import re
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
@@ -24,14 +26,14 @@ from ..core.files import diff_identity, disk_full, only_writer, read_json, write
 from ..core.settings import Address, ChunkSettings, SparseSettings
 from ..core.text import spaced
 from ..core.types import DataError, DiskFull, IndexMismatch, InUse, ServerError
-from ..core.types import SettingsError, dotted, plain, structured
+from ..core.types import SettingsError, digest, dotted, plain, structured
 from .edge import EdgeClient, EdgeError, EdgeLocked
 
 # %% auto #0
 __all__ = ['REBUILD', 'COLLECTION', 'DENSE', 'HNSW', 'Bm25', 'words', 'disk_size', 'copy_sparse', 'check_free', 'engine_errors',
            'open_store', 'create_collection', 'domain_filter', 'dense_params', 'sparse_params', 'count_points',
-           'all_points', 'Manifest', 'require_same', 'data_folder', 'sweep', 'sweep_if_idle', 'next_generation',
-           'document_ids', 'Coverage', 'coverage']
+           'all_points', 'lost_state', 'Manifest', 'require_same', 'data_folder', 'keep_checksums', 'check_sums',
+           'sweep', 'sweep_if_idle', 'next_generation', 'document_ids', 'Coverage', 'coverage']
 
 # %% ../../nbs/4_search/02_store.ipynb #bm250001
 class Bm25:
@@ -252,11 +254,23 @@ def all_points(
 
 # %% ../../nbs/4_search/02_store.ipynb #manif004
 _FORMAT = 2  # of the index folder
+_SUMS = "checksums.json"
+
+
+def lost_state(folder: Path) -> bool:
+    "Whether a library has lost its manifest; beside a first state that is half made there is none yet."
+    states, first = list(folder.glob("generation-*")), folder / "generation-1"
+    half_made = (first / "manifest.json").exists() or not (first / _SUMS).exists()
+    begun = not states or states == [first] and half_made
+    return not begun and not (folder / "manifest.json").exists()
 
 
 def _manifest_data(folder: str | Path) -> dict:
     "What `manifest.json` holds. Raises DataError if there is none, IndexMismatch if another version wrote it."
     path = Path(folder) / "manifest.json"
+    if lost_state(Path(folder)):
+        remedy = "Restore it from a copy, or name another folder"
+        raise DataError("no such file beside its documents", path, remedy=remedy)
     if not path.exists():
         remedy = "Build it (mtrag ingest --passages FILE --index DIR), or name its folder"
         raise DataError("no index here", folder, remedy=remedy)
@@ -333,20 +347,74 @@ def require_same(
             "Ask for what the index has, or build another one in a new folder"
         )
 
-# %% ../../nbs/4_search/02_store.ipynb #gener001
+# %% ../../nbs/4_search/02_store.ipynb #38f3ecbb
 def data_folder(folder: str | Path, manifest: Manifest) -> Path:
     "Where the documents and vectors of an index lie: of a library, in the folder of its generation."
-    own = Path(folder) / f"generation-{manifest.generation}"
-    return own if own.is_dir() else Path(folder)
+    return Path(folder) / (f"generation-{manifest.generation}" if manifest.generation else "")
 
 
+def _crc(path: Path) -> int | None:
+    "The CRC-32 of a file; blocks of zeros are passed over: the engine's files are mostly holes. None if it cannot be read."
+    zeros, at, found = bytes(2**18), 0, 0
+    try:
+        with open(path, "rb", buffering=0) as f:
+            while block := f.read(len(zeros)):
+                if not zeros.startswith(block):
+                    found = zlib.crc32(block, zlib.crc32(b"%d" % at, found))
+                at += len(block)
+    except OSError:
+        return None
+    return zlib.crc32(b"%d" % at, found)
+
+
+def keep_checksums(
+    folder: Path,  # where the documents lie; nobody has it open
+    manifest: Manifest,
+) -> None:
+    "Write the checksums of a finished index, its manifest's among them."
+    if (
+        folder / "qdrant"
+    ).is_dir():  # what the engine left to do when it is opened next is done first
+        store = open_store(folder, sparse=None)
+        count_points(store)
+        store.client.close()
+    own = [p for n in ("documents", "entries", "words") if (p := folder / f"{n}.json").exists()]
+    paths = [*own, *(p for p in (folder / "qdrant").rglob("*") if p.is_file())]
+    sums = {p.relative_to(folder).as_posix(): _crc(p) for p in paths if p.name != ".lock"}
+    kept = {"engine": version("qdrant-edge-py"), "manifest": digest(manifest), "files": sums}
+    write_json(folder / _SUMS, kept | {"sum": digest(kept)})
+
+
+def check_sums(
+    folder: str | Path,
+    part: str = "",  # one of its files, by the path in its data folder; "": all
+) -> None:
+    "Raises DataError that names a file of an index which is not what was written."
+    manifest = Manifest.load(folder)
+    data, path, wrong = data_folder(folder, manifest), Path(folder) / "manifest.json", []
+    remedy, kept = f"Restore it from a copy. {REBUILD}", {}
+    if manifest.generation:
+        remedy = "Restore the library from a copy, or add its documents to one in a new folder"
+    if (data / _SUMS).exists():
+        kept = read_json(data / _SUMS)
+        if kept.pop("sum", "") != digest(kept):
+            raise DataError("damaged", data / _SUMS, remedy="Remove it: the index opens without it")
+    if not data.is_dir() or kept.get("manifest", digest(manifest)) != digest(manifest):
+        wrong = [path]
+    elif kept.get("engine") == version("qdrant-edge-py"):
+        sums = {n: s for n, s in kept["files"].items() if part in ("", n)}
+        wrong = [data / n for n, s in sums.items() if _crc(data / n) != s]
+    if wrong and Manifest.load(folder) == manifest:  # else the library was changed meanwhile
+        raise DataError("damaged: it is not what was written", wrong[0], remedy=remedy)
+
+# %% ../../nbs/4_search/02_store.ipynb #gener001
 def _leftovers(folder: Path) -> list[Path]:
-    "Generations that are not the current one."
+    "Generations that are not the current one; none where the manifest is lost, or names one that is not there."
     states = list(folder.glob("generation-*"))
     if not states or not (folder / "manifest.json").exists():
-        return states
+        return [] if lost_state(folder) else states
     current = data_folder(folder, Manifest.load(folder))
-    return [p for p in states if p != current]
+    return [p for p in states if p != current] if current in states else []
 
 
 def sweep(folder: Path) -> None:
@@ -370,9 +438,12 @@ def next_generation(folder: Path, generation: int) -> Iterator[Path]:
     "An empty folder, which the block fills, its manifest included; then it is the index. For the only writer."
     sweep(folder)
     new = folder / f"generation-{generation}"
+    if new.exists():
+        raise DataError("there already", new, remedy="Restore manifest.json from a copy")
     try:
         new.mkdir(parents=True)
         yield new
+        keep_checksums(new, Manifest.load(new))
         for path in (*new.rglob("*"), new):  # to the disk before the old state goes
             f = os.open(path, os.O_RDONLY)
             try:

@@ -382,11 +382,11 @@ def _finish_deletions(service: Service) -> list[str]:
 
 # %% ../../nbs/serve/04_service.ipynb #1a584010
 def _check_library(folder: Path) -> None:
-    "Raise DataError for a library without its manifest: it would pass for one without documents. The first state may be half made."
-    states = [int(p.name.rpartition("-")[2]) for p in folder.glob("generation-*")]
-    if max(states, default=0) > 1 and not (folder / "manifest.json").exists():
-        what, path = "no such file beside its documents", folder / "manifest.json"
-        raise DataError(what, path, remedy="Restore it from a copy, or name another folder")
+    "Raise DataError for a library without its manifest, which would pass for one without documents, or with a damaged file."
+    from mtrag_nb.search.store import check_sums, lost_state
+
+    if (folder / "manifest.json").exists() or lost_state(folder):
+        check_sums(folder)
 
 
 class Service:
