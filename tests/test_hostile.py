@@ -748,6 +748,14 @@ def test_a_run_with_a_damaged_file_stops_neither_questions_nor_deletions(name, d
         assert len(s.talks.known) == 2
 
 
+def test_a_test_set_that_was_cut_is_told(record):
+    "It is written whole, so that no kill leaves half a line."
+    path = record / "questions.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    with opened(record) as s:
+        assert "questions.jsonl, line 1" in s.aside[0] and not service.accepted(s)
+
+
 def test_a_library_without_its_manifest_is_not_empty(record):
     (record.parent / "library" / "manifest.json").unlink()
     with pytest.raises(DataError, match="manifest.json: no such file .* Restore it from a copy"):

@@ -261,16 +261,15 @@ def lost_state(folder: Path) -> bool:
     "Whether a library has lost its manifest; beside a first state that is half made there is none yet."
     states, first = list(folder.glob("generation-*")), folder / "generation-1"
     half_made = (first / "manifest.json").exists() or not (first / _SUMS).exists()
-    begun = not states or states == [first] and half_made
-    return not begun and not (folder / "manifest.json").exists()
+    there = (folder / "manifest.json").exists() or states == [first] and half_made
+    return bool(states) and not there
 
 
 def _manifest_data(folder: str | Path) -> dict:
     "What `manifest.json` holds. Raises DataError if there is none, IndexMismatch if another version wrote it."
     path = Path(folder) / "manifest.json"
     if lost_state(Path(folder)):
-        remedy = "Restore it from a copy, or name another folder"
-        raise DataError("no such file beside its documents", path, remedy=remedy)
+        raise DataError("no such file beside its documents", path, remedy="Restore it from a copy")
     if not path.exists():
         remedy = "Build it (mtrag ingest --passages FILE --index DIR), or name its folder"
         raise DataError("no index here", folder, remedy=remedy)
@@ -355,23 +354,19 @@ def data_folder(folder: str | Path, manifest: Manifest) -> Path:
 
 def _crc(path: Path) -> int | None:
     "The CRC-32 of a file; blocks of zeros are passed over: the engine's files are mostly holes. None if it cannot be read."
-    zeros, at, found = bytes(2**18), 0, 0
+    zeros, found = bytes(2**18), 0
     try:
         with open(path, "rb", buffering=0) as f:
             while block := f.read(len(zeros)):
                 if not zeros.startswith(block):
-                    found = zlib.crc32(block, zlib.crc32(b"%d" % at, found))
-                at += len(block)
+                    found = zlib.crc32(block, zlib.crc32(b"%d" % f.tell(), found))
+            return zlib.crc32(b"%d" % f.tell(), found)
     except OSError:
         return None
-    return zlib.crc32(b"%d" % at, found)
 
 
-def keep_checksums(
-    folder: Path,  # where the documents lie; nobody has it open
-    manifest: Manifest,
-) -> None:
-    "Write the checksums of a finished index, its manifest's among them."
+def keep_checksums(folder: Path, manifest: Manifest) -> None:
+    "Write the checksums of a finished index that nobody has open, its manifest's among them."
     if (
         folder / "qdrant"
     ).is_dir():  # what the engine left to do when it is opened next is done first
@@ -385,11 +380,8 @@ def keep_checksums(
     write_json(folder / _SUMS, kept | {"sum": digest(kept)})
 
 
-def check_sums(
-    folder: str | Path,
-    part: str = "",  # one of its files, by the path in its data folder; "": all
-) -> None:
-    "Raises DataError that names a file of an index which is not what was written."
+def check_sums(folder: str | Path, part: str = "") -> None:
+    "Raises DataError that names a file of an index which is not what was written: one of them, by its path in the data folder, or any."
     manifest = Manifest.load(folder)
     data, path, wrong = data_folder(folder, manifest), Path(folder) / "manifest.json", []
     remedy, kept = f"Restore it from a copy. {REBUILD}", {}
@@ -438,8 +430,6 @@ def next_generation(folder: Path, generation: int) -> Iterator[Path]:
     "An empty folder, which the block fills, its manifest included; then it is the index. For the only writer."
     sweep(folder)
     new = folder / f"generation-{generation}"
-    if new.exists():
-        raise DataError("there already", new, remedy="Restore manifest.json from a copy")
     try:
         new.mkdir(parents=True)
         yield new
