@@ -374,8 +374,8 @@ def build_index(
             ingestion = Ingestion(folder, store, embedder, parse, titles, reserve_mb)
             corpus = _add_all(ingestion, manifest, passages, size, progress)
             done = replace(finish(folder, manifest, store), corpus=corpus)
-        keep_checksums(folder, done)
         done.save(folder)
+        keep_checksums(folder)
         return done
 
 # %% ../../nbs/4_search/03_ingest.ipynb #index001
@@ -680,6 +680,6 @@ def merge_indexes(
             for index in indexes:
                 _add_index(out, store, index)
             done = replace(finish(out, asked, store), corpus=whole)
-        keep_checksums(out, done)
         done.save(out)
+        keep_checksums(out)
         return done

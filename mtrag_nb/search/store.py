@@ -365,37 +365,36 @@ def _crc(path: Path) -> int | None:
         return None
 
 
-def keep_checksums(folder: Path, manifest: Manifest) -> None:
-    "Write the checksums of a finished index that nobody has open, its manifest's among them."
-    if (
-        folder / "qdrant"
-    ).is_dir():  # what the engine left to do when it is opened next is done first
-        store = open_store(folder, sparse=None)
+def keep_checksums(folder: Path) -> None:
+    "Write the checksums of a finished index that nobody has open, its manifest's first."
+    if (folder / "qdrant").is_dir():
+        store = open_store(folder, sparse=None)  # the engine does what it left for the next opening
         count_points(store)
         store.client.close()
-    own = [p for n in ("documents", "entries", "words") if (p := folder / f"{n}.json").exists()]
-    paths = [*own, *(p for p in (folder / "qdrant").rglob("*") if p.is_file())]
+    own = [folder / f"{n}.json" for n in ("manifest", "documents", "entries", "words")]
+    paths = [p for p in (*own, *(folder / "qdrant").rglob("*")) if p.is_file()]
     sums = {p.relative_to(folder).as_posix(): _crc(p) for p in paths if p.name != ".lock"}
-    kept = {"engine": version("qdrant-edge-py"), "manifest": digest(manifest), "files": sums}
+    kept = {"engine": version("qdrant-edge-py"), "files": sums}
     write_json(folder / _SUMS, kept | {"sum": digest(kept)})
 
 
 def check_sums(folder: str | Path, part: str = "") -> None:
-    "Raises DataError that names a file of an index which is not what was written: one of them, by its path in the data folder, or any."
+    "Raises DataError that names a file of an index which is not what was written: its manifest, or another (part: only this one)."
     manifest = Manifest.load(folder)
     data, path, wrong = data_folder(folder, manifest), Path(folder) / "manifest.json", []
-    remedy, kept = f"Restore it from a copy. {REBUILD}", {}
+    remedy = f"Restore it from a copy. {REBUILD}"
     if manifest.generation:
         remedy = "Restore the library from a copy, or add its documents to one in a new folder"
-    if (data / _SUMS).exists():
+    if not data.is_dir():
+        wrong = [path]
+    elif (data / _SUMS).exists():
         kept = read_json(data / _SUMS)
         if kept.pop("sum", "") != digest(kept):
             raise DataError("damaged", data / _SUMS, remedy="Remove it: the index opens without it")
-    if not data.is_dir() or kept.get("manifest", digest(manifest)) != digest(manifest):
-        wrong = [path]
-    elif kept.get("engine") == version("qdrant-edge-py"):
-        sums = {n: s for n, s in kept["files"].items() if part in ("", n)}
-        wrong = [data / n for n, s in sums.items() if _crc(data / n) != s]
+        same = kept["engine"] == version("qdrant-edge-py")
+        sums = {path if n == path.name else data / n: s for n, s in kept["files"].items() if same}
+        asked = sums if not part else {path, data / part} & {*sums}
+        wrong = [p for p in asked if _crc(p) != sums[p]]
     if wrong and Manifest.load(folder) == manifest:  # else the library was changed meanwhile
         raise DataError("damaged: it is not what was written", wrong[0], remedy=remedy)
 
@@ -433,7 +432,7 @@ def next_generation(folder: Path, generation: int) -> Iterator[Path]:
     try:
         new.mkdir(parents=True)
         yield new
-        keep_checksums(new, Manifest.load(new))
+        keep_checksums(new)
         for path in (*new.rglob("*"), new):  # to the disk before the old state goes
             f = os.open(path, os.O_RDONLY)
             try:
