@@ -36,8 +36,8 @@ from ..models.embed import EmbedderLike, FromEmbedding
 from .nodes import ChildNodes, as_document, hierarchical_parser, part_identity
 from .nodes import with_stable_ids
 from .store import COLLECTION, DENSE, HNSW, REBUILD, all_points, check_free
-from .store import count_points, create_collection, dense_params, domain_filter
-from .store import open_store, sparse_params, words
+from .store import check_sums, count_points, create_collection, dense_params
+from .store import domain_filter, keep_checksums, open_store, sparse_params, words
 from .store import Manifest, data_folder, document_ids, require_same, sweep_if_idle
 
 # %% auto #0
@@ -374,8 +374,9 @@ def build_index(
             ingestion = Ingestion(folder, store, embedder, parse, titles, reserve_mb)
             corpus = _add_all(ingestion, manifest, passages, size, progress)
             done = replace(finish(folder, manifest, store), corpus=corpus)
-            done.save(folder)
-            return done
+        done.save(folder)
+        keep_checksums(folder)
+        return done
 
 # %% ../../nbs/4_search/03_ingest.ipynb #index001
 def child_name(n: NodeWithScore) -> str:
@@ -587,6 +588,7 @@ def _address(manifest: Manifest, url: str) -> str:
 def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
     "The index that a manifest describes, checked."
     address = _address(manifest, url)
+    check_sums(folder)
     store = open_store(data_folder(folder, manifest), address, manifest.sparse)
     try:
         _check_counts(folder, manifest, store)
@@ -678,5 +680,6 @@ def merge_indexes(
             for index in indexes:
                 _add_index(out, store, index)
             done = replace(finish(out, asked, store), corpus=whole)
-            done.save(out)
-            return done
+        done.save(out)
+        keep_checksums(out)
+        return done
