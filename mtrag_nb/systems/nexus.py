@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
 from annotated_types import Ge
 
 from ..search.sources import view_text
-
 from ..core.files import data_dir, read_json
 from ..core.html import Table
 from ..core.record import Drafted, Grade, Retrieved, Rewritten
@@ -25,16 +24,16 @@ from ..core.text import Verdict, format_docs_for_gen
 from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
 from .agents import VARIATION_PROMPTS, variations
 from .baselines import NOTHING, asked_of
-from .system import Quoted, copied_draft, copied_text
+from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, Quoted, System
+from .system import TurnState, Work, as_node, by_state, copied_draft, copied_text
+from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_node
+from .system import seed_for, unless_ended
 from .self_crag import IRRELEVANT
-from .stages import CITING_PROMPTS, LABEL_PROMPTS, WAYS_TO_LABEL, Cited, Claim
-from .stages import Labelled, Supports, Toolbox, adapter_claims, attached_claims
-from .stages import by_claims, by_words, copied_claims, counted, format_sources
-from .stages import label_by_choice, label_by_cosine, label_by_text, read_marks
-from .stages import weighed, written_claims
-from .system import DECLINED, END, START, Mechanism, System, TurnState, Work
-from .system import as_node, by_state, read_departures, refuse, retrieve_node
-from .system import retry_node, rewrite_node, seed_for
+from .stages import CITING_PROMPTS, LABEL_PROMPTS, WAYS_TO_LABEL, Asked, Cited
+from .stages import Claim, Labelled, Supports, Toolbox, adapter_claims
+from .stages import attached_claims, by_claims, by_words, copied_claims, counted
+from .stages import format_sources, label_by_choice, label_by_cosine, label_by_text
+from .stages import read_marks, weighed, written_claims
 
 # %% auto #0
 __all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence',
@@ -48,12 +47,9 @@ def coverage(
     "Source coverage times citation density (NexusRAG, 4.3)."
     if not claims:
         return None
-    best = []
-    for claim in claims:
-        bearing = [weights.get(c.context, 1.0) for c in claim.citations if c.supports]
-        best.append(max(bearing, default=0.0))
-    cited = sum(bool(c.citations) for c in claims)
-    return round(sum(best) / len(claims) * cited / len(claims), 4)
+    each = [[weights.get(x.context, 1.0) for x in c.citations if x.supports] for c in claims]
+    best, cited = sum(max(x, default=0.0) for x in each), sum(bool(c.citations) for c in claims)
+    return round(best / len(claims) * cited / len(claims), 4)
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #2c029591
 @dataclass(frozen=True)
@@ -119,17 +115,15 @@ class ConfidenceLicence(Table):
 
     @property
     def rows(self) -> list[list]:
-        rows = []
-        for b in self.bins:
+        def row(b):
             few = b.observed_low is None
             span = "" if few else f" [{b.observed_low:.2f}, {b.observed_high:.2f}]"
-            limits, observed = f"{b.low:.2f} to {b.high:.2f}", f"{b.observed:.2f}{span}"
-            rows.append([limits, b.n, f"{b.stated:.2f}", observed])
-        return rows
+            limits = f"{b.low:.2f} to {b.high:.2f}"
+            return [limits, b.n, f"{b.stated:.2f}", f"{b.observed:.2f}{span}"]
 
-    @property
-    def note(self) -> str:
-        return f"{self.about}; {'granted' if self.granted else 'refused'}"
+        return list(map(row, self.bins))
+
+    note = property(lambda self: f"{self.about}; {'granted' if self.granted else 'refused'}")
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #aa66f3b5
 def _stated_confidence(
@@ -227,12 +221,11 @@ def _begin_node(state: NexusState, tools: Toolbox) -> tuple[dict, Rewritten]:
 
 def search_node(state: NexusState, tools: Toolbox) -> tuple[dict, Retrieved]:
     "Contexts that no earlier round has found, best first."
-    update, step = retrieve_node(state, tools)
-    seen = state.get("seen", [])
+    (update, step), seen = retrieve_node(state, tools), state.get("seen", [])
     fresh = [i for i in update["found"] if i not in seen]
-    hits = tuple(h for h in step.hits if h.parent_id in fresh or h.id in fresh)
-    step = replace(step, hits=hits, contexts=tuple(fresh))
-    return {"found": fresh, "seen": [*seen, *fresh]}, step
+    hits = tuple(h for h in step.hits if {h.parent_id, h.id} & {*fresh})
+    found = replace(step, hits=hits, contexts=tuple(fresh))
+    return {"found": fresh, "seen": [*seen, *fresh]}, found
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #f4567813
 # Views of a conversation: with the question before, with all, with the last answer.
@@ -258,13 +251,13 @@ def _labels_of(state: NexusState, tools: Toolbox, texts: Sequence[str]) -> list[
     "One of three labels a document, as `nexus.grade` says."
     own, task, question = tools.settings.own, state["task"], state["question"]
     if own.grade == "cosine":
-        wordings = [question, state["query"], *asked_of(task.question, task.history)]
-        wordings = list(dict.fromkeys(wordings))
-        return label_by_cosine(tools.embedder, wordings, texts, own.correct, own.ambiguous)
-    asked = (tools.chat, tools.prompts, question, tools.history(task.history), texts)
+        wordings = (question, state["query"], *asked_of(task.question, task.history))
+        cuts = (own.correct, own.ambiguous)
+        return label_by_cosine(tools.embedder, [*dict.fromkeys(wordings)], texts, *cuts)
+    asked = Asked(tools.chat, tools.prompts, question, tools.history(task.history), texts)
     if own.grade == "labels":
-        return label_by_choice(*asked)
-    return label_by_text(*asked, own.grade_default)
+        return label_by_choice(asked)
+    return label_by_text(asked, own.grade_default)
 
 
 def _label_node(state: NexusState, tools: Toolbox) -> tuple[dict, Labelled]:
@@ -281,9 +274,8 @@ def _written_draft(
 ) -> tuple[dict, Drafted]:
     "What the model writes, citations and all."
     own, task, attempt = tools.settings.own, state["task"], state.get("retries", 0)
-    shown, again = format_docs_for_gen(contexts), {}
-    if own.cite == "model":
-        shown = format_sources(contexts, state["weights"])
+    cites, again = own.cite == "model", {}
+    shown = format_sources(contexts, state["weights"]) if cites else format_docs_for_gen(contexts)
     if attempt:
         seed = seed_for(tools.settings.seed, task.id, attempt)
         again = {"temperature": tools.stages.retry_temperature, "seed": seed}
@@ -309,10 +301,7 @@ def answer_node(state: NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
     return by(state, tools, tools.contexts(state["kept"]))
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #36f9d1b3
-@lru_cache(maxsize=1)
-def _measured_licence() -> ConfidenceLicence:
-    "The licence that this project measured (`9_studies/03_specifications`)."
-    return read_confidence()
+_measured_licence = cache(read_confidence)  # by `9_studies/03_specifications`
 
 
 def _by_check(tools: Toolbox, question: str) -> Supports:
@@ -329,10 +318,10 @@ def _claims_of_draft(
     state: NexusState, tools: Toolbox, contexts: Sequence[Context]
 ) -> tuple[str, list[Claim], str]:
     "The answer without its numbers, its claims, and how they were cited."
-    own = tools.settings.own
-    if "places" in state and state["draft"] == copied_text(state["places"], contexts):
-        return state["draft"], copied_claims(state["draft"], state["places"], contexts), "copied"
-    text, marks = read_marks(state["draft"])
+    own, draft, places = tools.settings.own, state["draft"], state.get("places")
+    if places is not None and draft == copied_text(places, contexts):
+        return draft, copied_claims(draft, places, contexts), "copied"
+    text, marks = read_marks(draft)
     supports = by_claims if own.verify == "claims" else by_words(own.least)
     if own.cite.startswith("adapter:"):
         found = adapter_claims(tools, state["question"], text, contexts, supports)
@@ -402,10 +391,7 @@ def _build_nexus(tools: Toolbox):
     "Rewrite, retrieve, grade, perhaps again, generate, verify."
     from langgraph.graph import StateGraph
 
-    def verified(state: NexusState) -> str:
-        return END if "outcome" in state else "increment_retry"
-
-    labelled = _after_labels(tools.settings.own.rounds)
+    labelled, verified = _after_labels(tools.settings.own.rounds), unless_ended("increment_retry")
     g = StateGraph(NexusState)
     for name, work in _NEXUS_NODES.items():
         g.add_node(name, as_node(name, work, tools))
@@ -449,9 +435,7 @@ NEXUS = System(
     variants=read_departures("nexus"),
     derived={"weights": ("kept", lambda ids: dict.fromkeys(ids, 1.0))},
     mechanisms=(
-        Mechanism(
-            "rewrite", "the question as it was put", {"stages.rewrite": "never"}, ("rewrite",)
-        ),
+        Mechanism("rewrite", "the question as it was put", REWRITE_OFF, ("rewrite",)),
         Mechanism("grade", "all that was found is kept", _GRADE_OFF, ("grade_documents",)),
         Mechanism("reformulation", "one search", {"nexus.rounds": 0}),
         Mechanism("check and retry", "the first draft stands", {"nexus.retry": 0}),
