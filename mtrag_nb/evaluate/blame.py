@@ -65,11 +65,9 @@ def _sure_scores(t: Trajectory) -> dict[str, list[float | None]]:
     "The scores that a system has before it answers, by kind: of the first gate, the first grades, the first search."
     grades = next((s.grades for s in t.of(Graded) if s.grades), ())
     hits = next((s.hits for s in t.retrievals if s.hits), ())
-    return {
-        "gate score": [g.verdict.score for g in t.gates[:1]],
-        "best grade": [g.verdict.score for g in grades],
-        "best retrieval score": [h.ranked_by for h in hits],
-    }
+    found = {"gate score": t.gates[:1], "best grade": grades}
+    scores = {name: [x.verdict.score for x in some] for name, some in found.items()}
+    return scores | {"best retrieval score": [h.ranked_by for h in hits]}
 
 
 def _confidences(turns: Iterable[Trajectory]) -> tuple[str, dict[str, float]]:
@@ -227,7 +225,6 @@ def strayed(query: str, question: str, history: Sequence[str] = ()) -> bool:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #696cdffc
 def _documents(run: Evidence, ids: Iterable[str]) -> set[str]:
-    "The passages of contexts."
     return {run.contexts[i].document_id for i in ids if i in run.contexts}
 
 
@@ -406,7 +403,6 @@ _GROUPS = {  # what turns are grouped by -> the group of a turn, by itself and i
 def _groups_of(
     turns: Mapping[str, Trajectory | Item], gold: Mapping[str, Gold], system: str
 ) -> dict[str, dict[str, str]]:
-    "What turns are grouped by -> task id -> group."
     found = {k: {i: of(t, gold.get(i)) for i, t in turns.items()} for k, of in _GROUPS.items()}
     return {"system": dict.fromkeys(turns, system), **found}
 

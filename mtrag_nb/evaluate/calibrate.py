@@ -185,9 +185,8 @@ def discrimination(
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #ca10c003
 _Ways = Mapping[str, Mapping[str, Discrimination]]  # what is decided -> way -> how well
 
-_WAYS_HEAD = (
-    "|n|right|AUROC|threshold|ties|balanced accuracy|right, wrong dropped|unreadable".split("|")
-)
+_WAYS_HEAD = ["", "n", "right", "AUROC", "threshold", "ties"]
+_WAYS_HEAD += ["balanced accuracy", "right, wrong dropped", "unreadable"]
 
 
 def ways_table(found: _Ways) -> str:
@@ -210,7 +209,6 @@ _GRADES = ("cosine", "likelihood", "yesno", "verdict")
 
 
 def _grade_pair(way: str, p: _Candidate, models: Models) -> Verdict:
-    "The grade of a pair, in one of the ways of `stages`."
     if way == "cosine":
         return grade_by_cosine(models.embedder, p.question, [p.document])[0]
     asked = Asked(models.chat, PROMPTS, p.question, p.history, [p.document])
@@ -243,12 +241,10 @@ def _check_answer(
 
 
 def _measure_checks(
-    rated: Sequence[RatedAnswer],
-    models: Models | None,  # None: only `support` and `claims`
-    n: int | None = None,  # for the ways that ask a model: only so many answers, drawn at random
-    checker: Classifier | None = None,  # of claims, on the same answers
+    rated: Sequence[RatedAnswer], models: Models | None, n: int | None = None, checker=None
 ) -> dict[str, Discrimination]:
-    "Every way to check, against people's ratings of faithfulness; `support` on the answers that a model was asked of, too."
+    """Every way to check, against people's ratings of faithfulness; without models only `support` and `claims`. Those that ask a
+    model, and a classifier of claims, have only n answers, drawn at random, and `support` is measured on these, too."""
     answers = [r for r in rated if r.system != "reference"]
     some = answers if n is None else random.Random(0).sample(answers, min(n, len(answers)))
     ways = {"support": answers, "claims": answers}

@@ -75,12 +75,8 @@ class LossTest:
         return "worse" if self.code else f"not worse: no loss of {self.least:g}{smaller}"
 
 
-def measure_loss(
-    changes: Mapping[str, float],  # task id -> new less old
-    talks: Mapping[str, str],  # task id -> conversation
-    least: float,  # the loss that matters
-) -> LossTest:
-    "Test paired differences, clustered by conversation, for a loss."
+def measure_loss(changes: Mapping[str, float], talks: Mapping[str, str], least: float) -> LossTest:
+    "Test differences, new less old by task, clustered by conversation (by task), for a loss that matters, or a greater one."
     scores = {"new": changes, "old": dict.fromkeys(changes, 0.0)}
     row = compare(scores, talks).pairs[0]
     values, at = list(changes.values()), [talks[i] for i in changes]
@@ -238,7 +234,6 @@ _DECIDED_BY = {"questions": "clarify", "passages": "grade", "evidence": "gate", 
 
 
 def _fires(t: Trajectory, n: int) -> bool:
-    "Whether a step did anything."
     step = t.steps[n]
     if isinstance(step, Rewritten):
         queries = step.extra.get("queries") or [step.text]

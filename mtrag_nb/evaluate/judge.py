@@ -9,9 +9,9 @@ import copy
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +63,6 @@ class _Field:
 
     @property
     def names(self) -> tuple[str, ...]:
-        "Its labels, in small letters."
         return tuple(n.lower() for n in (self.name, *self.aliases))
 
 
@@ -789,18 +788,19 @@ def judge_report(run: Run | str | Path, folder=None, tasks: Sequence[Task] = (),
     return JudgeReport(run.name, judge_of(run), rows, hallucinated, *counts, *agree, seconds)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f3cbccfc
-def _judge_items(items: Sequence, gold, ask: Callable, model, folder: Path, size: int, **how):
-    "Judge items into a folder, `size` at a time; `ask` takes an item and a model, and gives its judgements by protocol; how: minutes, progress."
+def _judge_items(items, gold, ask, model, folder: Path, size: int, minutes=None, progress=False):
+    "Judge items into a folder, `size` at a time; `ask` takes an item, its gold and a model, and gives its judgements by protocol."
 
     def judge(item: Item) -> Judged:
         calls = Calls()
-        found = ask(item, MeteredChat(work.chat, calls))
-        asked = asked_digest(item, gold.get(item.task_id))
+        known = gold.get(item.task_id)
+        found = ask(item, known, MeteredChat(work.chat, calls))
+        asked = asked_digest(item, known)
         return Judged(item.task_id, item.digest, str(item.outcome), found, calls, asked)
 
-    calls, minutes = folder / "judge_calls.jsonl", how.get("minutes")
+    calls = folder / "judge_calls.jsonl"
     with JsonlLog(folder / "judgements.jsonl") as log, Work(model, calls, size, minutes) as work:
-        shown = {"unit": "answer", "name": "judge", "progress": how.get("progress", False)}
+        shown = {"unit": "answer", "name": "judge", "progress": progress}
         work.through(items, judge, lambda j: log.append(plain(j)), **shown)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #87c7082a
@@ -830,10 +830,9 @@ def judge_run(
     "Judge the turns of a run, or go on. Raises RunMismatch for judgements of another judge, DataError for another reference file."
     run, settings = as_run(run), settings or load_settings()
     models, folder = models or Models(settings), Path(out) if out else run.folder
-    small = settings.stages.prompts == "small"
-    split = "rule" if small else "judge"  # how rl_f_local splits an answer
-    way = way or ("choice" if small else "text")
-    _check_way(way)
+    # how rl_f_local splits an answer; and what a small model can do
+    split, usual = ("rule", "choice") if settings.stages.prompts == "small" else ("judge", "text")
+    _check_way(way := way or usual)
     items = run_items(run, tasks)
     check_reference(items, gold, tasks, run.folder)
     if shard and folder.resolve() == run.folder.resolve():
@@ -846,13 +845,10 @@ def judge_run(
         identity = {"judge": models.chat.fingerprint, "embedder": models.embedder.fingerprint}
         identity |= {"prompts": digest(_judge_prompts()), "way": way}
         _keep_judge(folder, identity | {"protocols": ", ".join(protocols), "split": split})
-        judged, how = _with_judgements(run, folder), (models.embedder, way, protocols, split)
         whole = (i for i in items[:limit] if not i.failed and not i.answerless)
+        judged, how = _with_judgements(run, folder), {"protocols": protocols, "split": split}
         todo = [i for i in whole if not _judged_on(judged, i, gold)]
-
-        def ask(i, model):
-            return _judge_item(i, gold.get(i.task_id), model, *how)
-
-        into, shown = (models.chat, folder, settings.batch_size), {"progress": progress}
-        _judge_items(todo, gold, ask, *into, minutes=minutes, **shown)
+        ask = partial(_judge_item, embedder=models.embedder, way=way, **how)
+        into = (models.chat, folder, settings.batch_size, minutes, progress)
+        _judge_items(todo, gold, ask, *into)
     return judge_report(run, folder, tasks, gold)

@@ -274,7 +274,6 @@ class HumanAgreement:
 
 
 def _human_agreement(p: _HumanRatings, constant: _ConstantAnswer) -> HumanAgreement:
-    "Measure people against each other."
     counts = (len(p.answers), int(p.unfaithful.sum()), len(set(p.talks)))
     raters = len(p.ratings) if p.raters else "unnamed"
     person = (_estimate_of(_one_person(p)), _person_agreement(p.ratings))
@@ -304,7 +303,6 @@ def _estimate_text(s: _Estimate, sign: str = "") -> str:
 
 
 def _row_cells(r: LicenceRow) -> list[object]:
-    "A row under LICENCE_HEAD."
     gain = "" if r.use == "baseline" else _estimate_text(r.gain, "+")
     seconds = "–" if not r.seconds else f"{r.seconds:.3f}" if r.seconds < 1 else f"{r.seconds:.1f}"
     agreeing = [show(v, 2) for v in (r.rho, r.rho_length, r.alpha, r.agreement, r.alt_wins)]
@@ -504,7 +502,6 @@ def encoder_measures(answers, embedder: EmbedderLike, bert: BertScorer) -> list[
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #0574a515
 def _shown_documents(a: RatedAnswer) -> str:
-    "The passages of an answer as the generator saw them."
     shown = [Context(p.id, p.id, p.text, p.title, p.url) for p in a.task.contexts]
     return format_docs_for_gen(shown)
 

@@ -28,11 +28,10 @@ from .statistics import INTERVALS, Interval, Report, mean_interval
 from ..models.local import find_model, pick_device
 
 # %% auto #0
-__all__ = ['CUTS', 'MEASURES', 'WRONG', 'RIGHT', 'OFFICIAL_BERT', 'ENCODERS', 'RetrievalRow', 'RetrievalScores',
-           'retrieval_scores', 'rouge_l', 'target_recall', 'TargetVerdict', 'best_by_target', 'verdict_of',
-           'says_target', 'why_not_judged', 'BertScorer', 'encoder_named', 'k_precision', 'bert_k_precision',
-           'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals', 'without_answers',
-           'RetrievalReport', 'score_retrieval']
+__all__ = ['CUTS', 'MEASURES', 'WRONG', 'RIGHT', 'OFFICIAL_BERT', 'ENCODERS', 'RetrievalScores', 'retrieval_scores', 'rouge_l',
+           'target_recall', 'TargetVerdict', 'best_by_target', 'verdict_of', 'says_target', 'why_not_judged',
+           'BertScorer', 'encoder_named', 'k_precision', 'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts',
+           'agg_parts', 'condition', 'Refusals', 'refusals', 'without_answers', 'RetrievalReport', 'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
 CUTS = (1, 3, 5, 10)
@@ -68,7 +67,7 @@ def _measures_to(depth: int) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class RetrievalRow:
+class _RetrievalRow:
     "The means of a domain, or of all."
 
     domain: str  # "all": the mean of the domains' means, weighted by their tasks
@@ -82,7 +81,7 @@ class RetrievalRow:
 class RetrievalScores(Report):
     "What a run retrieved, against the qrels."
 
-    rows: tuple[RetrievalRow, ...]  # domains in alphabetical order, then all
+    rows: tuple[_RetrievalRow, ...]  # domains in alphabetical order, then all
     queries: dict[str, dict[str, float]]  # task id -> measure -> value, if it was measured
     unjudged: int  # tasks of the run without qrels: not measured
     tied: int  # queries with equal scores (in single precision): trec_eval orders those by id, the larger first
@@ -113,10 +112,8 @@ class RetrievalScores(Report):
 
     def _table(self):
         head = ["domain", "tasks", "queries", "missing", *self.measures]
-        rows = [
-            [r.domain, r.tasks, r.queries, r.missing, *(r.values[m] for m in self.measures)]
-            for r in self.rows
-        ]
+        rows = [(r, map(r.values.get, self.measures)) for r in self.rows]
+        rows = [[r.domain, r.tasks, r.queries, r.missing, *values] for r, values in rows]
         return head, [*rows, ["by query", "", "", "", *self.by_query.values()]]
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #cefce45d
@@ -136,24 +133,24 @@ def _as_scores(task: str, ranking) -> tuple[dict[str, float], dict[str, bool]]:
     return dict(pairs), odd
 
 
-def _weighted(rows: list[RetrievalRow], measures: Sequence[str] = MEASURES) -> RetrievalRow:
+def _weighted(rows: list[_RetrievalRow], measures: Sequence[str] = MEASURES) -> _RetrievalRow:
     "The row of all: means weighted by the tasks of their domains; a domain in which nothing was measured has no weight."
     counted = [r for r in rows if r.queries]
     weight = sum(r.tasks for r in counted)
     sums = {m: sum(r.values[m] * r.tasks for r in counted) for m in measures}
     values = {m: s / weight if weight else None for m, s in sums.items()}
     counts = [sum(getattr(r, of) for r in rows) for of in ("tasks", "queries", "missing")]
-    return RetrievalRow("all", *counts, values)
+    return _RetrievalRow("all", *counts, values)
 
 
-def _rows(place, run, queries, absent: list[str], measures: Sequence[str]) -> list[RetrievalRow]:
+def _rows(place, run, queries, absent: list[str], measures: Sequence[str]) -> list[_RetrievalRow]:
     "One row a domain, in alphabetical order; means over queries, rounded to 5 places as the official script does."
     rows = []
     for d in sorted({place(t) for t in (*run, *absent)} - {None}):
         tasks, gone = (sum(place(t) == d for t in some) for some in (run, absent))
         some = [v for t, v in queries.items() if place(t) == d]
         means = {m: round(float(np.mean([v[m] for v in some])), 5) for m in measures if some}
-        rows.append(RetrievalRow(d, tasks, len(some), gone, dict.fromkeys(measures) | means))
+        rows.append(_RetrievalRow(d, tasks, len(some), gone, dict.fromkeys(measures) | means))
     return rows
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #4244e2fd
@@ -201,12 +198,8 @@ def target_recall(answer: str, target: str) -> float:  # in [0, 1]
 WRONG, RIGHT = 0.2, 0.38  # target recall
 _SHORT = 4  # content words of a target, and no more than so many words, below which recall is not licensed
 _SHORT_WORDS = 6
-_YES = frozenset(
-    "yes yeah yep true correct indeed ja oui si sí sim tak ano evet да نعم हाँ हां".split()
-)
-_NO = frozenset(
-    "no nope false incorrect not unfortunately nein non não nie hayır нет لا नहीं".split()
-)
+_YES = {*"yes yeah yep true correct indeed ja oui si sí sim tak ano evet да نعم हाँ हां".split()}
+_NO = {*"no nope false incorrect not unfortunately nein non não nie hayır нет لا नहीं".split()}
 _YES_NO = re.compile(r"(?P<no>不(?:是的?)?|いいえ|没有)|(?P<yes>是的?|对|はい)")  # at the beginning
 _IT_IS = r"(?:it|they|there|he|she|we|you|this|that) (?:is|are|was|were|do|does|did|can|may|must|will|has|have)"
 _SURE = r"(?:absolutely|certainly|definitely|of course)"
@@ -546,12 +539,9 @@ def harmonic_mean(*values: float | None) -> float | None:
     return 0.0 if min(values) <= 0 else len(values) / sum(1 / v for v in values)
 
 
-def rb_agg(
-    r: float | None,  # (BERTScore recall of the target + 1) / 2
-    l: float | None,  # ROUGE-L
-    k: float | None,  # (Bert-KPrec + 1) / 2, and 0 without passages
-) -> float | None:  # in [0, 1]; None if a part is None
-    "RB_agg from its three parts."
+def rb_agg(r: float | None, l: float | None, k: float | None) -> float | None:
+    """RB_agg from its three parts, in [0, 1]: (BERTScore recall of the target + 1) / 2, ROUGE-L, and (Bert-KPrec + 1) / 2, which
+    is 0 without passages; None if a part is None."""
     return harmonic_mean(r, l, k)
 
 
@@ -631,11 +621,9 @@ class Refusals(Report):
     note = property(lambda self: f"accuracy {show(self.accuracy)}, {self.left_out} left out")
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #128ac855
-def refusals(
-    labels: Mapping[str, str],  # task id -> answerability
-    idks: Mapping[str, float | str | None],  # task id -> idk verdict
-) -> Refusals:
-    "The four cells. A task of `labels` without a verdict of 0, 0.5 or 1 is left out, and counted."
+def refusals(labels: Mapping[str, str], idks: Mapping[str, float | str | None]) -> Refusals:
+    """The four cells; by task id: answerability, verdict. A task of `labels` without a verdict of 0, 0.5 or 1 is left out, and
+    counted."""
     cells = [0, 0, 0, 0, 0]
     for task, label in labels.items():
         idk = idks.get(task)
@@ -690,11 +678,9 @@ def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, _Ran
         yield query, _Ranking(tuple(scores.items()), task.domain if task else "", talk, False), n
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #7ae9636c
-def _read_rankings(
-    path: str | Path,  # a prediction file of task A, B or C, or a TREC run
-    tasks: Sequence[Task] = (),  # where tasks belong; (): as the file says
-) -> dict[str, _Ranking]:  # by task id
-    "What was retrieved for each task. Raises DataError (file, line) for a line that is none, or whose task came before, or is not known."
+def _read_rankings(path: str | Path, tasks: Sequence[Task] = ()) -> dict[str, _Ranking]:
+    """What was retrieved for each task: a prediction file of task A, B or C, or a TREC run; without tasks they belong where the
+    file says. Raises DataError (file, line) for a line that is none, or whose task came before, or is not known."""
     path, known, out, seen = Path(path), {t.id: t for t in tasks}, {}, {}
     if not path.is_file():
         raise DataError("no such file", path)

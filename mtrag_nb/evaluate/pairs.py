@@ -27,7 +27,7 @@ __all__ = ['PRICES', 'SHARES', 'FLOOR', 'PRICED_FLOOR', 'RUNG_NAMES', 'LIVE_HEAD
            'endings', 'Pair', 'pair', 'paired', 'lost_of', 'right_and_wrong', 'PriceCurve', 'price_curve', 'Audit',
            'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked', 'sort_rungs', 'forked', 'live_rows',
            'TurnResult', 'turn_result', 'RunSummary', 'summarize_run', 'shared_tasks', 'compare_right', 'cost_points',
-           'dominated', 'disagreements', 'wins', 'RetrievalComparison', 'compare_retrieval']
+           'dominated', 'disagreements', 'wins', 'compare_retrieval']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
 def _refused(run: Evidence, task_id: str) -> bool:
@@ -145,7 +145,6 @@ class Pair:
 
     @property
     def changes(self) -> list[str]:
-        "The turns that ended otherwise."
 
         return [i for i, e in self.before.items() if e.end != self.after[i].end]
 
@@ -357,7 +356,6 @@ class Ladder(Report):
 
     @property
     def failed(self) -> list[str]:
-        "The turns that failed in the run."
         before = [(i, a) for p in self.pairs.values() for i, (a, _) in p.verdicts.items()]
         return list(dict.fromkeys(i for i, a in before if a == "failed"))
 
@@ -471,9 +469,8 @@ def forked(run: Evidence) -> Forked:
     return Forked(audit_pairs(run, off), ladder_pairs(run, sort_rungs(known)), tuple(stale))
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #e656e8fa
-LIVE_HEAD = (
-    "run|turns|n|right, given history|right, own history|difference|difference in value".split("|")
-)
+LIVE_HEAD = ["run", "turns", "n", "right, given history", "right, own history"]
+LIVE_HEAD += ["difference", "difference in value"]
 
 
 def live_rows(pairs: Mapping[str, Pair]) -> list[list]:  # run -> given history, own history
@@ -566,7 +563,6 @@ class RunSummary:
         return self.run.gold[task_id].answerability if task_id in self.run.gold else ""
 
     def mean(self, ids: Iterable[str], of: Callable[[str], float]) -> Interval:
-        "A mean over some tasks."
         ids = list(ids)
         return mean_interval([float(of(i)) for i in ids], [self.run.talks[i] for i in ids])
 
@@ -669,7 +665,7 @@ def wins(a: RunSummary, b: RunSummary) -> list[str]:  # task ids
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #23f4cbf1
 @dataclass(frozen=True, repr=False)
-class RetrievalComparison(Report):
+class _RetrievalComparison(Report):
     "Runs beside each other, paired by query."
 
     measures: tuple[Comparison, ...]
@@ -690,7 +686,7 @@ def compare_retrieval(
     reports: Sequence[RetrievalReport],
     measures: Sequence[str] = (),  # (): all that every one of them has
     **how,  # as for compare.compare_all: against, resamples, ...
-) -> RetrievalComparison:
+) -> _RetrievalComparison:
     "Compare what was retrieved. Raises DataError if two reports have the same name."
     distinct([r.name for r in reports], "files")
     first = reports[0].scores.measures if reports else ()
@@ -701,4 +697,4 @@ def compare_retrieval(
 
     talks = {t: c for r in reports for t, c in r.talks.items()}
     found = compare_all({m: values(m) for m in measures or shared}, talks, **how)
-    return RetrievalComparison(tuple(found))
+    return _RetrievalComparison(tuple(found))

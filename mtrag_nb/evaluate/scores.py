@@ -659,7 +659,6 @@ class Evidence(_Scored):
 
     @cached_property
     def talks(self) -> dict[str, str]:
-        "Task id -> conversation."
         return {i: t.conversation_id for i, t in self.turns.items()}
 
     @cached_property
@@ -719,7 +718,6 @@ class Evidence(_Scored):
     _own_ids = cached_property(lambda self: _own_ids(self.run, self.gold))
 
     def failure_summary(self, task_id: str) -> str:
-        "How a turn failed, in a few words; '' if it did not."
         known = self.gold.get(task_id), self.measures_of(task_id)
         return failure_summary(self.turns[task_id], *known)
 

@@ -142,7 +142,6 @@ def _around(value: float, error: float, df: float, level: float = 0.95) -> _Span
 
 
 def _mean_span(x, codes, k: int, resamples: int = 10_000, seed: int = 0, weights=None) -> _Span:
-    "The ends of a mean's interval."
     error = _standard_error(x, codes, k, weights)
     if k < LEAST or error <= 1e-12 * max(1.0, abs(x).max()):
         return _NOWHERE
@@ -346,7 +345,6 @@ class _FlipTest:
 
 
 def _signed_sums(d: np.ndarray) -> np.ndarray:  # [2 ** len(d)]
-    "The sums of the numbers under all patterns of signs."
     sums = np.zeros(1)
     for x in d:
         sums = np.concatenate([sums - x, sums + x])
@@ -399,11 +397,11 @@ def testable(differences: Sequence[Sequence[float]]) -> np.ndarray:
 
 
 def sign_flip_tests(
-    differences: Sequence[Sequence[float]],  # of each comparison: sums by conversation
-    most: int = 40_960_000,  # 10,000 times 4 six times
+    differences: Sequence[Sequence[float]], most: int = 40_960_000
 ) -> tuple[list[_FlipTest], np.ndarray, int]:
-    """Sign-flip tests of all comparisons of a table, with patterns drawn until every verdict after Holm is settled, or
-    `most` are: the tests, their p by Holm (NaN: not testable), and how many verdicts are left open."""
+    """Sign-flip tests of all comparisons of a table (of each the sums by conversation), with patterns drawn until every verdict
+    after Holm is settled, or `most` are (10,000 times 4 six times): the tests, their p by Holm (NaN: not testable), and how many
+    verdicts are left open."""
     tests = [*map(_sign_flip, differences)]
     able, out = testable(differences), np.full(len(tests), math.nan)
 
@@ -563,10 +561,8 @@ class Comparison(Report):
 def _matrix(scores: Mapping, clusters: Mapping[str, str]) -> tuple[np.ndarray, list[str]]:
     "Scores as [tasks, systems], NaN where missing, over the tasks that some system has a score for; and the conversation of each task."
 
-    columns = {
-        s: {t: math.nan if v is None else float(v) for t, v in by_task.items()}
-        for s, by_task in scores.items()
-    }
+    by_system = ((s, by_task.items()) for s, by_task in scores.items())
+    columns = {s: {t: math.nan if v is None else float(v) for t, v in x} for s, x in by_system}
     for s, by_task in columns.items():
         if bad := [t for t, v in by_task.items() if math.isinf(v)]:
             raise DataError(f"system {s!r} has an infinite score for task {bad[0]!r}")

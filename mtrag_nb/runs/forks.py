@@ -42,13 +42,13 @@ from ..systems.system import own_setting, run_turn, skip_check, skip_grade, skip
 from ..systems.system import update_of, verdict_by_hand
 
 # %% auto #0
-__all__ = ['RUNGS', 'RERANK', 'Visit', 'visits_of', 'NotVisited', 'NotLoaded', 'system_of_run', 'settings_of_run', 'Lazy',
+__all__ = ['RUNGS', 'RERANK', 'visits_of', 'NotVisited', 'NotLoaded', 'system_of_run', 'settings_of_run', 'Lazy',
            'RecordedPassages', 'Intervention', 'Replayer', 'Fork', 'fork', 'Change', 'replay_run', 'Plant', 'step_of',
            'put_instead', 'planted', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of', 'ablation',
-           'folder_of', 'intervene', 'audit_run', 'Oracle', 'gold_passages', 'Rung', 'rungs_named', 'oracle', 'climb']
+           'folder_of', 'intervene', 'audit_run', 'Oracle', 'gold_passages', 'rungs_named', 'oracle', 'climb']
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a460db3
-class Visit(NamedTuple):
+class _Visit(NamedTuple):
     "One visit of a node."
 
     node: str
@@ -56,17 +56,17 @@ class Visit(NamedTuple):
     update: dict[str, object] | None  # what it put there, its steps included; None: it broke
 
 
-def visits_of(t: Trajectory, hints: Mapping = {}, reasons: Sequence[Reason] = ()) -> list[Visit]:
+def visits_of(t: Trajectory, hints: Mapping = {}, reasons: Sequence[Reason] = ()) -> list[_Visit]:
     """The nodes that a turn visited, in order, each with its state; a node that broke stands last. Steps of one node in a row
     are one visit. `hints` are the types of the state's keys, `reasons` those for which the system refuses."""
     state, visits = {}, []
     for node, group in groupby(t.steps, key=lambda s: s.node):
         steps = list(group)
         update = {k: v for s in steps for k, v in update_of(s, hints).items()}
-        visits.append(Visit(node, dict(state), {**update, "steps": steps}))
+        visits.append(_Visit(node, dict(state), {**update, "steps": steps}))
         state |= update
     if t.error:
-        visits.append(Visit(t.error.node, dict(state), None))
+        visits.append(_Visit(t.error.node, dict(state), None))
     elif visits:
         known = {r.name: r for r in reasons}
         why = {"reason": known.get(t.reason) or Reason(t.reason, t.role, "")} if t.refused else {}
@@ -74,19 +74,19 @@ def visits_of(t: Trajectory, hints: Mapping = {}, reasons: Sequence[Reason] = ()
     return visits
 
 
-def _marked_visits(t: Trajectory, hints: Mapping, reasons: Sequence[Reason]) -> list[Visit]:
+def _marked_visits(t: Trajectory, hints: Mapping, reasons: Sequence[Reason]) -> list[_Visit]:
     "The visits of a graph from outside: each ends with a step that names what its node saw. Without such names, as `visits_of`, and nothing is known of what was seen."
     visits, steps = [], []
     for s in t.steps:
         steps = [*(x for x in steps if x.node == s.node), s]
         if saw := s.extra.get("saw"):
             update = {k: v for x in steps for k, v in update_of(x, hints).items()}
-            visits.append(Visit(s.node, {"saw": saw}, {**update, "steps": steps}))
+            visits.append(_Visit(s.node, {"saw": saw}, {**update, "steps": steps}))
             steps = []
     if not visits:
         whole = [v for v in visits_of(replace(t, error=None), hints, reasons) if v.update]
         visits = [v._replace(before={"saw": ""}) for v in whole]
-    return [*visits, Visit(t.error.node, {"saw": ""}, None)] if t.error else visits
+    return [*visits, _Visit(t.error.node, {"saw": ""}, None)] if t.error else visits
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a399e1b
 _ASKED = ("question", "domain")  # what of a task can be changed
@@ -121,7 +121,7 @@ def _read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) ->
     return {k: _read_change(k, v, hints.get(k, str)) for k, v in changes.items()}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #43b8e741
-def _place(visits: Sequence[Visit], nodes, at: str, visit: int, changes: Mapping) -> int:
+def _place(visits: Sequence[_Visit], nodes, at: str, visit: int, changes: Mapping) -> int:
     """Where a turn is resumed, as a position in its visits; -1: the beginning. `at`: one of the graph's nodes; "": see above.
     Raises SettingsError for an unknown node, NotVisited for one that the turn did not visit."""
     if at in ("", START) and all(k in _ASKED for k in changes):
@@ -172,7 +172,6 @@ def settings_of_run(run: Run, system: System) -> Settings:
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1ee9274e
 def _forward(name: str) -> Callable:
-    "A method that is the part's own."
     return lambda self, *args, **kw: getattr(self.part, name)(*args, **kw)
 
 
@@ -215,7 +214,6 @@ class RecordedPassages(Lazy):
         self._known = ChainMap(shown, run.passages)
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
-        "Contexts by id, in that order."
         there = {i: replace(self._known[i], score=None) for i in ids if i in self._known}
         missing = [i for i in ids if i not in there]
         there |= {c.id: c for c in self.part.contexts(missing)} if missing else {}
@@ -335,7 +333,7 @@ class Replayer(AbstractContextManager):
         remedy = f"The first is {next(iter(self.run.trajectories), 'none')}"
         raise DataError(f"there is no turn {task_id!r} in it", self.run.folder, remedy=remedy)
 
-    def visits(self, task_id: str, hints: Mapping[str, object]) -> list[Visit]:
+    def visits(self, task_id: str, hints: Mapping[str, object]) -> list[_Visit]:
         "The visits of a recorded turn (`visits_of`). Raises DataError for a state that cannot be read."
         of = _marked_visits if self.system.by_visit else visits_of
         try:
@@ -386,7 +384,7 @@ class _BrokeBefore(Exception):
 class _Turn:
     "A recorded turn that is run from its beginning. Its visits are recalled one by one, also side by side and in subgraphs."
 
-    visits: list[Visit | None]  # None: of no use, or recalled and not to be recalled again
+    visits: list[_Visit | None]  # None: of no use, or recalled and not to be recalled again
     last: int  # the visit that is changed; all up to it are recalled whatever was changed
     changes: Mapping[str, object]
     anew: Callable[[str], bool]  # nodes that are computed all the same
@@ -396,7 +394,7 @@ class _Turn:
     made: list[Step] = field(default_factory=list)  # steps that were computed
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def recall(self, name: str, state: Mapping) -> tuple[int, Visit] | None:
+    def recall(self, name: str, state: Mapping) -> tuple[int, _Visit] | None:
         "The first visit of a node that saw this state, or lies before the change."
         seen = {k: v for k, v in state.items() if k not in ("task", "steps") and v is not None}
         known = [{"saw": ""}, {"saw": state["saw"]} if self.by_visit else seen]
@@ -640,12 +638,7 @@ def step_of(update: Mapping[str, object], kind: type[Step]) -> Step | None:
 
 # %% ../../nbs/6_runs/01_forks.ipynb #e16e40a0
 def put_instead(
-    update: Mapping,
-    state: Mapping,
-    changes: Mapping,
-    tools: Toolbox,
-    derived: Mapping = {},
-    **fields,
+    update: Mapping, state: Mapping, changes: Mapping, tools: Toolbox, derived={}, **fields
 ) -> dict:
     """The update of a node with other values in it, and steps that say so. state: before it; changes: key of the state ->
     value; fields: of the last step that has such fields.
@@ -716,12 +709,9 @@ class LeaveGoldOut:
         whole: bool = True,  # False: only the gold passages, not all of their documents
     ):
         if not isinstance(retriever, Retriever):
-            needs = (
-                f"leaving gold out needs retrieval from an index, not {type(retriever).__name__}"
-            )
-            raise SettingsError(
-                f"{needs}: of the passages that come with a task nothing would remain"
-            )
+            needs = "leaving gold out needs retrieval from an index"
+            why = "of the passages that come with a task nothing would remain"
+            raise SettingsError(f"{needs}, not {type(retriever).__name__}: {why}")
         ids = ((t, p.id) for t, g in gold.items() for p in g.passages)
         if quoted := next((t for t, i in ids if i.startswith(BY_TEXT)), None):
             why = "which may stand anywhere: what is to be left out needs an id or a file name"
@@ -733,12 +723,7 @@ class LeaveGoldOut:
         self.fingerprint = f"{retriever.fingerprint} leave-gold-out:{what}:{_gold_digest(gold)}"
 
     def retrieve(
-        self,
-        query: str,
-        domain: str = "",
-        task_id: str = "",
-        turns: Sequence[Turn] = (),
-        model: ChatModel | None = None,
+        self, query: str, domain="", task_id="", turns: Sequence[Turn] = (), model=None
     ) -> Retrieval:
         "The best children that are not gold. Raises DataError for a task whose gold passages are not known."
         if not (hidden := self._hidden.get(task_id)):
@@ -767,7 +752,6 @@ def leave_gold_out(system: System, gold: Mapping[str, Gold], whole: bool = True)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f8cff537
 def _steps_by_node(turns: Iterable[Trajectory]) -> dict[str, list[Step]]:
-    "Node -> its steps in a run."
     by_node: dict[str, list[Step]] = {}
     for s in (s for t in turns for s in t.steps):
         by_node.setdefault(s.node, []).append(s)
@@ -1016,7 +1000,7 @@ def _reference_answer(o: Oracle, state: Mapping, tools: Toolbox) -> dict | None:
 
 # %% ../../nbs/6_runs/01_forks.ipynb #927aa592
 @dataclass(frozen=True)
-class Rung:
+class _Rung:
     "A stage made perfect."
 
     name: str  # as it stands in the identity of a run
@@ -1026,25 +1010,25 @@ class Rung:
 
 
 RUNGS = (
-    Rung("human rewrite", _human_rewrite),
-    Rung("gold passages", gold_passages, (Retrieved,)),
-    Rung("perfect grade", _perfect_grade, (Graded, Gated)),
-    Rung("perfect refusal", _perfect_refusal),
-    Rung("perfect check", _perfect_check, (Checked,)),
-    Rung("reference answer"),
+    _Rung("human rewrite", _human_rewrite),
+    _Rung("gold passages", gold_passages, (Retrieved,)),
+    _Rung("perfect grade", _perfect_grade, (Graded, Gated)),
+    _Rung("perfect refusal", _perfect_refusal),
+    _Rung("perfect check", _perfect_check, (Checked,)),
+    _Rung("reference answer"),
 )
 "What the benchmark's knowledge can make perfect, in the order of the ladder."
-RERANK = Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluate.proof`
+RERANK = _Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluate.proof`
 
 
-def rungs_named(names: Sequence[str]) -> tuple[Rung, ...]:
+def rungs_named(names: Sequence[str]) -> tuple[_Rung, ...]:
     "Rungs by name, in the order of the ladder. Raises SettingsError for one that there is not."
     if bad := [n for n in names if n not in {r.name for r in RUNGS}]:
         raise SettingsError(f"no rung {bad[0]!r}: there are {', '.join(r.name for r in RUNGS)}")
     return tuple(r for r in RUNGS if r.name in names)
 
 
-def _perfect(o: Oracle, rungs: Sequence[Rung]) -> Around:
+def _perfect(o: Oracle, rungs: Sequence[_Rung]) -> Around:
     "What the nodes of a graph do where the stages of these rungs are perfect."
     afters = [r.after for r in rungs if r.after]
 
@@ -1072,7 +1056,7 @@ def _perfect(o: Oracle, rungs: Sequence[Rung]) -> Around:
 def oracle(
     run: Run,
     gold: Mapping[str, Gold],
-    rungs: Sequence[Rung],
+    rungs: Sequence[_Rung],
     right: _Right = lambda task_id, draft: None,  # for the perfect check
     system: System | None = None,  # None: the run's
 ) -> Intervention:
@@ -1090,13 +1074,13 @@ def oracle(
 
 
 def _steps_of_ladder(
-    run: Run, gold: Mapping[str, Gold], rungs: Sequence[Rung] = RUNGS
-) -> dict[str, tuple[Rung, ...]]:
+    run: Run, gold: Mapping[str, Gold], rungs: Sequence[_Rung] = RUNGS
+) -> dict[str, tuple[_Rung, ...]]:
     "Each rung alone, and all up to it: name -> rungs that are known at once."
     by_node = _steps_by_node(run.trajectories.values())
     rewritten = any(gold[i].rewrite for i in run.trajectories if i in gold)
 
-    def applies(r: Rung) -> bool:
+    def applies(r: _Rung) -> bool:
         has = any(_leaving(by_node, k) for k in r.needs)
         return has and (rewritten or r.after is not _human_rewrite)
 
@@ -1110,7 +1094,7 @@ def climb(
     folder: str | Path,  # of the new runs: one folder each
     gold: Mapping[str, Gold],
     right: _Right = lambda task_id, draft: None,  # whether a draft is right, for the perfect check
-    rungs: Sequence[Rung] = RUNGS,
+    rungs: Sequence[_Rung] = RUNGS,
     **how,  # tasks, index, models, minutes, limit, progress: see `intervene`
 ) -> dict[str, Run]:  # "human rewrite", ..., "up to gold passages", ...
     "The ladder of a run."

@@ -42,10 +42,8 @@ __all__ = ['package_versions', 'machine', 'identity', 'begin_session', 'end_sess
            'merge_runs', 'Dialogue', 'live_run']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
-_PACKAGES = tuple(
-    "mtrag_nb torch transformers bitsandbytes sentence-transformers langgraph llama-index-core "
-    "llama-index-vector-stores-qdrant qdrant-edge-py numpy".split()
-)
+_PACKAGES = "mtrag_nb torch transformers bitsandbytes sentence-transformers langgraph".split()
+_PACKAGES += "llama-index-core llama-index-vector-stores-qdrant qdrant-edge-py numpy".split()
 
 
 def package_versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
@@ -164,10 +162,7 @@ def last_questions(tasks: Iterable[Task]) -> list[Task]:
     return [max(some, key=lambda t: t.turn) for some in _conversations_of(tasks)]
 
 
-_SELECTIONS: dict[str, Callable[[Iterable[Task]], list[Task]]] = {
-    "all": list,
-    "last-questions": last_questions,
-}
+_SELECTIONS = {"all": list, "last-questions": last_questions}
 
 
 def selected(tasks: Iterable[Task], how: str = "all", limit: int | None = None) -> list[Task]:
@@ -270,11 +265,9 @@ class Recorder:
             log.close()
 
 # %% ../../nbs/6_runs/00_run.ipynb #868904c0
-def _own_history(
-    task: Task,
-    before: Sequence[tuple[Task, str]],  # its conversation so far: tasks as given, own answers
-) -> tuple[Turn, ...]:
-    "The history of a task with a system's own answers in it. Raises DataError for one that does not hold what was asked before."
+def _own_history(task: Task, before: Sequence[tuple[Task, str]]) -> tuple[Turn, ...]:
+    """The history of a task with a system's own answers in it; before: its conversation so far, tasks as given and own answers.
+    Raises DataError for one that does not hold what was asked before."""
     turns = list(task.history)
     for asked, answer in before:
         at = len(asked.history)
@@ -287,13 +280,9 @@ def _own_history(
     return tuple(turns)
 
 # %% ../../nbs/6_runs/00_run.ipynb #c3707b48
-def _talk_through(
-    tasks: Sequence[Task],  # of one conversation
-    done: Mapping[str, Trajectory],  # task id -> turns that were finished earlier
-    take,  # task -> trajectory
-    late,  # () -> whether it is too late to begin another turn
-) -> list[tuple[Task, Trajectory]]:  # every turn with the task as it was asked
-    "The turns of a conversation on its own answers."
+def _talk_through(tasks: Sequence[Task], done: Mapping[str, Trajectory], take, late) -> list:
+    """The turns of a conversation on its own answers, every one with the task as it was asked. done: those that were finished
+    earlier; take: task -> trajectory; late: () -> whether it is too late to begin another turn."""
     out, before = [], []
     for given in sorted(tasks, key=lambda t: t.turn):
         asked = replace(given, history=_own_history(given, before))
@@ -434,12 +423,9 @@ def _input_line(task: Task) -> dict:
     return {**about, "Collection": task.collection or task.domain, "input": said}
 
 
-def write_predictions(
-    run: Run,
-    tasks: Sequence[Task],
-    lines: Mapping[str, dict] | None = None,  # task id -> input line
-) -> int:  # lines written
-    "Write `predictions.jsonl` in the official format, in the order of the tasks; what it holds of other tasks stays behind them."
+def write_predictions(run: Run, tasks: Sequence[Task], lines: Mapping | None = None) -> int:
+    """Write `predictions.jsonl` in the official format, in the order of the tasks; what it holds of other tasks stays behind
+    them. lines: task id -> input line. Returns how many lines were written."""
     path, asked = run.folder / "predictions.jsonl", {t.id for t in tasks}
     there = [line for _, line in read_jsonl(path)] if path.exists() else []
     others = [line for line in there if line.get("task_id") not in asked]

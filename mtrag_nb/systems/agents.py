@@ -54,7 +54,6 @@ class Variation:
 def _variation_prompt(
     prompts: Mapping[str, str], kind: str, question: str, history: str, tried: Sequence[str] = ()
 ) -> Prompt:
-    "What is asked for a wording."
     texts = {**VARIATION_PROMPTS, **prompts}
     again = texts["variation.tried"].format(queries="\n".join(tried)) if tried else ""
     shown = {"history": history_head(history), "question": question, "tried": again}
@@ -384,7 +383,6 @@ class Composed(Drafted, kind="composed"):
 
 # %% ../../nbs/5_systems/05_agents.ipynb #d028802a
 def _memory_of(state: _AgentsState, tools: Toolbox) -> _Memory:
-    "What is remembered at this point."
     own, turns = tools.settings.own, state["task"].history
     how = (turns, own.window, _counter(tools.chat, own.count))
     known = (folded(*how), recent(*how), state.get("summary", "")) if own.memory else (0, ())

@@ -54,7 +54,6 @@ def unclear(question: str, history: Sequence[Turn] = ()) -> list[str]:
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #4218c1cd
 def _word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, float]:
-    "What the words of a question tell."
     words, content = question.split(), content_words(question)
     pointers, before = [d for d, _ in _pointed_at(question)], known_words(t.text for t in history)
     pronoun = re.search(r"\b(?:it|its|they|them|their|he|she|his|her|him|ones?)\b", question, re.I)
@@ -100,21 +99,14 @@ def _hit_features(scores: Sequence[float], titles: Sequence[str]) -> dict[str, f
         return dict.fromkeys(names, 0.0)
     p = np.exp((x - x.max()) / 0.05)
     p /= p.sum()
-    entropy, different = (
-        -(p * np.log(np.maximum(p, 1e-12))).sum(),
-        {t.strip().lower() for t in titles},
-    )
-    return dict(zip(names, map(float, (x.max(), x.max() - x.min(), entropy, len(different)))))
+    entropy, n = -(p * np.log(np.maximum(p, 1e-12))).sum(), len({t.strip().lower() for t in titles})
+    return dict(zip(names, map(float, (x.max(), x.max() - x.min(), entropy, n))))
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #04496ffb
 def features(
-    question: str,
-    history: Sequence[Turn],
-    embedder: EmbedderLike,
-    scores: Sequence[float],
-    titles: Sequence[str],
+    question: str, history: Sequence[Turn], embedder: EmbedderLike, scores, titles
 ) -> dict[str, float]:
-    "All that the gate looks at."
+    "All that the gate looks at; scores and titles of the hits that were kept."
     words, near = _word_features(question, history), _near_features(question, history, embedder)
     return {**words, **near, **_hit_features(scores, titles)}
 

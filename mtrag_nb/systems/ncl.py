@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['LAPTOP', 'MAX_NEW_TOKENS', 'QWEN', 'CLASSES', 'EMPTY', 'UNANSWERABLE', 'NCL', 'NclSettings', 'Relation',
            'relate_by_score', 'read_class', 'relate_by_words', 'relate_by_cosine', 'exchanges', 'Local',
-           'local_rewrite', 'bad_answer', 'Prechecked', 'GloballyRewritten', 'LocallyRewritten', 'Related',
-           'global_rewrite_node', 'relation_node', 'rerank_node', 'answerability', 'why']
+           'local_rewrite', 'bad_answer', 'LocallyRewritten', 'global_rewrite_node', 'relation_node', 'rerank_node',
+           'answerability', 'why']
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c2d471de
 @dataclass(frozen=True)
@@ -77,11 +77,8 @@ def _pronouns_in(question: str) -> list[str]:
 # %% ../../nbs/5_systems/04_ncl.ipynb #e235cbec
 _ALL = read_prompts("ncl")
 _CONTROL = {k: text for k, text in _ALL.items() if not k.startswith("generate.")}
-_NCL_PROMPTS = {
-    "permissive": _ALL,
-    "small": _CONTROL | read_prompts("ncl-small"),
-    "published": _ALL | read_prompts("ncl-published"),
-}
+_NCL_PROMPTS = {"permissive": _ALL, "published": _ALL | read_prompts("ncl-published")}
+_NCL_PROMPTS["small"] = _CONTROL | read_prompts("ncl-small")
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #862cabb5
 CLASSES = {
@@ -93,7 +90,6 @@ CLASSES = {
 
 
 def _class_of(to_question: bool, to_answer: bool) -> int:
-    "The class of the two relations."
     return 4 - 2 * bool(to_question) - bool(to_answer)
 
 
@@ -135,9 +131,8 @@ def relate_by_score(
     return Relation(1 + shares.index(max(shares)), "score", shares)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #a682d2f4
-_UNSURE = re.compile(
-    r"\b(?:not|neither|either|or|but|between|maybe|perhaps|rather|document)\b|n['’]t\b|[?%]", re.I
-)
+_DOUBT = "not|neither|either|or|but|between|maybe|perhaps|rather|document"
+_UNSURE = re.compile(rf"\b(?:{_DOUBT})\b|n['’]t\b|[?%]", re.I)
 
 
 def read_class(text: str) -> int | None:
@@ -172,12 +167,10 @@ def exchanges(history: Sequence[Turn]) -> list[tuple[Turn, ...]]:
 
 
 def _select_history(
-    question: str,
-    history: Sequence[Turn],
-    relate: Callable[[str, Sequence[Turn]], Relation],  # question, exchange -> relation
-    user_turns: int = 3,  # HIST_USER_TURNS
+    question: str, history: Sequence[Turn], relate: Callable[..., Relation], user_turns: int = 3
 ) -> tuple[tuple[Turn, ...], list[Relation]]:
-    "The turns that the relations select, oldest first; the relations, nearest exchange first."
+    """The turns that the relations select, oldest first; the relations (of question and exchange), nearest exchange first. At
+    most so many user turns are looked back at (HIST_USER_TURNS)."""
     past, found = exchanges(history), []
     for before in reversed(past[-user_turns:] if user_turns else []):
         found.append(relate(question, before))
@@ -234,18 +227,15 @@ def local_rewrite(
 # %% ../../nbs/5_systems/04_ncl.ipynb #96359104
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _ASKS_WHAT = re.compile(r"\b(?:what|which|who|whom|whose|when|where|why|how)\b", re.I)
-_COUNT = re.compile(
-    r"\bhow many\b|\b(?:what|which) (?:is the )?(?:number|count|percentage|share)\b|\bnumber of\b",
-    re.I,
-)
+_WHICH = r"\b(?:what|which) (?:is the )?(?:number|count|percentage|share)\b"
+_COUNT = re.compile(rf"\bhow many\b|{_WHICH}|\bnumber of\b", re.I)
 _NUMBER_WORDS = frozenset(
     "zero no none one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion dozen half both "
     "neither once twice all".split()
 )
-_VAGUE_WORDS = {
-    *"many several some few various numerous multiple lot lots plenty countless".split()
-}
+_MANY = "many several some few various numerous multiple lot lots plenty countless"
+_VAGUE_WORDS = {*_MANY.split()}
 _DANGLING = frozenset(
     "a an the and or but nor of to in on at by for with from into as than that which who whose because although while if is are "
     "was were be been such including like between".split()
@@ -267,7 +257,6 @@ def _too_short(question: str, answer: str, least: int = 3) -> bool:
 
 
 def _ends_badly(question: str, answer: str) -> bool:
-    "Whether an answer breaks off."
     text = answer.rstrip().rstrip("\"'*_`")
     if not text or text[-1] in ",;:-–([{/&" or text.count("(") > text.count(")"):
         return True
@@ -313,14 +302,14 @@ def _selected_turns(state: _NclState) -> tuple[Turn, ...]:
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #be8c3ede
 @dataclass(frozen=True, kw_only=True)
-class Prechecked(Step, kind="evidence"):
+class _Prechecked(Step, kind="evidence"):
     "What came with the task."
 
     given: int | None  # passages; None: the task brings none, they are retrieved
 
 
 @dataclass(frozen=True, kw_only=True)
-class GloballyRewritten(Rewritten, kind="globally"):
+class _GloballyRewritten(Rewritten, kind="globally"):
     "A rewrite from the conversation as it is."
 
     pronouns: tuple[str, ...]  # that fired
@@ -335,22 +324,22 @@ class LocallyRewritten(Rewritten, kind="locally"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Related(Step, kind="related"):
+class _Related(Step, kind="related"):
     "How the question relates to what came before."
 
     relations: tuple[Relation, ...]  # nearest exchange first
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #382a4e9f
-def _evidence_node(state: _NclState, tools: Toolbox) -> tuple[dict, Prechecked]:
+def _evidence_node(state: _NclState, tools: Toolbox) -> tuple[dict, _Prechecked]:
     "The passages that came with the task, counted."
     given = state["task"].contexts
     if given is None:
-        return {"empty": False}, Prechecked(given=None)
+        return {"empty": False}, _Prechecked(given=None)
     note = "" if given else "no passages came with the task"
-    return {"empty": not given}, Prechecked(given=len(given), note=note)
+    return {"empty": not given}, _Prechecked(given=len(given), note=note)
 
 
-def global_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, GloballyRewritten]:
+def global_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, _GloballyRewritten]:
     "The question, made to stand alone."
     task, fired = state["task"], _pronouns_in(state["task"].question)
     way, turns = "global.full", task.history
@@ -359,14 +348,14 @@ def global_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, Globall
     prompts = {**tools.prompts, "rewrite.system": tools.prompts[way]}
     r = tools.rewrite(task.question, turns, prompts, whole=True)
     how = {"raw": r.raw, "kept": r.kept, "similarity": r.similarity, "template": way}
-    return {"query": r.text}, GloballyRewritten(text=r.text, **how, pronouns=tuple(fired))
+    return {"query": r.text}, _GloballyRewritten(text=r.text, **how, pronouns=tuple(fired))
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #253181e7
-def relation_node(state: _NclState, tools: Toolbox) -> tuple[dict, Related]:
+def relation_node(state: _NclState, tools: Toolbox) -> tuple[dict, _Related]:
     "The classes, and the turns that they select (3.3, 3.4)."
     own, history = tools.settings.own, state["task"].history
     if not own.classify:
-        step = Related(relations=(), note=f"not classified: all {len(history)} turns kept")
+        step = _Related(relations=(), note=f"not classified: all {len(history)} turns kept")
         return {"selected": len(history), "category": 0}, step
 
     def relate(question, exchange):
@@ -379,7 +368,9 @@ def relation_node(state: _NclState, tools: Toolbox) -> tuple[dict, Related]:
     classes = ", ".join(str(r.category) for r in found) or "–"
     note = f"class {classes}: {len(kept)} of {len(history)} turns kept"
     category = found[0].category if found else 0
-    return {"selected": len(kept), "category": category}, Related(relations=tuple(found), note=note)
+    return {"selected": len(kept), "category": category}, _Related(
+        relations=tuple(found), note=note
+    )
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #99e1c80b
 def _local_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, LocallyRewritten]:
@@ -505,10 +496,8 @@ def _as_the_paper_fixes(settings: Settings) -> Settings:
 
 
 _REWRITES = ("global_rewrite", "local_rewrite")
-_UNCLASSIFIED, _GATE_OFF = (
-    {"ncl.classify": False},
-    {"ncl.gate": "cosine", "ncl.gate_threshold": -1.0},
-)
+_UNCLASSIFIED = {"ncl.classify": False}
+_GATE_OFF = {"ncl.gate": "cosine", "ncl.gate_threshold": -1.0}
 _MECHANISMS = (
     Mechanism("rewrite", "the question as it was put", REWRITE_OFF, _REWRITES),
     Mechanism("relation control", "the whole history is kept", _UNCLASSIFIED, ("relation",)),

@@ -478,7 +478,6 @@ def _known_of(state: _StagesState, tools: Toolbox) -> dict[str, object]:
 
 
 def _stage_work(name: str, stage: Callable, memory: _Memory) -> Work:
-    "The work of a node that asks a stage."
 
     def work(state: _StagesState, tools: Toolbox) -> tuple[dict, Step]:
         pieces, given = _called(stage, _known_of(state, tools))
@@ -607,14 +606,6 @@ def _check_call(function: Callable, name: str) -> None:
         raise SettingsError(f"{problem}: the last of them is the question") from None
 
 
-def _instance_of(kind: type) -> object:
-    "An object of a class. Raises SettingsError for a class that wants arguments."
-    try:
-        return kind()
-    except Exception as e:
-        raise SettingsError(f"{kind.__name__} cannot be made without arguments: {e}") from e
-
-
 def _stages_system(stages: Sequence, name: str, memory: _Memory, shared: Mapping) -> System:
     "Stages in a row as a system. Raises SettingsError for names that are taken twice, or kept for the end."
     named = {getattr(s, "__name__", type(s).__name__): s for s in stages}
@@ -633,7 +624,12 @@ def outside(
     kinds: Mapping[str, str] = {},  # of a graph: node -> what it does
 ) -> System:
     "A system of somebody's own. A changed source is another system: its runs go into another folder. Raises SettingsError for what is none."
-    value = _instance_of(value) if isinstance(value, type) else value
+    if isinstance(value, type):
+        try:
+            value = value()
+        except Exception as e:
+            what = f"{value.__name__} cannot be made without arguments"
+            raise SettingsError(f"{what}: {e}") from e
     if isinstance(value, System):
         return value
     written, shown = digest(source or _source_of(value)), name or repr(value)
@@ -759,7 +755,6 @@ def _schema_hints(builder) -> dict[str, object]:
 
 
 def _subgraphs(builder) -> dict[str, object]:
-    "Node -> the subgraph that stands there."
     inner = {n: getattr(s.runnable, "builder", None) for n, s in builder.nodes.items()}
     return {n: b for n, b in inner.items() if b}
 
@@ -1220,7 +1215,6 @@ class _Ended:
 
 
 def _graph_system(graph, name: str, keys: Mapping, kinds: Mapping, memory: _Memory, **shared):
-    "A compiled graph of LangGraph as a system."
     if "__root__" in graph.builder.channels:
         raise SettingsError(f"the state of {name} has no keys: wanted is one with keys")
     p = _Program(graph.builder, _keys_found(graph.builder, keys), dict(kinds), memory)

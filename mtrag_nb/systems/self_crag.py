@@ -18,7 +18,7 @@ from .system import by_state, check_node, copied_draft, generate_node, grade_nod
 from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_node
 
 # %% auto #0
-__all__ = ['IRRELEVANT', 'EXHAUSTED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'build_self_crag']
+__all__ = ['IRRELEVANT', 'EXHAUSTED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why']
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #1416e1c3
 IRRELEVANT = Reason("irrelevant_docs", "dropped", "no retrieved document passed the grade")
@@ -67,7 +67,7 @@ SELF_CRAG_NODES: dict[str, Work] = {
 }
 
 
-def build_self_crag(tools: Toolbox):
+def _build_self_crag(tools: Toolbox):
     "Self-CRAG (seed paper, II.C)."
     from langgraph.graph import StateGraph
 
@@ -88,7 +88,7 @@ def build_self_crag(tools: Toolbox):
 
 SELF_CRAG = System(
     "self_crag",
-    build_self_crag,
+    _build_self_crag,
     "rewrite, retrieve, grade, generate, check with retries, fallback (Self-CRAG)",
     (IRRELEVANT, DECLINED, EXHAUSTED),
     paper="t4",

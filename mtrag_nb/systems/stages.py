@@ -306,11 +306,8 @@ _MARKERS = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_tu
 _NEXT_TURN = re.compile(r"\n[^\S\n]*(?:user|human|question)\s*:", re.I)
 
 
-def clean_answer(
-    text: str,
-    tidy: bool = True,  # without sentences that stood in it already
-) -> str:
-    "An answer without chat markers, role labels, a next turn that the model made up."
+def clean_answer(text: str, tidy: bool = True) -> str:
+    "An answer without chat markers, role labels, a next turn that the model made up; tidy: without sentences that stood in it already."
     text = _NEXT_TURN.split("\n" + _MARKERS.sub("", text).strip())[0]
     text = re.sub(r"^\s*(?:(?:agent|assistant|answer)\s*:\s*)+", "", text, flags=re.I).strip()
     if not tidy:
@@ -545,11 +542,9 @@ CHECKERS: dict[str, Callable[[Checking], Verdict]] = {
 }
 
 
-def require_ways(
-    settings: Settings,
-    prompts: Mapping[str, Mapping[str, str]] = {},  # a system's own
-) -> None:
-    "Raises SettingsError for a way to grade or to check that does not exist, and for a prompt that is none of the run's."
+def require_ways(settings: Settings, prompts: Mapping[str, _Prompts] = {}) -> None:
+    """Raises SettingsError for a way to grade or to check that does not exist, and for a prompt that is none of the run's or of
+    its system's own."""
     grades, checks = [*GRADERS, "adapter:NAME"], [*CHECKERS, "adapter:NAME", "nli:NAME"]
     for name, known in (("grade", grades), ("check", checks)):
         way = getattr(settings.stages, name)
@@ -567,11 +562,8 @@ def _placeholders(key: str, text: str) -> set[str]:
         raise SettingsError(f"prompts.{key}: {e}; a brace of the text itself is doubled") from None
 
 
-def _prompts_of(
-    settings: Settings,
-    own: Mapping[str, Mapping[str, str]],  # a system's: prompt set -> key -> text
-) -> dict[str, str]:
-    "The prompts of a run: the set, the system's own, and `settings.prompts`. Raises SettingsError for an unknown key or placeholder."
+def _prompts_of(settings: Settings, own: Mapping[str, _Prompts]) -> dict[str, str]:
+    "The prompts of a run: the set, the system's own by set, and `settings.prompts`. Raises SettingsError for an unknown key or placeholder."
     name = settings.stages.prompts
     texts = prompt_set(name) | dict(own.get(name, own.get("permissive", {})))
     known = {**SCALE_PROMPTS, **LABEL_PROMPTS, **texts}
@@ -702,11 +694,8 @@ def source_head(n: int, c: Context) -> str:
     return f"[Source {n}] Document: {c.source or document}{within}"
 
 
-def format_sources(
-    contexts: Sequence[Context],
-    weights: Mapping[str, float] = {},  # context id -> weight; below 1 it is marked
-) -> str:
-    "Contexts as a model reads them that is to cite."
+def format_sources(contexts: Sequence[Context], weights: Mapping[str, float] = {}) -> str:
+    "Contexts as a model reads them that is to cite; one with a weight below 1 (by id) is marked."
     shown = []
     for n, c in enumerate(contexts, 1):
         mark = " (only partially relevant)" if weights.get(c.id, 1.0) < 1 else ""
@@ -917,11 +906,8 @@ class Cited(Step, kind="cited"):
         return [("citations", f"{counted(self.claims)} ({self.way}){sure}"), *flagged]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #2e231de9
-def claims_of(
-    t: Trajectory,
-    contexts: Mapping[str, Context],  # id -> context, those of `t.contexts` at least
-) -> Cited | None:  # None for a turn without an answer
-    "The claims of a turn's answer: those on its record, or made now."
+def claims_of(t: Trajectory, contexts: Mapping[str, Context]) -> Cited | None:
+    "The claims of a turn's answer (None: it has none): those on its record, or made now with its contexts, by id."
     if not t.answered:
         return None
     if steps := t.of(Cited):

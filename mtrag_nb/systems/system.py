@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'REWRITE_OFF',
            'GRADE_OFF', 'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState',
            'NotRecorded', 'NodeError', 'surround', 'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure',
-           'read_departures', 'System', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn',
-           'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted',
-           'generate_node', 'Quote', 'nearest', 'Quoted', 'copied_text', 'copied_draft', 'answered', 'refuse',
-           'check_node', 'retry_node', 'after_check', 'by_state', 'unless_ended', 'TurnTooLong', 'Deadline',
-           'skip_rewrite', 'skip_grade', 'skip_check']
+           'read_departures', 'System', 'unlike_paper', 'own_setting', 'departures', 'run_turn', 'take_turn',
+           'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'Quote',
+           'nearest', 'Quoted', 'copied_text', 'copied_draft', 'answered', 'refuse', 'check_node', 'retry_node',
+           'after_check', 'by_state', 'unless_ended', 'TurnTooLong', 'Deadline', 'skip_rewrite', 'skip_grade',
+           'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -93,7 +93,6 @@ _STATE: dict[type[Step], dict[str, tuple[str, Callable[[Step, object], dict]]]] 
 
 
 def _keys_of(step: Step) -> Mapping[str, tuple]:
-    "The row of a step's kind in the table."
     return next((_STATE[kind] for kind in type(step).__mro__ if kind in _STATE), {})
 
 
@@ -450,11 +449,9 @@ def _unlike(system: System, a: Settings, b: Settings) -> dict[str, tuple[object,
     return {re.sub(r"^own\.", system.prefix, k): x for k, x in both.items() if x[0] != x[1]}
 
 
-def unlike_paper(
-    variant: System,  # as `System.variant` gives it
-    profile: str | Settings = "laptop",
-) -> dict[str, tuple[object, object]]:  # dotted key -> the value of its paper's profile, and here
-    "What a variant does otherwise than on its paper's own profile: models, machine, and what a served model forces; nothing else."
+def unlike_paper(variant: System, profile: str | Settings = "laptop") -> dict:
+    """What a variant (`System.variant`) does otherwise than on its paper's own profile: models, machine, and what a served model
+    forces; nothing else. Dotted key -> the value there, and here."""
     here = variant.configured(profile) if isinstance(profile, str) else profile
     return _unlike(variant, variant.configured(variant.base), here)
 
@@ -467,7 +464,7 @@ def own_setting(settings: Settings, system: str, key: str) -> object:
 
 
 @dataclass(frozen=True, repr=False)
-class Departures(Table):
+class _Departures(Table):
     "Where a profile does otherwise than a variant, as one table."
 
     variant: str
@@ -482,18 +479,14 @@ class Departures(Table):
         return words_table(*self._table())
 
 
-def departures(
-    system: System,
-    variant: str,  # of the system
-    profile: str | Settings = "laptop",
-) -> Departures:
-    "Where a profile does otherwise than the variant: every setting that differs, those of the machine left out."
+def departures(system: System, variant: str, profile: str | Settings = "laptop") -> _Departures:
+    "Where a profile does otherwise than a variant of a system: every setting that differs, those of the machine left out."
     named, whys = {d.setting: d for d in system.variants[variant]}, _REASONS["why of a profile"]
     other = _unlike(system, system.configured(profile), system.variant(variant).configured(profile))
     for k, (_, published) in other.items():
         why, place = whys.get(k.split(".")[0], whys[""]), f"as profile {system.paper} has it"
         named.setdefault(k, Departure(k, published, place, why))
-    return Departures(variant, tuple((named[k], here) for k, (here, _) in other.items()))
+    return _Departures(variant, tuple((named[k], here) for k, (here, _) in other.items()))
 
 # %% ../../nbs/5_systems/01_system.ipynb #cbd7c2bf
 def run_turn(graph, task: Task, max_steps: int = 50) -> TurnState:
