@@ -559,9 +559,10 @@ def fork(
     most = replayer.system.max_steps(replayer.settings) + (n + 1 if changes else 0)
     state, error = _retrace(graph, task, most, turn, tools)
     seconds = sum(s.seconds for s in state["steps"]) if turn.made or changes else t.seconds
-    broke = isinstance(error, _BrokeBefore)
-    again = replace(t, steps=tuple(state["steps"])) if broke else None
-    after = again or trajectory(task, state, seconds, error)
+    if isinstance(error, _BrokeBefore):
+        after = replace(t, steps=tuple(state["steps"]))
+    else:
+        after = trajectory(task, state, seconds, error)
     if not changes and replayer.intervention.name:
         changes = {"intervention": replayer.intervention.name}
     diff, changes = diff_turns(t, after, replayer.run.passages), {**replayer.changes, **changes}
@@ -889,9 +890,7 @@ class Oracle:
         return True if label in TO_ANSWER else False if label in TO_REFUSE else None
 
 # %% ../../nbs/6_runs/01_forks.ipynb #ef5ac378
-_Changed = tuple[
-    Mapping[str, object], Mapping[str, object]
-]  # keys of the state, fields of the step
+_Changed = tuple[Mapping, Mapping]  # keys of the state, fields of the step -> their new values
 _NOTHING: _Changed = ({}, {})
 
 
