@@ -144,8 +144,7 @@ def risk_coverage(run: Evidence, measure: str = "RougeL") -> RiskCoverage:
 
     ahead = [sure[i] for i in order[1:]] + [None]
     last = [k for k, i in enumerate(order) if ahead[k] != sure[i]]  # of those with equal confidence
-    points = tuple(map(point, last))
-    return RiskCoverage(name, points, len(deciding), len(answered) - len(order))
+    return RiskCoverage(name, tuple(map(point, last)), len(deciding), len(answered) - len(order))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1931631b
 # a change of ROUGE-L that counts: two answers to one question, both rated 4 of 4, differ by less
@@ -626,8 +625,7 @@ class ProofReport(Report):
 def proof_report(run: Evidence, report: BlameReport) -> ProofReport | None:
     "What is kept of the proof of a run; None where nothing was tried."
     found = {b.task_id: p for b in report.failed if (p := proof_of(run, b))}
-    seconds = run.proof.get("seconds", 0.0)
-    return ProofReport(run.name, found, run.talks, seconds) if found else None
+    return ProofReport(run.name, found, run.talks, run.proof.get("seconds", 0.0)) if found else None
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #253b765a
 @dataclass(frozen=True)

@@ -221,8 +221,7 @@ def _asked_by_choice(model: ChatModel, begun, fields, reason: bool) -> list[Read
     if reason:
         replies = model.generate(begun, _REASONING_TOKENS, stop=("\n", *_STOP_TOKENS))
         heads = [f"Reasoning: {' '.join(_before_stop(c.text).split())}\n" for c in replies]
-    both = zip(begun, heads)
-    at_field = [replace(p, prefill=f"{h}{f.name}:") for p, h in both for f in fields]
+    at_field = [replace(p, prefill=f"{h}{f.name}:") for p, h in zip(begun, heads) for f in fields]
     found = iter(choose(model, at_field, [f.options for _ in begun for f in fields]))
     return [_chosen(head, fields, found) for head in heads]
 

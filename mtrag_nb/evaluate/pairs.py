@@ -109,8 +109,7 @@ class Pair:
         "How many turns broke, and why; '' if none did."
         why = Counter(clipped(w, 150) for w in self.broken.values()).most_common()
         told, n = "; ".join(f"{w} ({n})" for w, n in why), len(self.broken)
-        all_ = n + len(self.before)
-        return f"{n} of {all_} turns broke and are left out: {told}" if why else ""
+        return f"{n} of {n + len(self.before)} turns broke and are left out: {told}" if why else ""
 
     @cached_property
     def verdicts(self) -> dict[str, tuple[str, str]]:
@@ -538,8 +537,7 @@ class TurnResult:
 def turn_result(run: Evidence, task_id: str, known: Blame | None = None) -> TurnResult:
     "The verdict on a turn (None: asked here), and on its first draft."
     blame = known or blame_turn(run, task_id)
-    first = _first_verdict(run, task_id, blame.verdict)
-    return TurnResult(blame, _value_of(run, task_id), first)
+    return TurnResult(blame, _value_of(run, task_id), _first_verdict(run, task_id, blame.verdict))
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #c1da4360
 @dataclass(frozen=True, repr=False)

@@ -160,8 +160,7 @@ def prove(
         models = Models(settings_of_run(run, system or system_of_run(run)))
     how = {"tasks": tasks, "index": index, "models": models, "minutes": minutes}
     forks = _Forks(rec, system, {**how, "progress": progress})
-    singles = {i: plan[:budget] for i, (plan, _) in plans.items()}
-    tried = forks.try_all(_by_repair(singles))
+    tried = forks.try_all(_by_repair({i: plan[:budget] for i, (plan, _) in plans.items()}))
     unsolved = {i: tried[i] for i in tried if "right" not in tried[i].values()}
     twos = {i: map("+".join, combinations(plans[i][0], 2)) for i in unsolved}  # the first first
     pairs = {i: list(islice(twos[i], budget - len(some))) for i, some in unsolved.items()}

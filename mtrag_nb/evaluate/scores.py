@@ -211,8 +211,7 @@ def score_items(
     for (t, s), m in product(scores.items(), measured):
         label = gold[t].answerability if t in gold else ""
         for reading, by in (("conditioned", label), ("unlabelled", "")):
-            decided = (s.get(m), by, s.get("idk"), asks[t])
-            s[f"{m}_{reading}"] = condition(*decided, official=False)
+            s[f"{m}_{reading}"] = condition(*(s.get(m), by, s.get("idk"), asks[t]), official=False)
     return scores
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #bb71d2a7

@@ -61,8 +61,7 @@ class Interval:
 def _codes(clusters: Sequence) -> tuple[np.ndarray, int]:
     "Conversations as numbers from 0, in order of appearance."
     index: dict = {}
-    codes = np.array([index.setdefault(c, len(index)) for c in clusters], int)
-    return codes, len(index)
+    return np.array([index.setdefault(c, len(index)) for c in clusters], int), len(index)
 
 
 def _numbers(values: Sequence[float], *others: Sequence) -> np.ndarray:

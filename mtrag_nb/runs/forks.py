@@ -341,8 +341,7 @@ class Replayer(AbstractContextManager):
         except (TypeError, ValueError, KeyError, AttributeError) as e:
             problem = f"what the steps of {task_id!r} put into the state cannot be read ({e})"
             path = self.run.folder / "trajectories.jsonl"
-            remedy = "Was it written by another version?"
-            raise DataError(problem, path, remedy=remedy) from None
+            raise DataError(problem, path, remedy="Was it written by another version?") from None
 
     def task(self, task_id: str) -> Task:
         "What was asked; with the passages that came with it, where the run had some."

@@ -155,8 +155,7 @@ def _budget_rows(plan: Mapping[str, int], used: Iterable[Mapping[str, int]]) -> 
     for part, most in plan.items():
         found = [u[part] for u in turns if part in u]
         middle = round(median(found)) if found else None
-        over = sum(n > most for n in found)
-        rows.append([part, most, middle, max(found, default=None), over])
+        rows.append([part, most, middle, max(found, default=None), sum(n > most for n in found)])
     return rows
 
 

@@ -218,8 +218,7 @@ def local_rewrite(
         return _local({n: m[1] if m else "" for n, m in found.items()})
     said, fields = "", {}
     for name, tokens in _FIELDS.items():
-        asked = chat(system, user, prefill=f"{said}{name}:")
-        (c,) = model.generate([asked], tokens, stop=["\n"])
+        (c,) = model.generate([chat(system, user, prefill=f"{said}{name}:")], tokens, stop=["\n"])
         fields[name] = c.text
         said += f"{name}: {clean_rewrite(c.text)}\n"
     return _local(fields)
@@ -491,8 +490,7 @@ def _build_ncl(tools: Toolbox):
 def _as_the_paper_fixes(settings: Settings) -> Settings:
     "The refusal's words and the cap on tokens (3.1, Table 1)."
     most = min(settings.stages.max_new_tokens, MAX_NEW_TOKENS)
-    fixed = {"stages.refusal_text": _ABSTAIN, "stages.max_new_tokens": most}
-    return with_settings(settings, fixed)
+    return with_settings(settings, {"stages.refusal_text": _ABSTAIN, "stages.max_new_tokens": most})
 
 
 _REWRITES = ("global_rewrite", "local_rewrite")

@@ -833,8 +833,7 @@ def written_claims(
     cited: list[list[int]] = [[] for _ in claims]
     for at, n in marks if claims else ():
         cited[max((i for i, c in enumerate(claims) if c.start < at), default=0)].append(n)
-    both = zip(claims, map(dict.fromkeys, cited))
-    return [verified(c, ns, sources, supports) for c, ns in both]
+    return [verified(c, ns, sources, supports) for c, ns in zip(claims, map(dict.fromkeys, cited))]
 
 
 def attached_claims(

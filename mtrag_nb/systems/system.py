@@ -121,8 +121,7 @@ _adapter = cache(TypeAdapter)  # type -> what reads plain data as a value of it
 
 def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]:
     "What a recorded step put into the state. `hints`: the types of the state's keys. Raises ValueError."
-    whole = {**state_of(step), **step.extra}
-    update = {k: v for k, v in whole.items() if v is not None}
+    update = {k: v for k, v in {**state_of(step), **step.extra}.items() if v is not None}
     for k in (k for k in step.extra if k in update and k in hints):
         try:
             update[k] = _adapter(hints[k]).validate_python(update[k])
