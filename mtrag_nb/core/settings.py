@@ -180,10 +180,8 @@ class Leg:
     weight: float = 1.0
 
 
-def legs(
-    views: str,  # "query", "mix*0.5 bm25:last*0.2"
-) -> tuple[Leg, ...]:
-    "The legs of a search. Raises SettingsError for an unknown view, and for one twice."
+def legs(views: str) -> tuple[Leg, ...]:
+    "The legs of a search, as `query` or `mix*0.5 bm25:last*0.2`. Raises SettingsError for an unknown view, and for one twice."
     out = []
     for part in views.split():
         m = re.fullmatch(r"(?:(bm25):)?([a-z]+)(?:\*(\d*\.?\d+))?", part)
@@ -413,11 +411,8 @@ PROFILES = {
 }
 
 
-def load_settings(
-    profile: str = "laptop",  # a key of PROFILES
-    changes: dict | None = None,  # dotted key -> value
-) -> Settings:
-    "The settings of a profile, with changes. Raises SettingsError if either does not exist."
+def load_settings(profile: str = "laptop", changes: dict | None = None) -> Settings:
+    "The settings of a key of PROFILES, with changes by dotted key. Raises SettingsError if either does not exist."
     if profile not in PROFILES:
         raise SettingsError(f"unknown profile {profile!r}: there are {', '.join(PROFILES)}")
     return with_settings(PROFILES[profile], changes or {})

@@ -181,11 +181,8 @@ def _key(text: str) -> bytes:
 class Corpus:
     "The passages that are known, by id and by text."
 
-    def __init__(
-        self,
-        gold: Iterable[Passage] = (),  # with texts, of which pieces are known, too
-        passages: Iterable[Passage] = (),  # of a corpus
-    ):
+    def __init__(self, gold: Iterable[Passage] = (), passages: Iterable[Passage] = ()):
+        "Gold passages, of which pieces are known, too; passages of a corpus."
         self.gold = {p.id: p for p in gold}
         self.ids, self.by_text = set(self.gold), {}
         for p in (*self.gold.values(), *passages):
@@ -279,13 +276,8 @@ class Visit:
     span: Span
     parts: tuple[Span, ...] = ()
 
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        return (self.span, *self.parts)
-
-    @property
-    def node(self) -> str:
-        return _node_of(self.span)
+    spans = property(lambda self: (self.span, *self.parts))
+    node = property(lambda self: _node_of(self.span))
 
 
 _CHAIN = ("rewrite", "retrieve", "rerank", "grade", "gate", "generate", "check")
@@ -986,12 +978,13 @@ class Tasks:
         self,
         task_id: str,
         session: str,
-        place: int,  # in the session, from 1
+        place: int,
         question: str,
         history: Sequence[Turn],
-        asks: Callable[[str], bool] = lambda question: False,  # whether its spans hold a question
+        asks=None,
     ) -> tuple[Task | None, str]:
-        "The task of a turn and how it was found; None and '' if it is none of them."
+        """The task of a turn (its place in the session is counted from 1) and how it was found; None and '' if it is none of them.
+        `asks(question)`: whether its spans hold a question."""
         if task_id in self.by_id:
             return self.by_id[task_id], "by the task id in their metadata"
         same = self.by_question.get(_words(question), [])
@@ -1008,7 +1001,7 @@ class Tasks:
         ):
             if len(some) == 1:
                 return some[0], how
-        if placed and not same and asks(placed.question):
+        if placed and not same and asks and asks(placed.question):
             return placed, "by session and order, their question in a prompt"
         return None, ""
 

@@ -30,7 +30,6 @@ from .measures import TargetVerdict, best_by_target, k_precision
 from .statistics import Interval, Report, krippendorff_alpha, mean_interval
 from ..models.calls import MeteredChat, Models, Work
 from ..models.chat import ChatModel, Prompt, chat, choose
-from ..models.embed import EmbedderLike
 from ..systems.stages import show_history
 
 # %% auto #0

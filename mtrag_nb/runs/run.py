@@ -235,7 +235,7 @@ def load_toolbox(
 
 def _open_retriever(settings: Settings, models: Models, index: str | Path | None) -> RetrieverLike:
     "What searches an index, or somebody's own retriever with its own index."
-    from mtrag_nb.search.ingest import open_index
+    from mtrag_nb.search.store import open_index
     from mtrag_nb.search.retrieve import open_retriever
 
     if names_code(settings.retrieval.retriever):
@@ -270,7 +270,7 @@ def open_web(
     "What a run may search beside its own documents. An index that stands for the web is searched as the settings say, in all its domains."
 
     def corpus(folder: Path) -> RetrieverLike:
-        from mtrag_nb.search.ingest import open_index
+        from mtrag_nb.search.store import open_index
         from mtrag_nb.search.retrieve import open_retriever
 
         index = open_index(folder, models.embedder, chunks_of(folder, settings))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -24,17 +23,14 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from ..core.record import Found
 from ..core.settings import Leg, RetrievalSettings, names_code, legs, load_place, plugins
 from ..core.types import Context, SettingsError, Turn, digest
-from ..models.chat import ChatModel, chat
-from ..models.embed import EmbedderLike
-from .ingest import Index, child_name, context_of, document_of_node
+from ..models.chat import ChatModel, EmbedderLike, Reranker, chat
 from .nodes import part_identity
 from .sources import Retrieval, RetrieverLike, Terms, query_vectors, rrf
 from .sources import view_terms, view_text, views_identity
-from .store import words
+from .store import Index, child_name, context_of, document_of_node, words
 
 # %% auto #0
-__all__ = ['SIGNALS', 'WEIGHTS', 'RETRIEVERS', 'Question', 'ViewRetriever', 'WeightedFusion', 'pooled', 'QuestionCosine',
-           'cosine_of', 'NodeReranker', 'CosineOrder', 'Reranker', 'TextReranker', 'OverlapReranker', 'best_three',
+__all__ = ['SIGNALS', 'WEIGHTS', 'RETRIEVERS', 'Question', 'ViewRetriever', 'pooled', 'NodeReranker', 'OverlapReranker',
            'PassageReranker', 'TalkReranker', 'LikelihoodReranker', 'make_reranker', 'best_hits', 'NodeRetriever',
            'Retriever', 'open_retriever']
 
@@ -69,12 +65,9 @@ class ViewRetriever(BaseRetriever):
     "The best children for one view of a question: by its vector, or by its words. Raises DataError for a domain that is not in the index."
 
     def __init__(
-        self,
-        index: Index,
-        embedder: EmbedderLike,  # the one that the index was opened with
-        leg: Leg = Leg("query"),  # which view, and whether by words
-        top_k: int = 20,
+        self, index: Index, embedder: EmbedderLike, leg: Leg = Leg("query"), top_k: int = 20
     ):
+        "Over an index and the embedder that it was opened with; the leg: which view, and whether by words."
         super().__init__()
         self.index, self.embedder, self.leg, self.top_k = index, embedder, leg, top_k
 
@@ -91,7 +84,7 @@ class ViewRetriever(BaseRetriever):
         return self.index.search(vector, self.top_k, q.domain)
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #fused001
-class WeightedFusion(BaseRetriever):
+class _WeightedFusion(BaseRetriever):
     "Reciprocal rank fusion of several retrievers, with a weight for each."
 
     def __init__(
@@ -126,12 +119,12 @@ def pooled(retrievers: Sequence[BaseRetriever]) -> QueryFusionRetriever:
 
 
 _FUSE: dict[str, Callable[..., BaseRetriever]] = {  # of several retrievers
-    "rrf": WeightedFusion,
+    "rrf": _WeightedFusion,
     "pool": lambda retrievers, weights, top_k: pooled(retrievers),
 }
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #post0001
-class QuestionCosine(BaseNodePostprocessor):
+class _QuestionCosine(BaseNodePostprocessor):
     "Notes in each node's metadata its cosine with the question: by the first view that is searched by a vector, else by the question."
 
     _index: Index = PrivateAttr()
@@ -159,7 +152,7 @@ class QuestionCosine(BaseNodePostprocessor):
         return nodes
 
 
-def cosine_of(n: NodeWithScore) -> float:
+def _cosine_of(n: NodeWithScore) -> float:
     "A node's cosine with the question, where it is noted; else its score."
     return n.node.metadata.get("cosine", n.score or 0.0)
 
@@ -182,32 +175,21 @@ class NodeReranker(BaseNodePostprocessor):
         scores = self.scores(nodes, _as_question(query_bundle)) if nodes else []
         for n, score in zip(nodes, scores, strict=True):
             n.score = round(float(score), 6)
-        return sorted(nodes, key=lambda n: (-n.score, -cosine_of(n), child_name(n)))
+        return sorted(nodes, key=lambda n: (-n.score, -_cosine_of(n), child_name(n)))
 
 
-class CosineOrder(NodeReranker):
+class _CosineOrder(NodeReranker):
     "Ranks by the cosine with the question, whichever search found a node."
 
     embedder: str = ""  # its fingerprint
 
-    @property
-    def fingerprint(self) -> str:
-        return f"cosine:{self.embedder}"
+    fingerprint = property(lambda self: f"cosine:{self.embedder}")
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
-        return [cosine_of(n) for n in nodes]
+        return [_cosine_of(n) for n in nodes]
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #post0003
-class Reranker(Protocol):
-    "Scores texts for a query: `embed.CrossEncoderReranker`."
-
-    fingerprint: str  # goes into the manifest of a run
-
-    def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        "One score per text, higher is better."
-
-
-class TextReranker(NodeReranker):
+class _TextReranker(NodeReranker):
     "Ranks nodes by a reranker of texts."
 
     _inner: Reranker = PrivateAttr()
@@ -216,9 +198,7 @@ class TextReranker(NodeReranker):
         super().__init__()
         self._inner = inner
 
-    @property
-    def fingerprint(self) -> str:
-        return self._inner.fingerprint
+    fingerprint = property(lambda self: self._inner.fingerprint)
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
         return self._inner.score(q.query_str, [n.text for n in nodes])
@@ -234,9 +214,7 @@ class OverlapReranker(NodeReranker):
         super().__init__(**settings)
         self._index = index
 
-    @property
-    def fingerprint(self) -> str:
-        return f"overlap:{self.weight}"
+    fingerprint = property(lambda self: f"overlap:{self.weight}")
 
     def shares(self, text: str, nodes: Sequence[NodeWithScore]) -> list[float]:
         "The share of the text's words that each node holds."
@@ -248,10 +226,10 @@ class OverlapReranker(NodeReranker):
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
         shares = self.shares(q.query_str, nodes)
-        return [cosine_of(n) + self.weight * share for n, share in zip(nodes, shares)]
+        return [_cosine_of(n) + self.weight * share for n, share in zip(nodes, shares)]
 
 
-def best_three(nodes: Sequence[NodeWithScore], cosines: Sequence[float]) -> list[float]:
+def _best_three(nodes: Sequence[NodeWithScore], cosines: Sequence[float]) -> list[float]:
     "For each node the mean cosine of the best three candidates of its passage; in the place of a missing one, the worst candidate's."
     floor, found = min(cosines, default=0.0), {}
     for n, cosine in sorted(zip(nodes, cosines), key=lambda pair: -pair[1]):
@@ -265,12 +243,10 @@ class PassageReranker(OverlapReranker):
 
     siblings: float = 0.2  # of the mean cosine of the passage's best three; chosen on mtrag-human
 
-    @property
-    def fingerprint(self) -> str:
-        return f"passage:{self.weight}:{self.siblings}"
+    fingerprint = property(lambda self: f"passage:{self.weight}:{self.siblings}")
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
-        three = best_three(nodes, [cosine_of(n) for n in nodes])
+        three = _best_three(nodes, [_cosine_of(n) for n in nodes])
         return [s + self.siblings * more for s, more in zip(super().scores(nodes, q), three)]
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #3751e55b
@@ -290,9 +266,7 @@ class TalkReranker(OverlapReranker):
         super().__init__(index, weights=tuple(map(float, weights)))
         self._embedder = embedder
 
-    @property
-    def fingerprint(self) -> str:
-        return f"talk:{digest(list(self.weights), 8)}"
+    fingerprint = property(lambda self: f"talk:{digest(list(self.weights), 8)}")
 
     def signals(
         self, nodes: Sequence[NodeWithScore], q: Question
@@ -304,7 +278,7 @@ class TalkReranker(OverlapReranker):
         parts = np.stack([q.vectors[t] if t else nothing for t in texts.values()])
         cosines = self._index.vectors([n.node.node_id for n in nodes]) @ parts.T
         shares = [self.shares(texts[part], nodes) for part in ("last", "follows")]
-        return np.c_[cosines, np.array(shares).T, best_three(nodes, cosines[:, 0].tolist())]
+        return np.c_[cosines, np.array(shares).T, _best_three(nodes, cosines[:, 0].tolist())]
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
         return (self.signals(nodes, q) @ np.array(self.weights)).tolist()
@@ -318,9 +292,7 @@ class LikelihoodReranker(NodeReranker):
 
     chars: int = 1200  # of a text that the model reads: a child, or a parent
 
-    @property
-    def fingerprint(self) -> str:
-        return f"likelihood:{digest(_LIKELIHOOD, 8)}"
+    fingerprint = property(lambda self: f"likelihood:{digest(_LIKELIHOOD, 8)}")
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
         if q.model is None:
@@ -333,7 +305,7 @@ _RERANKERS: dict[str, Callable[[Index, EmbedderLike], NodeReranker]] = {  # with
     "overlap": lambda index, embedder: OverlapReranker(index),
     "passage": lambda index, embedder: PassageReranker(index),
     "talk": TalkReranker,
-    "cosine": lambda index, embedder: CosineOrder(embedder=embedder.fingerprint),
+    "cosine": lambda index, embedder: _CosineOrder(embedder=embedder.fingerprint),
     "likelihood": lambda index, embedder: LikelihoodReranker(),
     "none": lambda index, embedder: NodeReranker(),
 }
@@ -353,7 +325,7 @@ def make_reranker(
         raise SettingsError(
             f"retrieval.reranker={name} takes a reranker's model in the profile (settings: reranker.name)"
         )
-    return TextReranker(given)
+    return _TextReranker(given)
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #596f0a6b
 def best_hits(
@@ -411,7 +383,7 @@ class NodeRetriever:
                 child_name(n),
                 n.node.metadata.get("parent_id") or n.node.node_id,
                 document_of_node(n),
-                round(cosine_of(n), 4),
+                round(_cosine_of(n), 4),
                 n.score,
             )
             for n in nodes
@@ -422,19 +394,11 @@ class NodeRetriever:
             )
         contexts = [context_of(n, parent_swap) for n in nodes]
         first = {c.id: c for c in reversed(contexts)}  # of the best hit of each parent
-        return Retrieval(
-            tuple(hits), tuple(first[i] for i in dict.fromkeys(c.id for c in contexts))
-        )
+        ids = dict.fromkeys(c.id for c in contexts)
+        return Retrieval(tuple(hits), tuple(first[i] for i in ids))
 
-    def retrieve(
-        self,
-        query: str,
-        domain: str = "",
-        task_id: str = "",  # not used here: which task asks (see GivenPassages)
-        turns: Sequence[Turn] = (),
-        model: ChatModel | None = None,
-    ) -> Retrieval:
-        "The passages for a question."
+    def retrieve(self, query, domain="", task_id="", turns=(), model=None) -> Retrieval:
+        "The passages for a question, as `RetrieverLike.retrieve`."
         found = self.as_retrieval(self.ranked(query, domain, turns, model))
         self._seen |= {c.id: c for c in found.contexts}
         return found
@@ -462,17 +426,11 @@ class Retriever(NodeRetriever):
         one = len(wanted) == 1 and not wanted[0].words
         weights = [leg.weight for leg in wanted]
         retriever = self.views[0] if one else _FUSE[settings.fusion](self.views, weights, k)
-        parts = [QuestionCosine(index, embedder, self.views), self.reranker]
+        parts = [_QuestionCosine(index, embedder, self.views), self.reranker]
         named = [index.fingerprint, *views_identity(leg.view for leg in wanted)]
         super().__init__(retriever, parts, " ".join([*named, self.reranker.fingerprint]))
 
-    def ranked(
-        self,
-        query: str,
-        domain: str = "",
-        turns: Sequence[Turn] = (),
-        model: ChatModel | None = None,
-    ) -> list[NodeWithScore]:
+    def ranked(self, query, domain="", turns=(), model=None) -> list[NodeWithScore]:
         "All candidates of a question, best first. Raises DataError for a domain that is not in the index."
         only = domain if self.settings.domain_filter else ""
         return super().ranked(query, only, turns, model)
@@ -484,15 +442,8 @@ class Retriever(NodeRetriever):
             self.index.remember(found.contexts)
         return found
 
-    def retrieve(
-        self,
-        query: str,
-        domain: str = "",  # one of the index; "": all
-        task_id: str = "",
-        turns: Sequence[Turn] = (),
-        model: ChatModel | None = None,
-    ) -> Retrieval:
-        "The best children for a question."
+    def retrieve(self, query, domain="", task_id="", turns=(), model=None) -> Retrieval:
+        "The best children for a question, of a domain of the index or of all."
         nodes, s = self.ranked(query, domain, turns, model), self.settings
         return self.as_retrieval(best_hits(nodes, s.rerank_k, s.distinct))
 

@@ -29,10 +29,10 @@ from ..core.types import Context, DataError, DiskFull, IndexMismatch, Passage, S
 from .documents import Document, Section, document_of, iter_documents, start_of
 from .documents import trimmed
 from ..models.embed import EmbedderLike
-from ..search.ingest import BATCH, Index, Ingestion, batches, finish, remove_passages
+from ..search.ingest import BATCH, Ingestion, batches, finish, remove_passages
 from ..search.store import Manifest, copy_sparse, create_collection, data_folder, disk_size
 from ..search.store import document_ids, next_generation, open_store, require_same, sweep
-from ..search.store import sweep_if_idle
+from ..search.store import Index, sweep_if_idle
 from ..search.nodes import count_children, hierarchical_parser
 
 if TYPE_CHECKING:
