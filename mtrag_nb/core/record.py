@@ -663,14 +663,14 @@ def read_manifest(folder: str | Path) -> dict:
     return manifest
 
 
-def read_lines(path: str | Path, read: Callable[[dict], object], what: str) -> Iterator:
+def read_lines(path: str | Path, read: Callable, what: str, remedy: str = "") -> Iterator:
     "Each line of a log, as `read` gives it, without a torn last one; none without a file. Raises DataError."
     for n, line in read_jsonl(path, torn_tail=True) if Path(path).exists() else ():
         try:
             yield read(line)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
-            problem, remedy = f"not {what} ({e})", "Was it written by another version?"
-            raise DataError(problem, path, n, remedy) from None
+            remedy = remedy or "Was it written by another version?"
+            raise DataError(f"not {what} ({e})", path, n, remedy) from None
 
 # %% ../../nbs/1_core/05_record.ipynb #b505eea7
 def read_trajectories(path: str | Path) -> dict[str, Trajectory]:

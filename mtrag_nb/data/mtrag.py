@@ -144,11 +144,6 @@ def _read(shape: Any, obj: object, path: object, n: int | None, remedy: str) -> 
         raise DataError(_in_words(e.errors(include_url=False)[0]), path, n, remedy) from None
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #918c0368
-def _listed(x: object) -> object:
-    "A label as the files write it, a list of one, text, or not at all, as a list."
-    return [] if x is None else [x] if isinstance(x, str) else x
-
-
 def _turn_number(x: object) -> int:
     "The number of a turn, which the files write as a number or as text."
     digits = str(x) if type(x) is int or isinstance(x, str) else ""
@@ -170,7 +165,8 @@ def _asks(talk: list[dict]) -> bool:
 
 _LABELS = Literal[(*TO_ANSWER, *TO_REFUSE, *TO_ASK)]
 _MULTI_TURN = Literal["Follow-up", "Follow Up", "Clarification", "N/A"]
-_Listed = _Check(_listed, "before")
+# A label as the files write it: a list of one, text, or not at all.
+_Listed = _Check(lambda x: [] if x is None else [x] if isinstance(x, str) else x, "before")
 _LABELLED = {
     "Answerability": Annotated[list[_LABELS], MaxLen(1), _Listed],
     "answerability": Annotated[list[_LABELS], MaxLen(1), _Listed],

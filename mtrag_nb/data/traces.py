@@ -208,14 +208,13 @@ class Corpus:
     def context_of(self, d: Document, domain: str) -> Context:
         "A document as a context. One id has one text: a second text gets an id of its own."
         passage = self.passage_of(d)
-        text = d.text or (self.gold[passage].text if passage in self.gold else "")
-        about = self.gold.get(passage)
+        about = self.gold.get(passage, Passage(passage, ""))
+        text = d.text or about.text
         i = d.ids[0] if d.ids and d.ids[0] not in self.ids else passage
         if text and self._known.setdefault(i, _key(text)) != _key(text):
             i = f"{i}#{digest(text, 8)}"
             self._known[i] = _key(text)
-        title = d.title or (about.title if about else "")
-        url = d.url or (about.url if about else "")
+        title, url = d.title or about.title, d.url or about.url
         return Context(i, passage, text, title, url, d.source, domain, d.score)
 
 # %% ../../nbs/2_data/03_traces.ipynb #1f4fd11d
@@ -937,9 +936,9 @@ def _own_turn(trace: Trace, odd: Counter) -> Read | None:
         steps = {s.at(f"{OWN}.step")["place"]: s.at(f"{OWN}.step")["step"] for s in marked}
         in_order = [steps[n] for n in range(told["steps"])]
         turn = read_turn({**told["turn"], "steps": in_order})
-        shown = [d for s in trace.spans for d in s.at("retrieval.documents") or ()]
-        contexts = [_own_context(d["document"]) for d in shown]
-        contexts += [structured(Context, c) for c in told["contexts"]]
+        shown = [d["document"] for s in trace.spans for d in s.at("retrieval.documents") or ()]
+        own = ({"id": d["id"], "text": d["content"], **from_written(d["metadata"])} for d in shown)
+        contexts = [structured(Context, c) for c in (*own, *told["contexts"])]
         task = structured(Task, told["task"])
     except (TypeError, ValueError, KeyError, AttributeError):
         odd["turns of mtrag without their whole record: read as foreign spans"] += 1
@@ -948,10 +947,6 @@ def _own_turn(trace: Trace, odd: Counter) -> Read | None:
     odd["spans within steps"] += len(trace.spans) - len(marked) - 1
     odd["spans around steps"] += 1
     return Read(task, turn, tuple({c.id: c for c in contexts}.values()))
-
-
-def _own_context(d: Mapping) -> Context:
-    return structured(Context, {"id": d["id"], "text": d["content"], **from_written(d["metadata"])})
 
 # %% ../../nbs/2_data/03_traces.ipynb #8bc9d740
 def _words(text: str) -> str:

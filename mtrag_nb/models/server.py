@@ -620,9 +620,6 @@ class ServerChat:
         body.pop("reasoning_effort", None)  # no word of a tokenizer
         return self.connection.post("/tokenize", body)
 
-    def unload(self) -> None:
-        "Nothing to give back: the weights are the server's."
-
 # %% ../../nbs/3_models/04_server.ipynb #218f2d06
 def _read_vectors(reply: dict, n: int) -> np.ndarray:  # float32 [n, dim], rows of length 1
     "The vectors of n texts, in their order. Raises ValueError for anything else."
@@ -666,6 +663,3 @@ class ServerEmbedder:
         body = {"model": self.spec.name, "input": texts, "encoding_format": "float"}
         reply = self.connection.post("/embeddings", body)
         return self.connection.read(_read_vectors, reply, len(texts))
-
-    def unload(self) -> None:
-        "Nothing to give back: the weights are the server's."

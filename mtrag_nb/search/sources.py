@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, urlsplit
 
-from ..core.files import JsonlLog, parse_json, read_jsonl
+from ..core.files import JsonlLog, parse_json
 from ..core.html import html_table, text_table
-from ..core.record import WEB, Found, Retrieved, is_web
+from ..core.record import WEB, Found, Retrieved, is_web, read_lines
 from ..core.text import clipped, unmarked
 from ..core.types import Context, DataError, Passage, ServerError, SettingsError, Task, Turn
 from ..core.types import as_context, digest, plain, redacted, structured
@@ -232,12 +232,6 @@ def closed(markup: str) -> str:
     before, end, rest = (before + end + rest.replace("<!--", "&lt;!--")).rpartition(">")
     return before + end + rest.replace("<", "&lt;")
 
-
-def _hides(attrs: Mapping) -> bool:
-    "Whether an element with these attributes is not shown."
-    hiding = _HIDING.search(ShownText.style(attrs))
-    return "hidden" in attrs or attrs.get("aria-hidden") == "true" or bool(hiding)
-
 # %% ../../nbs/4_search/04_sources.ipynb #d9d737f0
 class ShownText(HTMLParser):
     "Collects the text of a page that a browser would show. Subclasses give it form by `begin`, `end` and `text`."
@@ -276,7 +270,10 @@ class ShownText(HTMLParser):
 
     def left_out(self, tag: str, attrs: dict) -> str:
         "Why an element is not shown; '' for one that is."
-        return "hidden" if _hides(attrs) else f"<{tag}>" if tag in _LEFT_OUT else ""
+        hidden = "hidden" in attrs or attrs.get("aria-hidden") == "true"
+        if hidden or _HIDING.search(self.style(attrs)):
+            return "hidden"
+        return f"<{tag}>" if tag in _LEFT_OUT else ""
 
     def begin(self, tag: str, attrs: dict) -> None:
         self.parts += [] if tag in _INLINE else [" "]
@@ -406,15 +403,6 @@ class _Searched:
             found.append(Context(name, name, r.text, f"Web: {r.title}", r.url, source, score=score))
         return tuple(found)
 
-# %% ../../nbs/4_search/04_sources.ipynb #d345b119
-def _read_searched(path: object, n: int, line: Mapping) -> _Searched:
-    "A recorded search, from line n of a file. Raises DataError for a line that is none."
-    try:
-        return structured(_Searched, line)
-    except (TypeError, ValueError) as e:
-        remedy = "Remove the line: that search is made again"
-        raise DataError(f"not a search ({e})", path, n, remedy) from None
-
 # %% ../../nbs/4_search/04_sources.ipynb #366ecd93
 class Web:
     "A source with its record. Safe to use from several threads."
@@ -427,8 +415,9 @@ class Web:
     ):
         self.source, self.path = source, Path(path) if path else None
         self.now, self._lock = now, threading.Lock()
-        lines = read_jsonl(self.path, torn_tail=True) if self.path and self.path.exists() else ()
-        self._known = {s.key: s for s in (_read_searched(self.path, n, line) for n, line in lines)}
+        remedy = "Remove the line: that search is made again"
+        how = (lambda line: structured(_Searched, line), "a search", remedy)
+        self._known = {s.key: s for s in (read_lines(self.path, *how) if self.path else ())}
         self._contexts = {c.id: c for s in self._known.values() for c in s.contexts}
         names = sorted({s.provider for s in self._known.values()})
         self.fingerprint = source.fingerprint if source else names[0] if names else "recorded"
