@@ -197,9 +197,7 @@ class Ranked(Step, kind="ranked"):
 
     ranks: tuple[Rank, ...]
 
-    @property
-    def kept(self) -> tuple[str, ...]:
-        return tuple(r.id for r in self.ranks)
+    kept = property(lambda self: tuple(r.id for r in self.ranks))
 
 # %% ../../nbs/1_core/05_record.ipynb #e4ccf2bf
 def _decision(v: Verdict, asked: str) -> str:
