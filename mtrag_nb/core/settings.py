@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 # %% auto #0
-__all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later', 'gone',
-           'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings',
-           'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Plugin',
-           'plugins', 'names_code', 'load_place']
+__all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later', 'constant',
+           'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings', 'StageSettings',
+           'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Plugin', 'plugins',
+           'names_code', 'load_place']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -49,7 +49,7 @@ def later(default: object):
     return field(default=default, metadata={"later": True})
 
 
-def gone(value: object):
+def _gone(value: object):
     "A setting that this version has no longer. Recorded runs have it at this value; others cannot be replayed."
     how = {"constant": True, "later": True, "gone": value}
     return field(init=False, default_factory=lambda: value, metadata=how)
@@ -214,7 +214,7 @@ class RetrievalSettings:
     # "rrf" (weighted, textbook), "pool": rerank all
     fusion: Literal[_FUSIONS] = later("rrf")
     # Of recorded runs, whose sparse encoders this version does not read.
-    learned: str = gone("")
+    learned: str = _gone("")
     # "": the profile's model, or overlap without one
     reranker: Literal[("", *RERANKERS)] = later("")
 

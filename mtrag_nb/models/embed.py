@@ -459,6 +459,10 @@ class BertScorer:
                 out[i] = (a, b)
         return out
 
+    def unload(self) -> None:
+        "Give the memory back; the next call loads again."
+        self._scorer = None
+
 # %% ../../nbs/3_models/03_embed.ipynb #e4ebf52d
 ENCODERS = ("none", "minilm", "official")
 

@@ -31,7 +31,7 @@ from .chat import as_sampling, chat, seeds_for, unmarked_prompt, without_system
 from .embed import prefixed
 
 # %% auto #0
-__all__ = ['Unreachable', 'Refused', 'key_of', 'Connection', 'ServerChat', 'ServerEmbedder']
+__all__ = ['Unreachable', 'key_of', 'Connection', 'ServerChat', 'ServerEmbedder']
 
 # %% ../../nbs/3_models/04_server.ipynb #6ca9ce9c
 class _Busy(ServerError):
@@ -44,12 +44,12 @@ class Unreachable(ServerError):
     taken = False  # whether it took a connection, and lost it
 
 
-class Refused(ServerError):
+class _Refused(ServerError):
     "A server that does not take a request as it is."
 
 
 _KINDS = dict.fromkeys((408, 429, 502, 503, 504), _Busy)
-_KINDS |= dict.fromkeys((400, 403, 404, 405, 415, 422, 501), Refused)
+_KINDS |= dict.fromkeys((400, 403, 404, 405, 415, 422, 501), _Refused)
 _SPENT = re.compile(r"(?i)insufficient[ _](quota|balance|credit|fund)|hard[ _]limit|out of credit")
 
 
@@ -587,7 +587,7 @@ class ServerChat:
         "The reply to a request for log-probabilities. Raises ServerError, with the remedy, where it is refused."
         try:
             return self._ask(prompt, max_tokens=1, temperature=0, **how)
-        except Refused as e:
+        except _Refused as e:
             if "logprobs" not in e.said.lower():
                 raise
             raise self._no_logprobs() from None

@@ -30,9 +30,9 @@ from .sources import view_terms, view_text, views_identity
 from .store import Index, child_name, context_of, document_of_node, words
 
 # %% auto #0
-__all__ = ['SIGNALS', 'WEIGHTS', 'RETRIEVERS', 'Question', 'ViewRetriever', 'pooled', 'NodeReranker', 'OverlapReranker',
-           'PassageReranker', 'TalkReranker', 'LikelihoodReranker', 'make_reranker', 'best_hits', 'NodeRetriever',
-           'Retriever', 'open_retriever']
+__all__ = ['SIGNALS', 'WEIGHTS', 'RETRIEVERS', 'Question', 'ViewRetriever', 'NodeReranker', 'OverlapReranker', 'PassageReranker',
+           'TalkReranker', 'LikelihoodReranker', 'make_reranker', 'best_hits', 'NodeRetriever', 'Retriever',
+           'open_retriever']
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #quest001
 @dataclass
@@ -112,7 +112,7 @@ class _ByRank(BaseRetriever):
         return [NodeWithScore(node=n.node, score=round(1 / i, 9)) for i, n in enumerate(found, 1)]
 
 
-def pooled(retrievers: Sequence[BaseRetriever]) -> QueryFusionRetriever:
+def _pooled(retrievers: Sequence[BaseRetriever]) -> QueryFusionRetriever:
     "All that several retrievers find, each node once, with its best reciprocal rank, by LlamaIndex's fusion; a reranker orders it."
     how = {"mode": "simple", "num_queries": 1, "use_async": False, "similarity_top_k": 10**4}
     return QueryFusionRetriever([_ByRank(r) for r in retrievers], llm=MockLLM(), **how)
@@ -120,7 +120,7 @@ def pooled(retrievers: Sequence[BaseRetriever]) -> QueryFusionRetriever:
 
 _FUSE: dict[str, Callable[..., BaseRetriever]] = {  # of several retrievers
     "rrf": _WeightedFusion,
-    "pool": lambda retrievers, weights, top_k: pooled(retrievers),
+    "pool": lambda retrievers, weights, top_k: _pooled(retrievers),
 }
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #post0001
