@@ -207,14 +207,12 @@ def _templates() -> Environment:
     def safe(make):
         return lambda *args: Markup(make(*args))
 
-    env = Environment(
-        loader=FileSystemLoader(data_dir("page")),
-        autoescape=True,
-        finalize=lambda value: value if isinstance(value, Markup) else Markup(esc(value)),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    def final(value: object) -> Markup:
+        return value if isinstance(value, Markup) else Markup(esc(value))
+
+    how = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    place = FileSystemLoader(data_dir("page"))
+    env = Environment(loader=place, finalize=final, undefined=StrictUndefined, **how)
     env.filters |= {
         "quoted": safe(_attr),
         "inline": safe(_inline),

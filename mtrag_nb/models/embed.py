@@ -415,10 +415,9 @@ class BertScorer:
             remedy = "give one (bert_score.utils.model2layers lists what was tuned)"
             raise SettingsError(f"no layer is known for {spec.name!r}: {remedy}")
         if rescale and not _baseline(spec.name).is_file():
-            raise SettingsError(
-                f"bert-score ships no baseline for {spec.name!r}: give rescale=False; "
-                "raw values compare with no rescaled ones"
-            )
+            problem = f"bert-score ships no baseline for {spec.name!r}"
+            remedy = "give rescale=False; raw values compare with no rescaled ones"
+            raise SettingsError(f"{problem}: {remedy}")
 
     @property
     def fingerprint(self) -> str:
@@ -430,15 +429,9 @@ class BertScorer:
             baseline = str(_baseline(self.spec.name))
             from bert_score import BERTScorer
 
-            self._scorer = BERTScorer(
-                str(find_model(self.spec)),
-                self.layer,
-                self.batch_size,
-                device=pick_device(self.spec),
-                lang="en",
-                rescale_with_baseline=self.rescale,
-                baseline_path=baseline,
-            )
+            what = (str(find_model(self.spec)), self.layer, self.batch_size)
+            how = {"device": pick_device(self.spec), "lang": "en", "baseline_path": baseline}
+            self._scorer = BERTScorer(*what, rescale_with_baseline=self.rescale, **how)
             self._scorer._model.float()  # a checkpoint in half precision would be computed in it
             tokenizer, config = self._scorer._tokenizer, self._scorer._model.config
             length = min(tokenizer.model_max_length, config.max_position_embeddings)

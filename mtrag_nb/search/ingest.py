@@ -129,12 +129,9 @@ class Ingestion:
         self.folder, self.store, self.titles = folder, store, titles
         self.path, self.dim, self.reserve_mb = folder / "documents.json", embedder.dim, reserve_mb
         self.documents = _load_documents(folder)
-        self.pipeline = IngestionPipeline(
-            transformations=[parser, ChildNodes(), AsEmbedding(embedder)],
-            vector_store=store,
-            docstore=self.documents,
-            disable_cache=True,
-        )
+        parts = [parser, ChildNodes(), AsEmbedding(embedder)]
+        how = {"vector_store": store, "docstore": self.documents, "disable_cache": True}
+        self.pipeline = IngestionPipeline(transformations=parts, **how)
 
     def add(self, passages: Sequence[Passage]) -> None:
         "Parse, embed and store them; then enter them in `documents.json`. Raises DiskFull."
@@ -224,10 +221,9 @@ def _skip_known(
     if manifest.complete and next(passages, None) is not None:
         problem = problem or f"the corpus exceeds the {len(held)} passages of a finished index"
     if problem:
-        raise IndexMismatch(
-            f"{folder} was begun with another corpus than the one given now: {problem}. "
-            "Give the files that it was begun with, or build another index in a new folder"
-        )
+        begun = f"{folder} was begun with another corpus than the one given now: {problem}"
+        remedy = "Give the files that it was begun with, or build another index in a new folder"
+        raise IndexMismatch(f"{begun}. {remedy}")
     return ids
 
 
@@ -247,10 +243,8 @@ def _opened_for_writing(folder: Path, manifest: Manifest) -> Iterator[QdrantVect
     store = open_store(folder, manifest.url, manifest.sparse, write=True)
     try:
         if new and manifest.url and (held := count_points(store)):
-            raise IndexMismatch(
-                f"{folder} is new, and the server's collection {COLLECTION} holds {held} children already. "
-                "Use another server"
-            )
+            problem = f"the server's collection {COLLECTION} holds {held} children already"
+            raise IndexMismatch(f"{folder} is new, and {problem}. Use another server")
         create_collection(store, manifest.dim, manifest.hnsw)
         if new:
             manifest.save(folder)
@@ -370,10 +364,9 @@ def _as_vectors(named: Mapping) -> dict:
     "The vectors of a point that was read, to be written again."
     from qdrant_client.models import SparseVector
 
-    return {
-        k: SparseVector(indices=v.indices, values=v.values) if hasattr(v, "indices") else v
-        for k, v in named.items()
-    }
+    sparse = {k: v for k, v in named.items() if hasattr(v, "indices")}
+    made = {k: SparseVector(indices=v.indices, values=v.values) for k, v in sparse.items()}
+    return {**named, **made}
 
 
 def _add_index(folder: Path, store: QdrantVectorStore, index: Index) -> None:
@@ -387,9 +380,8 @@ def _add_index(folder: Path, store: QdrantVectorStore, index: Index) -> None:
     if twice := ids & document_ids(folder):
         raise IndexMismatch(f"{index.folder}: passage {min(twice)!r} stands in another shard, too")
     for page in all_points(index.store, vectors=True):
-        points = [
-            PointStruct(id=str(p.id), vector=_as_vectors(p.vector), payload=p.payload) for p in page
-        ]
+        rows = ((str(p.id), _as_vectors(p.vector), p.payload) for p in page)
+        points = [PointStruct(id=i, vector=v, payload=payload) for i, v, payload in rows]
         store.client.upload_points(COLLECTION, points, wait=True)
     there.set_document_hashes({i: more.get_document_hash(i) for i in ids})
     write_json(folder / "documents.json", there.to_dict())

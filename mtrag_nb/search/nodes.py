@@ -35,15 +35,11 @@ def as_document(passage: Passage, titles: bool = False) -> Document:
     if not passage.text.strip():
         raise DataError(f"passage {passage.id!r} holds no text", remedy="Remove it from the corpus")
     hidden = [*_PASSAGE, *_PARENT]
-    return Document(
-        id_=passage.id,
-        text=passage.text,
-        metadata={key: getattr(passage, key) for key in _PASSAGE},
-        excluded_embed_metadata_keys=hidden[1:] if titles else hidden,
-        excluded_llm_metadata_keys=hidden[1:],
-        metadata_template="{value}",
-        text_template="{metadata_str}\n{content}",
-    )
+    metadata = {key: getattr(passage, key) for key in _PASSAGE}
+    how = {"excluded_embed_metadata_keys": hidden[1:] if titles else hidden}
+    how |= {"excluded_llm_metadata_keys": hidden[1:], "metadata_template": "{value}"}
+    how |= {"text_template": "{metadata_str}\n{content}"}
+    return Document(id_=passage.id, text=passage.text, metadata=metadata, **how)
 
 # %% ../../nbs/4_search/00_nodes.ipynb #dc94624e
 _SEPARATORS = ("\n\n", "\n", " ", "")  # LangChain's defaults, which the seed paper uses
@@ -79,9 +75,8 @@ def _split(
     text: str, start: int, end: int, size: int, overlap: int, separators: Sequence[str]
 ) -> Iterator[tuple[int, int]]:
     "Spans of `text[start:end]`, of up to `size` characters where the separators allow it."
-    level = next(
-        (i for i, s in enumerate(separators) if text.find(s, start, end) != -1), len(separators) - 1
-    )
+    found = (i for i, s in enumerate(separators) if text.find(s, start, end) != -1)
+    level = next(found, len(separators) - 1)
     cuts, finer, run = _cuts(text, start, end, separators[level]), separators[level + 1 :], 0
     if max(map(sub, cuts[1:], cuts)) < size:  # the common case, and every text cut into characters
         yield from _glue(text, cuts, size, overlap)
@@ -110,10 +105,9 @@ def spans(
 ) -> list[tuple[int, int]]:  # (start, end) into `text`, in order
     "The chunks of `RecursiveCharacterTextSplitter` as offsets. Raises SettingsError for an impossible size or overlap."
     if size < 1 or not 0 <= overlap <= size:
-        raise SettingsError(
-            f"cannot split into chunks of {size} characters with an overlap of {overlap}: "
-            "the size must be at least 1, the overlap from 0 to the size"
-        )
+        problem = f"cannot split into chunks of {size} characters with an overlap of {overlap}"
+        wanted = "the size must be at least 1, the overlap from 0 to the size"
+        raise SettingsError(f"{problem}: {wanted}")
     end = len(text) if end is None else end
     return list(_split(text, start, end, size, overlap, separators)) if start < end else []
 

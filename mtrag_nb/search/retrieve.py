@@ -322,9 +322,8 @@ def make_reranker(
     if name in _RERANKERS:
         return _RERANKERS[name](index, embedder)
     if given is None:
-        raise SettingsError(
-            f"retrieval.reranker={name} takes a reranker's model in the profile (settings: reranker.name)"
-        )
+        needs = "takes a reranker's model in the profile (settings: reranker.name)"
+        raise SettingsError(f"retrieval.reranker={name} {needs}")
     return _TextReranker(given)
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #596f0a6b
@@ -357,9 +356,8 @@ class NodeRetriever:
             retriever = retriever.as_retriever()
         self.retriever, self.postprocessors = retriever, [*inner, *postprocessors]
         parts = [retriever, *self.postprocessors]
-        self.fingerprint = fingerprint or " ".join(
-            f"{type(p).__name__}:{part_identity(p)}" for p in parts
-        )
+        named = (f"{type(p).__name__}:{part_identity(p)}" for p in parts)
+        self.fingerprint = fingerprint or " ".join(named)
         self._seen: dict[str, Context] = {}
 
     def ranked(
@@ -378,24 +376,20 @@ class NodeRetriever:
 
     def as_retrieval(self, nodes: Sequence[NodeWithScore], parent_swap: bool = True) -> Retrieval:
         "These nodes as hits, with what is read for them: the parent of each, once, or the child itself."
-        hits = [
-            Found(
-                child_name(n),
-                n.node.metadata.get("parent_id") or n.node.node_id,
-                document_of_node(n),
-                round(_cosine_of(n), 4),
-                n.score,
-            )
-            for n in nodes
-        ]
+
+        def found(n: NodeWithScore) -> Found:
+            parent, cosine = n.node.metadata.get("parent_id"), round(_cosine_of(n), 4)
+            about = (parent or n.node.node_id, document_of_node(n), cosine, n.score)
+            return Found(child_name(n), *about)
+
+        hits = tuple(map(found, nodes))
         if parent_swap:
-            nodes = MetadataReplacementPostProcessor("parent_text").postprocess_nodes(
-                [NodeWithScore(node=n.node.model_copy(), score=n.score) for n in nodes]
-            )
+            copies = [NodeWithScore(node=n.node.model_copy(), score=n.score) for n in nodes]
+            nodes = MetadataReplacementPostProcessor("parent_text").postprocess_nodes(copies)
         contexts = [context_of(n, parent_swap) for n in nodes]
         first = {c.id: c for c in reversed(contexts)}  # of the best hit of each parent
         ids = dict.fromkeys(c.id for c in contexts)
-        return Retrieval(tuple(hits), tuple(first[i] for i in ids))
+        return Retrieval(hits, tuple(first[i] for i in ids))
 
     def retrieve(self, query, domain="", task_id="", turns=(), model=None) -> Retrieval:
         "The passages for a question, as `RetrieverLike.retrieve`."
@@ -455,15 +449,14 @@ class Retriever(NodeRetriever):
 def _check(settings: RetrievalSettings, index: Index) -> None:
     "Raises SettingsError for settings that the index cannot serve."
     if not 1 <= settings.rerank_k <= settings.top_k:
-        raise SettingsError(
-            f"cannot keep rerank_k={settings.rerank_k} of top_k={settings.top_k} candidates: "
-            "rerank_k goes from 1 to top_k"
-        )
+        problem = f"cannot keep rerank_k={settings.rerank_k} of top_k={settings.top_k} candidates"
+        raise SettingsError(f"{problem}: rerank_k goes from 1 to top_k")
     if any(leg.words for leg in legs(settings.views)) and not index.manifest.sparse:
-        raise SettingsError(
-            f"retrieval.views={settings.views!r} searches by words, and {index.folder} holds none: "
-            "build it again with mtrag ingest, or search by vectors alone: retrieval.views=mix"
+        problem = (
+            f"retrieval.views={settings.views!r} searches by words, and {index.folder} holds none"
         )
+        remedy = "build it again with mtrag ingest, or search by vectors alone: retrieval.views=mix"
+        raise SettingsError(f"{problem}: {remedy}")
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #a247edda
 RETRIEVERS: dict[str, Callable[..., RetrieverLike]] = {"index": Retriever}
@@ -493,10 +486,8 @@ def open_retriever(
         return NodeRetriever(found, [p for p, _ in parts], f"{identity} {more}".strip())
     known = {**RETRIEVERS, **plugins("retriever", RETRIEVERS)}
     if name not in known:
-        there = ", ".join(known)
-        raise SettingsError(
-            f"unknown retriever {name!r}: there are {there}, and FILE.py:NAME or MODULE:NAME"
-        )
+        there = f"{', '.join(known)}, and FILE.py:NAME or MODULE:NAME"
+        raise SettingsError(f"unknown retriever {name!r}: there are {there}")
     made = known[name](index, embedder, reranker, settings)
     if parts:
         made.postprocessors += [p for p, _ in parts]
