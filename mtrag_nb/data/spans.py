@@ -397,10 +397,6 @@ class Trace:
         "The whole request: the first span that is no part of another."
         return self.spans[0]
 
-    def inside(self, n: int) -> tuple[Span, ...]:
-        "The parts of the span at a place, and theirs."
-        return self.spans[n + 1 : n + self.size[n]]
-
 
 def as_trace(spans: list[Span], odd: Counter, session: str = "", models: bool = False) -> Trace:
     "The tree of a trace's spans, which come in the order in which they began. Spans that are part of one another in a circle are cut apart, and counted."
