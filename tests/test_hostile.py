@@ -3,6 +3,7 @@ and a reason, nothing of it is kept or written elsewhere, and the service answer
 
 import io
 import json
+import os
 import random
 import re
 import shutil
@@ -20,18 +21,21 @@ import httpx
 import pytest
 
 from mtrag_nb.core.settings import load_settings
-from mtrag_nb.core.types import DataError, DiskFull
+from mtrag_nb.core.types import DataError, DiskFull, MTRAGError
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.search.store import copy_sparse
 from mtrag_nb.serve import service
 from mtrag_nb.serve.api import make_app, rules_of
+from mtrag_nb.serve.library import Library
 from mtrag_nb.serve.reply import to_delete
 from mtrag_nb.serve.serve import home_page
 from mtrag_nb.serve.service import Limits, Service
 from tests.support.servers import running
 from tests.support.specimens import docx, handbook, pdf, word_paragraph, word_xml, zip_of
 
+ALL = bool(os.environ.get("MTRAG_ATTACKS"))
 TOKEN = "t" * 32
 ASKED = {"question": "How much is a dog?"}
 SCRIPT = "<script>window.owned=1</script><img src=x onerror=alert(1)>"
@@ -744,6 +748,14 @@ def test_a_run_with_a_damaged_file_stops_neither_questions_nor_deletions(name, d
         assert len(s.talks.known) == 2
 
 
+def test_a_test_set_that_was_cut_is_told(record):
+    "It is written whole, so that no kill leaves half a line."
+    path = record / "questions.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    with opened(record) as s:
+        assert "questions.jsonl, line 1" in s.aside[0] and not service.accepted(s)
+
+
 def test_a_library_without_its_manifest_is_not_empty(record):
     (record.parent / "library" / "manifest.json").unlink()
     with pytest.raises(DataError, match="manifest.json: no such file .* Restore it from a copy"):
@@ -752,11 +764,100 @@ def test_a_library_without_its_manifest_is_not_empty(record):
 
 @pytest.mark.parametrize("content", [b'{"a": 1}', b"{}", b"[1, 2, 3]" * 50])
 def test_texts_that_the_engine_lost_are_told_with_the_folder(content, record):
+    "In a library of an earlier version, which has no checksums."
     [path] = (record.parent / "library").rglob("payload_storage/tracker.dat")
+    [sums] = (record.parent / "library").rglob("checksums.json")
+    sums.unlink()
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"generation-\d+/qdrant: .* damaged. Build it again"):
         with opened(record) as s:
             service.drawn(s)
+
+
+def test_a_library_that_lost_its_manifest_or_has_that_of_another_state_loses_no_document(record):
+    "A manifest is lost, restored from an old copy, or one of its bits is turned: then nothing is swept away."
+    library = record.parent / "library"
+    manifest, files = library / "manifest.json", sorted(library.rglob("*"))
+    whole = manifest.read_bytes()
+    for damaged in (None, whole.replace(b'"generation": 2', b'"generation": 3'), b'{"a": 1}'):
+        manifest.unlink() if damaged is None else manifest.write_bytes(damaged)
+        for read in (lambda: Library(library).documents(), lambda: opened(record)):
+            with pytest.raises(MTRAGError, match="(?i)restore|build it again"):
+                read()
+        manifest.write_bytes(whole)
+        assert sorted(library.rglob("*")) == files
+    assert len(Library(library).documents()) == 2
+
+
+# Each file of what is served, damaged in turn: the service answers as before, or names the file. `make test` takes some files of
+# each damage, `make test-attacks` (MTRAG_ATTACKS) all. A letter that changes within a line of a log is not seen: it is as good a letter.
+
+
+def flipped(data: bytes) -> bytes:
+    "One bit of a byte in the middle of what is not zero."
+    used = [i for i in range(0, len(data), 512) if data[i : i + 512].strip(b"\0")] or [0]
+    at = used[len(used) // 2]
+    at += next((i for i, byte in enumerate(data[at : at + 512]) if byte), 0)
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] if data else b"\1"
+
+
+DAMAGE = {
+    "another format": lambda data: b"\x89PNG\r\n\x1a\n" + noise(500),
+    "JSON": lambda data: b'{"a": 1}',
+    "empty": lambda data: b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "a byte": flipped,
+    "a folder": None,
+}
+
+
+def said_by(s: Service) -> list:
+    "What a service says of all that it holds, and that it deletes a conversation and a document."
+    said = [service.ask(s, q)["answer"] for q in ("How much is a goat?", "A cat on the ferry?")]
+    said += [[x["input"][-1]["text"] for x in service.drawn(s)], len(service.accepted(s))]
+    said += [p["text"] for p in service.search(s, "dog ferry")]
+    old = two(s)[0]
+    [turn] = service.turns_of(s, old)
+    said += [turn["reply"]["answer"], turn["about"]["marks"]["verdict"]]
+    said += [turn["about"]["passages"][0]["text"], len(service.predictions_of(s))]
+    for d in s.documents.all():
+        said += [p["text"] for p in service.document_text(s, d["id"])["parts"]]
+    gone = s.documents.all()[0]
+    said += [gone["name"], service.delete_conversation(s, old)["turns"]]
+    said += [service.delete_document(s, gone["id"])["name"], len(s.documents.all())]
+    return [*said, service.ask(s, ASKED["question"])["answer"]]
+
+
+def in_a_copy(made: Path, here: Path, name: Path | None = None, kind: str = "") -> list:
+    "What is said by a service over a copy, one of whose files is damaged; or in which words it refuses to."
+    shutil.rmtree(here, ignore_errors=True)
+    shutil.copytree(made, here, copy_function=copy_sparse)
+    if name and DAMAGE[kind]:
+        (here / name).write_bytes(DAMAGE[kind]((here / name).read_bytes()))
+    elif name:
+        (here / name).unlink()
+        (here / name).mkdir()
+    try:
+        listed = [(e.name, e.passages) for e in Library(here / "library").documents()]
+        with opened(here / "served") as s:
+            aside = [*s.aside, *s.undeleted]
+            return [*listed, *said_by(s)] if not aside else aside
+    except MTRAGError as e:
+        return [str(e)]
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_service_over_a_damaged_file_answers_as_before_or_names_it(kind, made_record, tmp_path):
+    files = [p.relative_to(made_record) for p in made_record.rglob("*.*") if p.is_file()]
+    files = sorted(
+        f for f in files if f.name != ".lock" and (f.parts[0] == "library" or kind != "a byte")
+    )
+    whole = in_a_copy(made_record, tmp_path / "here")
+    assert len(whole) > 15
+    for name in files if ALL else random.Random(kind).sample(files, 4):
+        said = in_a_copy(made_record, tmp_path / "here", name, kind)
+        named = name.name in said[0] and len(said[0].splitlines()) == 1
+        assert said == whole or named, f"{name}: {said}"
 
 
 def test_what_was_set_aside_of_a_deleted_conversation_goes_too(record):

@@ -9,8 +9,8 @@ import pytest
 
 from mtrag_nb.core.claims import check_claims, claim_tokens
 from mtrag_nb.core.settings import RetrievalSettings
-from mtrag_nb.core.text import Stance, content_words, parse_verdict, script_of, sentences, stance
-from mtrag_nb.core.text import support, unknown_language
+from mtrag_nb.core.text import Stance, content_words, in_digits, parse_verdict, script_of, sentences
+from mtrag_nb.core.text import stance, support, unknown_language
 from mtrag_nb.core.types import Gold, Passage, SettingsError, expect
 from mtrag_nb.data.mtrag import BY_TEXT, is_gold
 from mtrag_nb.evaluate.blame import strayed
@@ -913,3 +913,59 @@ def test_neighbours_of_one_text_in_other_code_points(form):
 )
 def test_neighbours_of_judges_that_say_it_nested_or_twice(reply, field, value):
     assert read_judge_reply(reply, [field]).values[field.name] == value
+
+
+@pytest.mark.parametrize(
+    "question, target, answer, verdict",
+    [
+        ("他多大？", "二十五岁", "他今年25岁。", "right"),
+        ("他多大？", "25", "他今年二十五岁。", "right"),
+        ("他多大？", "二十五", "他今年五十二岁。", "wrong"),
+        ("多少钱？", "三百", "门票是300元。", "right"),
+        ("多少人？", "2000人", "两千人", "right"),
+        ("何人ですか。", "12000人", "一万二千人です。", "right"),
+        ("多少年？", "20年", "廿年", "right"),
+        ("哪一年？", "2024年", "二〇二四年", "right"),
+        ("哪一条？", "25", "第二十五条", "right"),
+        ("多少？", "25%", "百分之二十五", "right"),
+        ("几个？", "3", "他吃了三明治。", "wrong"),
+        ("几个？", "一", "统一了一些。", "wrong"),
+        ("Wie viele Einwohner hat die Stadt?", "1.200", "The town has 1,200 inhabitants.", "right"),
+        ("", "1,200", "Die Stadt hat 1.200 Einwohner.", "right"),
+        ("", "1,200.50 euros", "Es sind 1.200,50 Euro.", "right"),
+        ("How heavy is it?", "1200", "It is 1.200 kg.", "wrong"),
+        ("How heavy is it?", "1.2", "It is 1.200 kg.", "right"),
+        ("", "1,500", "1.5", "wrong"),
+        ("Wie viel ist es?", "1.500", "Es sind 1,5 Liter.", "wrong"),
+    ],
+)
+def test_numbers_of_other_scripts_and_languages_count_by_value(question, target, answer, verdict):
+    assert verdict_of(answer, [target], question) == verdict
+
+
+@pytest.mark.parametrize(
+    "text",
+    "一些 统一 三明治 万一 十分重要 三四天 四川 百度 千万不要 五十嵐 八百屋 三十三間堂 一切".split(),
+)
+def test_numerals_inside_words_and_names_stay(text):
+    assert in_digits(text) == text
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("Der Hund kostet auf der Fähre vier Kronen, und die Katze ist frei.", "hund kostet fähre vier kronen katze frei"),
+        ("Le chien coûte quatre couronnes sur le ferry, et le chat est gratuit.", "chien coûte quatre couronnes ferry chat gratuit"),
+        ("El perro cuesta cuatro coronas en el barco y el gato es gratis.", "perro cuesta cuatro coronas barco gato gratis"),
+        ("Il cane costa quattro corone sul traghetto e il gatto non paga nulla.", "cane costa quattro corone traghetto gatto paga nulla"),
+        ("O cão custa quatro coroas na balsa e o gato não paga nada.", "cão custa quatro coroas balsa gato paga nada"),
+        ("Köpek feribotta dört kron tutar ve kedi için bu yıl çok az.", "köpek feribotta dört kron tutar kedi yıl"),
+        ("Pies kosztuje na promie cztery korony, a kot jest za darmo.", "pies kosztuje promie cztery korony kot darmo"),
+        ("الكلب يكلف أربعة كرونات على هذه العبارة والقط من الحيوانات في القائمة", "الكلب يكلف أربعة كرونات العبارة والقط الحيوانات القائمة"),
+        ("कुत्ते का किराया नौका पर चार क्राउन है और बिल्ली के लिए मुफ़्त है", "कुत्ते किराया नौका चार क्राउन बिल्ली मुफ़्त"),
+        ("El Paso, La Paz, Los Angeles, Las Vegas, San Jose, Santa Fe", "el paso la paz los angeles las vegas san jose santa fe"),
+        ("Die Hard was the film that they saw, and Das Boot the other one.", "die hard film saw das boot one"),
+    ],
+)  # fmt: skip
+def test_function_words_of_a_language_are_no_content_and_english_stays(text, words):
+    assert content_words(text) == [unicodedata.normalize("NFKC", w) for w in words.split()]

@@ -661,9 +661,11 @@ def read_manifest(folder: str | Path) -> dict:
     return manifest
 
 
-def read_lines(path: str | Path, read: Callable, what: str, remedy: str = "") -> Iterator:
-    "Each line of a log, as `read` gives it, without a torn last one; none without a file. Raises DataError."
-    for n, line in read_jsonl(path, torn_tail=True) if Path(path).exists() else ():
+def read_lines(
+    path: str | Path, read: Callable, what: str, log: bool = True, remedy: str = ""
+) -> Iterator:
+    "Each line of a file, as `read` gives it, of a log without a torn last one; none without a file. Raises DataError."
+    for n, line in read_jsonl(path, torn_tail=log) if Path(path).exists() else ():
         try:
             yield read(line)
         except (TypeError, ValueError, KeyError, AttributeError) as e:

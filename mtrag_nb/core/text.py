@@ -24,7 +24,7 @@ from .types import Context, SettingsError
 
 # %% auto #0
 __all__ = ['STOPWORDS', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'contains_text', 'content_spans', 'all_words',
-           'content_words', 'spaced', 'known_words', 'share_known', 'support', 'sentences', 'spans_of',
+           'in_digits', 'content_words', 'spaced', 'known_words', 'share_known', 'support', 'sentences', 'spans_of',
            'weakest_sentence', 'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked', 'Label', 'Verdict',
            'scored', 'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance',
            'script_of', 'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
@@ -156,9 +156,67 @@ def all_words(text: str) -> list[str]:
     return [w if w.isalpha() else _spelling(w) for w in _WORD.findall(plain.lower())]
 
 
+@lru_cache(4096)
+def _language_by_words(text: str, sure: bool = True) -> tuple[str, frozenset[str]]:
+    'The language of a text ("de", "tr") by its function words in small letters, since names have capitals, and these; "" for English.'
+    words, lists = _ANY_WORD.findall(level(text)), _refusal_rules()["function words"]
+    known = sum(w.lower() in STOPWORDS for w in words)
+    own = {name: frozenset(level(some).split()) - STOPWORDS for name, some in lists.items()}
+    hits, best = max((([w for w in words if w in own[n]], n) for n in own), key=lambda x: len(x[0]))
+    few = len({*hits}) < 3 or len(words) < 8 or known > len(words) / 5
+    none = few and sure or len(hits) <= max(known, len(words) / 10)
+    return ("", frozenset()) if none else (best, own[best])
+
+
+_ONE = "一二两兩三四五六七八九"
+_PART = rf"(?:[{_ONE}]千)?(?:零?[{_ONE}]百)?(?:零?[{_ONE}]?十|廿|卅)?(?:零[{_ONE}]|(?<![百千万萬亿億])[{_ONE}])?"
+_HAN_NUMBER = re.compile(
+    rf"(?<![零〇{_ONE}十廿卅百千万萬亿億])(第?)(?=[{_ONE}十廿卅])((?:{_PART}[亿億])?(?:{_PART}[万萬])?{_PART}|[{_ONE}][零〇{_ONE}]{{2,3}})"
+    rf"(?![零〇{_ONE}十廿卅百千万萬亿億])(?=([个個名位人岁歲歳年月日天号號周週次元円圓米吨噸斤克公度页頁条條项項件种種座辆輛艘本册張张枚颗只隻匹棵层層级級章节節秒]"
+    r"|分[钟鐘之]|小[时時]|点[钟半]|欧元|美元|英镑|平方|立方|世[纪紀])|(?![^\W_]))"
+)
+_POINTED = re.compile(r"(?<![\w.,-])[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?(?!\w|[.,]\d)")
+
+
+def _in_digits(m: re.Match) -> str:
+    "A Han numeral in digits: before a measure word, after 第, as a whole text; at the end of a phrase if it has tens or more."
+    numbers, whole = [int(unicodedata.numeric(c, 2)) for c in m[2]], m[0] == m.string.strip(" .。")
+    if max(numbers) < 10 or len(numbers) == 1:
+        return m[1] + "".join(map(str, numbers)) if m[1] or m[3] or whole else m[0]
+    total, part, digit = 0, 0, 0
+    for n in numbers:
+        if n < 10:
+            digit = n
+        elif n < 10**4:
+            part, digit = part + (digit or 1) * n, 0
+        else:
+            total, part, digit = total + (part + digit) * n, 0, 0
+    return f"{m[1]}{total + part + digit}"
+
+
+def in_digits(text: str, *beside: str) -> str:
+    "A text whose numbers are digits with a decimal point: 二十五人 is 25人; 1.200 is 1200 in German, or where 1,200 stands beside it."
+    if not text.isascii():
+        text = re.sub(r"百分之([\d.]+)", r"\1%", _HAN_NUMBER.sub(_in_digits, text))
+    if not _POINTED.search(text):
+        return text
+    said = [_language_by_words(t, not beside)[0] for t in (text, *beside)]
+    english = not said[0] and any(w in STOPWORDS for w in all_words(text) if len(w) > 1)
+    numbers = {w for t in beside for w in all_words(t)}
+    by_point = next(filter(None, said), "") in ("de", "es", "it", "pt", "tr") and not english
+    same = {n for n in _POINTED.findall(text) if by_point or n.replace(".", "") in numbers}
+    return _POINTED.sub(
+        lambda m: m[0].replace(".", "") if m[0] in same and not english else m[0], text
+    )
+
+
 def content_words(text: str) -> list[str]:
-    "The words of a text that carry content, in one spelling: no stop words."
-    return [w for w in all_words(text) if w not in STOPWORDS]
+    "The words of a text that carry content, in one spelling: no stop words, nor the function words of its language."
+    words = all_words(in_digits(text))
+    left = [w for w in words if w not in STOPWORDS]
+    if 5 * len(left) < 4 * len(words) or len(words) < 8:
+        return left
+    return [w for w in left if w not in _language_by_words(text)[1]]
 
 
 def spaced(text: str) -> str:
@@ -172,7 +230,8 @@ def spaced(text: str) -> str:
 def _vocabulary(text: str) -> frozenset[str]:
     "The content words of a text; a number in groups counts by its groups, too, which may be cells of a table."
     groups = (g for w in _WORD.findall(text) if " " in w for g in w.split(" "))
-    return frozenset([*content_words(text), *groups])
+    plain = {text, in_digits(text)}
+    return frozenset([*groups, *(w for t in plain for w in all_words(t))]) - STOPWORDS
 
 
 def known_words(documents: Iterable[str]) -> frozenset[str]:

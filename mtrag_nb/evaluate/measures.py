@@ -19,7 +19,7 @@ from ..core.files import read_jsonl, write_jsonl
 from ..core.html import show
 from ..core.claims import claim_tokens
 from ..core.text import Stance, all_words, contains_text, content_words, declines, level
-from ..core.text import script_of, sentences, stance, support, word_count
+from ..core.text import in_digits, script_of, sentences, stance, support, word_count
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError, Task
 from ..data.mtrag import conversation_of_line, domain_of_line, prediction_of_line
 from .statistics import INTERVALS, Interval, Report, mean_interval
@@ -394,7 +394,7 @@ _NAMES_VERSION = re.compile(r"\b(?:version|release)\b|\bv(?=\d)", re.I)
 
 def _alike_in_form(answer: str, target: str, question: str) -> tuple[str, str]:
     "An answer and a short target with dates, times and versions written in one way."
-    both = answer, target
+    both = in_digits(answer, target, question), in_digits(target, answer, question)
     for pattern, form in _FORMS.items():
         if all(map(pattern.search, both)):
             both = tuple(pattern.sub(form, t) for t in both)

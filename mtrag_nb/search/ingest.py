@@ -31,8 +31,8 @@ from ..models.embed import FromEmbedding
 from .nodes import ChildNodes, as_document, hierarchical_parser, part_identity
 from .nodes import with_stable_ids
 from .store import COLLECTION, REBUILD, Index, Manifest, all_points, check_free
-from .store import count_points, create_collection, document_ids, open_folder
-from .store import open_store, require_same, words
+from .store import count_points, create_collection, document_ids, keep_checksums
+from .store import open_folder, open_store, require_same, words
 
 # %% auto #0
 __all__ = ['BATCH', 'Corpus', 'AsEmbedding', 'Ingestion', 'remove_passages', 'batches', 'finish', 'build_index', 'merge_indexes']
@@ -356,8 +356,9 @@ def build_index(
             ingestion = Ingestion(folder, store, embedder, parse, titles, reserve_mb)
             corpus = _add_all(ingestion, manifest, passages, size, progress)
             done = replace(finish(folder, manifest, store), corpus=corpus)
-            done.save(folder)
-            return done
+        done.save(folder)
+        keep_checksums(folder)
+        return done
 
 # %% ../../nbs/4_search/03_ingest.ipynb #merge001
 def _as_vectors(named: Mapping) -> dict:
@@ -408,5 +409,6 @@ def merge_indexes(
             for index in indexes:
                 _add_index(out, store, index)
             done = replace(finish(out, asked, store), corpus=whole)
-            done.save(out)
-            return done
+        done.save(out)
+        keep_checksums(out)
+        return done

@@ -415,9 +415,9 @@ class Web:
     ):
         self.source, self.path = source, Path(path) if path else None
         self.now, self._lock = now, threading.Lock()
-        remedy = "Remove the line: that search is made again"
-        how = (lambda line: structured(_Searched, line), "a search", remedy)
-        self._known = {s.key: s for s in (read_lines(self.path, *how) if self.path else ())}
+        how = {"what": "a search", "remedy": "Remove the line: that search is made again"}
+        how["read"] = lambda line: structured(_Searched, line)
+        self._known = {s.key: s for s in (read_lines(self.path, **how) if self.path else ())}
         self._contexts = {c.id: c for s in self._known.values() for c in s.contexts}
         names = sorted({s.provider for s in self._known.values()})
         self.fingerprint = source.fingerprint if source else names[0] if names else "recorded"

@@ -10,10 +10,12 @@ import re
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +37,9 @@ from .edge import EdgeClient, EdgeError, EdgeLocked
 # %% auto #0
 __all__ = ['REBUILD', 'COLLECTION', 'DENSE', 'HNSW', 'Bm25', 'words', 'disk_size', 'copy_sparse', 'check_free', 'engine_errors',
            'open_store', 'create_collection', 'domain_filter', 'dense_params', 'sparse_params', 'count_points',
-           'all_points', 'Manifest', 'require_same', 'data_folder', 'sweep', 'sweep_if_idle', 'next_generation',
-           'document_ids', 'Coverage', 'coverage', 'child_name', 'document_of_node', 'context_of', 'Index',
-           'open_folder', 'open_index']
+           'all_points', 'lost_state', 'Manifest', 'require_same', 'data_folder', 'keep_checksums', 'check_sums',
+           'sweep', 'sweep_if_idle', 'next_generation', 'document_ids', 'Coverage', 'coverage', 'child_name',
+           'document_of_node', 'context_of', 'Index', 'open_folder', 'open_index']
 
 # %% ../../nbs/4_search/02_store.ipynb #bm250001
 class Bm25:
@@ -250,11 +252,22 @@ def all_points(store: QdrantVectorStore, vectors: bool = False, size=1000) -> It
 
 # %% ../../nbs/4_search/02_store.ipynb #manif004
 _FORMAT = 2  # of the index folder
+_SUMS = "checksums.json"
+
+
+def lost_state(folder: Path) -> bool:
+    "Whether a library has lost its manifest; beside a first state that is half made there is none yet."
+    states, first = list(folder.glob("generation-*")), folder / "generation-1"
+    half_made = (first / "manifest.json").exists() or not (first / _SUMS).exists()
+    there = (folder / "manifest.json").exists() or states == [first] and half_made
+    return bool(states) and not there
 
 
 def _manifest_data(folder: str | Path) -> dict:
     "What `manifest.json` holds. Raises DataError if there is none, IndexMismatch if another version wrote it."
     path = Path(folder) / "manifest.json"
+    if lost_state(Path(folder)):
+        raise DataError("no such file beside its documents", path, remedy="Restore it from a copy")
     if not path.exists():
         remedy = "Build it (mtrag ingest --passages FILE --index DIR), or name its folder"
         raise DataError("no index here", folder, remedy=remedy)
@@ -327,20 +340,66 @@ def require_same(folder: str | Path, manifest: Manifest, **asked) -> None:
             "Ask for what the index has, or build another one in a new folder"
         )
 
-# %% ../../nbs/4_search/02_store.ipynb #gener001
+# %% ../../nbs/4_search/02_store.ipynb #38f3ecbb
 def data_folder(folder: str | Path, manifest: Manifest) -> Path:
     "Where the documents and vectors of an index lie: of a library, in the folder of its generation."
-    own = Path(folder) / f"generation-{manifest.generation}"
-    return own if own.is_dir() else Path(folder)
+    return Path(folder) / (f"generation-{manifest.generation}" if manifest.generation else "")
 
 
+def _crc(path: Path) -> int | None:
+    "The CRC-32 of a file; blocks of zeros are passed over: the engine's files are mostly holes. None if it cannot be read."
+    zeros, found = bytes(2**18), 0
+    try:
+        with open(path, "rb", buffering=0) as f:
+            while block := f.read(len(zeros)):
+                if not zeros.startswith(block):
+                    found = zlib.crc32(block, zlib.crc32(b"%d" % f.tell(), found))
+            return zlib.crc32(b"%d" % f.tell(), found)
+    except OSError:
+        return None
+
+
+def keep_checksums(folder: Path) -> None:
+    "Write the checksums of a finished index that nobody has open, its manifest's first."
+    if (folder / "qdrant").is_dir():
+        store = open_store(folder, sparse=None)  # the engine does what it left for the next opening
+        count_points(store)
+        store.client.close()
+    own = [folder / f"{n}.json" for n in ("manifest", "documents", "entries", "words")]
+    paths = [p for p in (*own, *(folder / "qdrant").rglob("*")) if p.is_file()]
+    sums = {p.relative_to(folder).as_posix(): _crc(p) for p in paths if p.name != ".lock"}
+    kept = {"engine": version("qdrant-edge-py"), "files": sums}
+    write_json(folder / _SUMS, kept | {"sum": digest(kept)})
+
+
+def check_sums(folder: str | Path, part: str = "") -> None:
+    "Raises DataError that names a file of an index which is not what was written: its manifest, or another (part: only this one)."
+    manifest = Manifest.load(folder)
+    data, path, wrong = data_folder(folder, manifest), Path(folder) / "manifest.json", []
+    remedy = f"Restore it from a copy. {REBUILD}"
+    if manifest.generation:
+        remedy = "Restore the library from a copy, or add its documents to one in a new folder"
+    if not data.is_dir():
+        wrong = [path]
+    elif (data / _SUMS).exists():
+        kept = read_json(data / _SUMS)
+        if kept.pop("sum", "") != digest(kept):
+            raise DataError("damaged", data / _SUMS, remedy="Remove it: the index opens without it")
+        same = kept["engine"] == version("qdrant-edge-py")
+        sums = {path if n == path.name else data / n: s for n, s in kept["files"].items() if same}
+        asked = sums if not part else {path, data / part} & {*sums}
+        wrong = [p for p in asked if _crc(p) != sums[p]]
+    if wrong and Manifest.load(folder) == manifest:  # else the library was changed meanwhile
+        raise DataError("damaged: it is not what was written", wrong[0], remedy=remedy)
+
+# %% ../../nbs/4_search/02_store.ipynb #gener001
 def _leftovers(folder: Path) -> list[Path]:
-    "Generations that are not the current one."
+    "Generations that are not the current one; none where the manifest is lost, or names one that is not there."
     states = list(folder.glob("generation-*"))
     if not states or not (folder / "manifest.json").exists():
-        return states
+        return [] if lost_state(folder) else states
     current = data_folder(folder, Manifest.load(folder))
-    return [p for p in states if p != current]
+    return [p for p in states if p != current] if current in states else []
 
 
 def sweep(folder: Path) -> None:
@@ -367,6 +426,7 @@ def next_generation(folder: Path, generation: int) -> Iterator[Path]:
     try:
         new.mkdir(parents=True)
         yield new
+        keep_checksums(new)
         for path in (*new.rglob("*"), new):  # to the disk before the old state goes
             f = os.open(path, os.O_RDONLY)
             try:
@@ -634,6 +694,7 @@ def _address(manifest: Manifest, url: str) -> str:
 def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
     "The index that a manifest describes, checked."
     address = _address(manifest, url)
+    check_sums(folder)
     store = open_store(data_folder(folder, manifest), address, manifest.sparse)
     try:
         _check_counts(folder, manifest, store)

@@ -30,9 +30,9 @@ from .documents import Document, Section, document_of, iter_documents, start_of
 from .documents import trimmed
 from ..models.embed import EmbedderLike
 from ..search.ingest import BATCH, Ingestion, batches, finish, remove_passages
-from ..search.store import Manifest, copy_sparse, create_collection, data_folder, disk_size
-from ..search.store import document_ids, next_generation, open_store, require_same, sweep
-from ..search.store import Index, sweep_if_idle
+from ..search.store import Index, Manifest, check_sums, copy_sparse, create_collection
+from ..search.store import data_folder, disk_size, document_ids, next_generation, open_store
+from ..search.store import require_same, sweep, sweep_if_idle
 from ..search.nodes import count_children, hierarchical_parser
 
 if TYPE_CHECKING:
@@ -351,6 +351,8 @@ def _change(
 ) -> Manifest:  # of what is there then
     "Make the next generation of a library, whole or not at all."
     _check_room(folder)
+    if manifest.generation:
+        check_sums(folder)
     will_be, stay = replace(manifest, generation=manifest.generation + 1), {e.id for e in entries}
     with next_generation(folder, will_be.generation) as new:
         if manifest.generation:
@@ -456,6 +458,7 @@ class Library:
         while True:
             manifest = _library_manifest(self.folder)
             try:
+                check_sums(self.folder, "entries.json")
                 return _read_entries(data_folder(self.folder, manifest))
             except DataError:
                 if _library_manifest(self.folder) == manifest:

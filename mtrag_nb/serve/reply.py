@@ -525,7 +525,7 @@ def _question(o: dict) -> dict:
 
 def accepted_questions(folder: Path) -> list[dict]:
     "The lines of the test set in a record. Raises DataError."
-    return list(read_lines(folder / "questions.jsonl", _question, "a question"))
+    return list(read_lines(folder / "questions.jsonl", _question, "a question", log=False))
 
 
 def keep_mark(folder: Path, task_id: str, line: dict | None) -> None:

@@ -381,14 +381,6 @@ def _finish_deletions(service: Service) -> list[str]:
     return left
 
 # %% ../../nbs/serve/04_service.ipynb #1a584010
-def _check_library(folder: Path) -> None:
-    "Raise DataError for a library without its manifest: it would pass for one without documents. The first state may be half made."
-    states = [int(p.name.rpartition("-")[2]) for p in folder.glob("generation-*")]
-    if max(states, default=0) > 1 and not (folder / "manifest.json").exists():
-        what, path = "no such file beside its documents", folder / "manifest.json"
-        raise DataError(what, path, remedy="Restore it from a copy, or name another folder")
-
-
 class Service:
     "A library that is asked. Safe to use from several threads; close it."
 
@@ -406,6 +398,7 @@ class Service:
     ):
         from mtrag_nb.models.calls import BatchingChat, Models
         from mtrag_nb.runs.run import open_web
+        from mtrag_nb.search.store import check_sums, lost_state
 
         self.base, self.changes, own = profile, dict(changes), system or SERVING
         self.systems = _served(own)
@@ -427,7 +420,8 @@ class Service:
         self._only = only_writer(self.folder, "service's record")
         self._only.__enter__()
         self.talks, self.gate = Conversations(self.folder / "conversations"), Gate()
-        _check_library(Path(library))
+        if (Path(library) / "manifest.json").exists() or lost_state(Path(library)):
+            check_sums(library)  # without its manifest it would pass for one without documents
         self.generations = _Generations(self._open_index, lambda: self.documents.library.generation)
         how = (self.settings.chunks, limits, self.generations.leave)
         self.documents = _Documents(library, lambda: self.models.embedder, *how)
