@@ -288,7 +288,7 @@ def test_what_else_goes_over_a_cluster_is_what_one_process_does(
     from mtrag_nb.app.evaluate import judge
     from mtrag_nb.app.run import ingest, live
     from mtrag_nb.data.mtrag import sample_corpus, sample_dir
-    from mtrag_nb.search.ingest import child_name, open_index
+    from mtrag_nb.search.store import child_name, open_index
 
     monkeypatch.chdir(tmp_path)
     place, reference = f"ray:{cluster.address}", sample_dir() / "reference.jsonl"
@@ -392,13 +392,8 @@ ingest.merge_indexes(sys.argv[3:], sys.argv[2])
 
 def test_a_merge_of_indexes_that_is_killed_is_gone_on_with(tmp_path):
     "Before the first part, between two, and before it is finished: afterwards it has the hits of the whole."
-    from mtrag_nb.search.ingest import (
-        Corpus,
-        build_index,
-        child_name,
-        merge_indexes,
-        open_index,
-    )
+    from mtrag_nb.search.ingest import Corpus, build_index, merge_indexes
+    from mtrag_nb.search.store import child_name, open_index
 
     passages = [p for t in tasks(9) for p in t.contexts]
     embedder, how = HashEmbedder(), {"progress": False}
@@ -427,13 +422,8 @@ def test_a_merge_of_indexes_that_is_killed_is_gone_on_with(tmp_path):
 
 def test_an_index_on_a_server_has_the_hits_of_the_one_in_a_folder(tmp_path):
     "Built there, brought there from two shards, and opened by another process's client: by vectors, by words and in one domain."
-    from mtrag_nb.search.ingest import (
-        Corpus,
-        build_index,
-        child_name,
-        merge_indexes,
-        open_index,
-    )
+    from mtrag_nb.search.ingest import Corpus, build_index, merge_indexes
+    from mtrag_nb.search.store import child_name, open_index
     from tests.support.qdrant import qdrant
 
     passages = [p for t in tasks(9) for p in t.contexts]

@@ -13,20 +13,28 @@ RING = """core.types core.record models.chat models.calls search.nodes search.st
 systems.system systems.self_crag runs.run evaluate.scores evaluate.blame show.turn""".split()
 SCRIPT = """
 from pathlib import Path
+from string import ascii_lowercase
+import numpy as np
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.data.mtrag import read_benchmark, read_tasks, sample_dir
 from mtrag_nb.evaluate.blame import blame_turn
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
-from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.show.turn import RunView
 from mtrag_nb.systems.self_crag import SELF_CRAG
 
+class Letters:
+    fingerprint, dim = "letters", 26
+
+    def encode(self, texts, query=False):
+        rows = [[1 + t.lower().count(c) for c in ascii_lowercase] for t in texts]
+        return np.array(rows, np.float32) / np.linalg.norm(rows, axis=1, keepdims=True)
+
 sample = read_benchmark(sample_dir() / "reference.jsonl")
 tasks = read_tasks(sample_dir() / "reference.jsonl", contexts=True)[:4]
-models = Models(load_settings(), chat=ScriptedChat(first_sentence), embedder=HashEmbedder())
+models = Models(load_settings(), chat=ScriptedChat(first_sentence), embedder=Letters())
 settings = SELF_CRAG.configured(load_settings())
 run = run_tasks(
     SELF_CRAG, tasks, Path("run"), settings, setting="reference", models=models, progress=False

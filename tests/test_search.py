@@ -19,7 +19,7 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.core.types import DataError
-from mtrag_nb.search.ingest import open_index
+from mtrag_nb.search.store import open_index
 from mtrag_nb.search.store import document_ids
 from mtrag_nb.serve.documents import document_of
 from mtrag_nb.serve.serve import ask

@@ -363,7 +363,7 @@ def three_languages(tmp_path_factory):
     from mtrag_nb.app.run import ingest
     from mtrag_nb.core.settings import load_settings
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.search.ingest import open_index
+    from mtrag_nb.search.store import open_index
 
     tmp = tmp_path_factory.mktemp("languages")
     index, models = tmp / "index", Models(load_settings())

@@ -22,9 +22,9 @@ from mtrag_nb.core.record import Run, telemetry
 from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_gold, read_tasks
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.evaluate.judge import judge_run
-from mtrag_nb.evaluate.measures import encoder_named
 from mtrag_nb.evaluate.scores import score_run
 from mtrag_nb.models.calls import Models, RecordedChat
+from mtrag_nb.models.embed import encoder_named
 from mtrag_nb.runs.run import Dialogue, load_toolbox, run_tasks
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.serve.serve import Talk

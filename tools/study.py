@@ -25,9 +25,9 @@ from mtrag_nb.core.html import show
 from mtrag_nb.core.record import Calls, Run
 from mtrag_nb.core.types import DataError, Gold
 from mtrag_nb.data.mtrag import FETCHED, fetch_data, fetch_file, official_dir
-from mtrag_nb.evaluate.measures import BertScorer
 from mtrag_nb.evaluate.scores import ScoreReport, compare_runs, score_run
 from mtrag_nb.evaluate.statistics import holm
+from mtrag_nb.models.embed import BertScorer
 from mtrag_nb.systems.system import System
 
 SCORES = ("rb_agg_conditioned", "RougeL", "K-precision")

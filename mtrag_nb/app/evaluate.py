@@ -189,7 +189,7 @@ def _relevant_passages(qrels: Iterable[str | Path]) -> dict[str, dict[str, int]]
     return found
 
 # %% ../../nbs/app/03_evaluate.ipynb #31a5634e
-_Encoder = Annotated[str, Option(choices="evaluate.measures:ENCODERS")]
+_Encoder = Annotated[str, Option(choices="models.embed:ENCODERS")]
 _VERDICTS = "who says right, wrong and refused: the rule, or the judge whose judgements the run has; the run keeps it (default: rule)"
 _Verdicts = Annotated[str, Option(choices="evaluate.judge:VERDICTS", about=_VERDICTS)]
 
@@ -232,7 +232,7 @@ def score(
     verdicts: _Verdicts = "",
 ) -> "list[ScoreReport | RetrievalReport]":
     "Score runs and prediction files, print the results, compare those that can be compared. Rankings alone (task A) need qrels."
-    from mtrag_nb.evaluate.measures import encoder_named
+    from mtrag_nb.models.embed import encoder_named
     from mtrag_nb.evaluate.scores import keep_refusal_phrases, keep_verdicts, score_run
 
     encoder = encoder or ("minilm" if find_spec("bert_score") else "none")

@@ -236,7 +236,7 @@ def wanted_models(
     every: bool = False,  # those of all profiles, too
 ) -> list[ModelSpec]:
     "The models to have."
-    from mtrag_nb.evaluate.measures import OFFICIAL_BERT
+    from mtrag_nb.models.embed import OFFICIAL_BERT
 
     if named := [ModelSpec(n) for n in names]:
         return named
@@ -387,9 +387,8 @@ def coverage(
     most: int = 5,  # ids named for each domain
 ) -> bool:  # True: every gold passage is there
     "Print what an index lacks of the gold passages. Raises DataError for qrels without gold, or without a domain."
-    from mtrag_nb.search.ingest import open_folder
     from mtrag_nb.search.store import coverage as covered_by
-    from mtrag_nb.search.store import data_folder, document_ids
+    from mtrag_nb.search.store import data_folder, document_ids, open_folder
 
     gold, domains = {}, {}
     for path in qrels:

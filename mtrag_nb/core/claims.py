@@ -11,7 +11,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import groupby
 
 import regex
@@ -29,42 +29,23 @@ _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _WRITTEN = {w: n for n, w in enumerate(_ONES)} | {w: 10 * n for n, w in enumerate(_TENS, 2)}
 _ORDINALS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
 _TIMES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
-_UNITS = {
-    word: group.split()[0]
-    for group in (
-        "second seconds|minute minutes|hour hours|day days|week weeks|month months|year years|decade decades|century centuries|"
-        "% percent per-cent|$ dollar dollars usd|€ euro euros eur|£ pound pounds gbp|cent cents|crown crowns|mm millimetres millimeters|"
-        "cm centimetre centimetres centimeter centimeters|m metre metres meter meters|km kilometre kilometres kilometer kilometers|"
-        "mile miles|inch inches|foot feet ft|yard yards|acre acres|hectare hectares|g gram grams|kg kilogram kilograms|"
-        "tonne tonnes ton tons|ounce ounces|litre litres liter liters|gallon gallons|kb|mb|gb|tb|degree degrees|watt watts|kw|mw|kwh|mwh|volt volts"
-    ).split("|")
-    for word in group.split()
-}
-_CURRENCIES = {*"$ € £ eur usd gbp".split()}
-_NEGATIONS = {
-    *"not no never none neither nor without cannot unable nobody nothing hardly".split(),
-    *"nicht kein keine keinen keiner keinem niemals não nunca не нет никогда değil नहीं لا لم لن ليس 不 没 沒 未 无 無".split(),
-}
-_OPPOSITES = (  # side|other side|...
-    "more most increase rise grow gain up upward exceed|less least few fewer fewest decrease reduce fall decline drop lose down downward lower|"
-    "higher high highest above over|lower low lowest below under|large larger largest big bigger biggest great greater greatest|small smaller smallest little|"
-    "long longer longest|short shorter shortest|before earlier early earliest prior precede|after later late latest following follow|"
-    "maximum most|minimum least|first begin start open|last end finish close|fast faster quick quickly|slow slower slowly|"
-    "old older oldest|young younger youngest new newer newest|warm warmer hot hotter|cold colder cool cooler|strong stronger|weak weaker|"
-    "better best improve|worse worst worsen|north northern|south southern|east eastern|west western|left|right|upper|lower|top|bottom|"
-    "inside within include|outside beyond exclude|allow permit accept|forbid ban prohibit reject refuse|win won|lose lost|buy bought|sell sold|"
-    "arrive|leave depart|add|remove|enable|disable|same equal|different|true|false|free|paid|public|private|dear expensive|cheap|easy|difficult hard|"
-    "safe|dangerous|near|far|import|export|majority|minority|heavy heavier|light lighter|wide wider|narrow narrower|full|empty|often frequently|seldom rarely"
-)
-_MODALS = (  # what has to be and what may be; what always is and what mostly is
-    "must shall require mandatory obliged need necessary compulsory|may can could might optional possible allowed permitted able optionally|"
-    "all always every each only exactly entirely never definitely certainly completely|"
-    "some usually often generally mostly most many sometimes typically probably likely about roughly approximately nearly almost partly unlikely few"
-)
-_FRAME = {  # words with which an answer points to its sources
-    *"according document documents passage passages source sources context text information says states state mentions mentioned".split(),
-    *"provided based stated yes additionally overall however therefore summary finally".split(),
-}
+
+
+@cache
+def _lexicon() -> dict[str, list[str]]:
+    """Words by what they do: units (the first names the others), currencies, negations; opposites and modals (what has to be and
+    what may be, what always is and what mostly is) in pairs; the frame with which an answer points to its sources."""
+    return read_json(data_dir("refusals") / "claims.json")
+
+
+@cache
+def _units() -> dict[str, str]:
+    return {word: group.split()[0] for group in _lexicon()["units"] for word in group.split()}
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    return frozenset(" ".join(_lexicon()[name]).split())
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00004
 def _stem(word: str) -> str:
@@ -79,11 +60,11 @@ def _stem(word: str) -> str:
     return w[:-1] if len(w) > 3 and w[-1] == "e" else w
 
 
-@lru_cache(2)
+@cache
 def _sides(table: str) -> dict[str, set[int]]:
-    "Stem -> its sides in a table; the opposite of side k is k ^ 1."
+    "Stem -> its sides in a table, opposites or modals; the opposite of side k is k ^ 1."
     out: dict[str, set[int]] = {}
-    for k, words in enumerate(table.split("|")):
+    for k, words in enumerate("|".join(_lexicon()[table]).split("|")):
         for w in words.split():
             out.setdefault(_stem(w), set()).add(k)
     return out
@@ -148,6 +129,7 @@ def _value(word: str, textual: bool = False) -> str:
 def _number_at(words: Sequence[str], i: int) -> tuple[_Token, int] | None:
     "The number that begins at a word, and where it ends; None: there is none."
     first, before, j = words[i].lower(), words[i - 1].lower() if i else "", i + 1
+    units = _units()
     digits = first[0] in "0123456789" or first[0] in "-." and len(first) > 1
     if first in _ORDINALS[2:] and not (before in _WRITTEN or before[:1].isdigit()):
         return _Token(f"#{_ORDINALS.index(first)}", "number", words[i]), j
@@ -155,7 +137,7 @@ def _number_at(words: Sequence[str], i: int) -> tuple[_Token, int] | None:
         return None
     following = words[j].lower() if j < len(words) else ""
     key = _value(words[i], before in _VERSIONS) if digits else str(_WRITTEN[first])
-    timed = following in _OF_TIME or before == "at" and following not in _UNITS
+    timed = following in _OF_TIME or before == "at" and following not in units
     if timed and _TIME.fullmatch(first):
         key = first.replace(".", ":")
     if re.fullmatch(r"-?\d{1,99}(\.\d+)?", key) and before not in _VERSIONS:
@@ -168,10 +150,10 @@ def _number_at(words: Sequence[str], i: int) -> tuple[_Token, int] | None:
             value, j = value * _TIMES[words[j].lower()], j + 1
         key = f"{-value if before == 'minus' else value:.12g}"
     text = " ".join(words[i:j])
-    counted = any(w.lower() in _UNITS for w in words[j + 1 : j + 2])
+    counted = any(w.lower() in units for w in words[j + 1 : j + 2])
     j += bool(power := _POWERS.get(words[j].lower(), "") if counted else "")
-    around = [before] if before in _CURRENCIES else [w.lower() for w in words[j : j + 1]]
-    unit = next((_UNITS[w] for w in around if w in _UNITS), "")
+    around = [before] if before in _words("currencies") else [w.lower() for w in words[j : j + 1]]
+    unit = next((units[w] for w in around if w in units), "")
     if unit in _HAVE_SPEED and (by := _BY.match(" ".join(words[j + 1 : j + 3]).lower())):
         unit += f"/{by[1] or by[2]}"
     kind = "number" if first != "one" or unit else ""
@@ -190,16 +172,18 @@ def claim_tokens(sentence: str) -> tuple[_Token, ...]:
     if not plain.isascii():  # scripts without blanks: pairs of characters
         raw = [p for w in raw for p in (all_words(w) if len(all_words(w)) > 1 else [w])]
     words, out, i, since = [w.lower() for w in raw], [], 0, _REACH
+    negations = _words("negations")
+    empty = STOPWORDS | negations | _words("frame")
     while i < len(words):
         w, since = words[i], since + 1
         if number := _number_at(raw, i):
             out.append(replace(number[0], negated=since <= _REACH))
             i = number[1]
             continue
-        if w in _NEGATIONS or w in _ENDS_REACH:
-            since = 0 if w in _NEGATIONS else _REACH
-        carries = w[0].isalpha() and len(w) > 1 and not w in STOPWORDS | _NEGATIONS | _FRAME
-        counted = w in _UNITS and out and out[-1].kind == "number"
+        if w in negations or w in _ENDS_REACH:
+            since = 0 if w in negations else _REACH
+        carries = w[0].isalpha() and len(w) > 1 and not w in empty
+        counted = w in _units() and out and out[-1].kind == "number"
         named = raw[i][0].isupper() and (i or raw[i].isupper() or raw[1:] and raw[1][0].isupper())
         kind = "" if not carries or counted else "name" if named else "word"
         out.append(_Token(_stem(w), kind, raw[i], bool(kind) and since <= _REACH))
@@ -276,14 +260,14 @@ def _misplaced(t: _Token, lack: float, there: Sequence[_Token]) -> _Found:
 def _turned(ts: Sequence[_Token], i: int, sources: _Sources) -> _Found:
     "Whether the passages have the opposite of a word and not the word; or, before the same verb, another modal word."
     context, stem = sources.context(i), _stem(ts[i].text)
-    if stem not in _sides(_OPPOSITES) and stem not in _sides(_MODALS):
+    if stem not in _sides("opposites") and stem not in _sides("modals"):
         return {}
     most, row = sources.best(context)
     if 2 * most < len(context):
         return {}
     verb = next((t.key for t in ts[i + 1 :] if t.kind), "")
     before = [row[max(0, j - _REACH) : j] for j, t in enumerate(row) if t.key == verb]
-    theirs = {"direction": (row, _OPPOSITES), "modality": (sum(before, []), _MODALS)}
+    theirs = {"direction": (row, "opposites"), "modality": (sum(before, []), "modals")}
     return {
         f: (1.0, ts[i].text)
         for f, (found, table) in theirs.items()

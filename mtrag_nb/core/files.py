@@ -65,11 +65,8 @@ def _depth(value: object) -> int:
     return n
 
 
-def parse_json(
-    text: str | bytes,
-    nan_is_null: bool = False,  # True: NaN and Infinity, which are not JSON, are read as null
-) -> object:
-    "A JSON value. Raises ValueError, with the reason, for anything that is not one."
+def parse_json(text: str | bytes, nan_is_null: bool = False) -> object:
+    "A JSON value; NaN and Infinity, which are not JSON, are null if that is said. Raises ValueError, with the reason, for anything else."
     text = text.decode("utf-8") if isinstance(text, bytes) else text
     constant = (lambda name: None) if nan_is_null else _finite
     try:
@@ -219,10 +216,7 @@ def _behind_last_line_end(f: BinaryIO) -> bytes:
 class JsonlLog:
     "An append-only JSON-lines file: what `append` returned from is on the record. Safe to use from several threads."
 
-    def __init__(
-        self,
-        path: str | Path,  # made if it isn't there; a torn last line is cut off
-    ):
+    def __init__(self, path: str | Path):  # made if it isn't there; a torn last line is cut off
         self.path = Path(path)
         make_folder(self.path.parent)
         self._lock = threading.Lock()
@@ -271,11 +265,8 @@ class JsonlLog:
 
 # %% ../../nbs/1_core/02_files.ipynb #deeded31
 @contextmanager
-def only_writer(
-    folder: str | Path,  # made if it isn't there
-    what: str,  # what is being written, for the message: "run"
-) -> Iterator[None]:
-    "The block is the only one, in any process, that writes into the folder. Raises InUse if another does."
+def only_writer(folder: str | Path, what: str) -> Iterator[None]:
+    "The block is the only one, in any process, that writes `what` (for the message) into the folder, made if it isn't there. Raises InUse."
     from filelock import FileLock, Timeout
 
     lock = FileLock(make_folder(folder) / ".lock", timeout=0)
@@ -342,12 +333,8 @@ def write_json(path: str | Path, obj: object, **how) -> Path:
 _LARGEST_JSON = 256 * 2**20  # bytes, unpacked; the largest of the official files has 10 MiB
 
 
-def read_json(
-    path: str | Path,  # .json, .json.gz, or alone in a .zip
-    kind: type = dict,  # what it must hold: dict or list
-    nan_is_null: bool = False,  # as in `parse_json`
-) -> dict | list:
-    "The object, or the list, in a JSON file. Raises DataError for a file that holds none."
+def read_json(path: str | Path, kind: type = dict, nan_is_null: bool = False) -> dict | list:
+    "The object, or the list (kind), in a JSON file: plain, .gz, or alone in a .zip; NaN as in `parse_json`. Raises DataError for a file that holds none."
     with _opened(Path(path), "Check the path") as f:
         data = f.read(_LARGEST_JSON + 1)
     if len(data) > _LARGEST_JSON:
@@ -480,10 +467,8 @@ def shards_in(folders: Iterable[str | Path], mismatch: type[Exception]) -> list[
     return [by_part[i] for i in sorted(by_part)]
 
 # %% ../../nbs/1_core/02_files.ipynb #1577a2c1
-def data_dir(
-    name: str = "",  # "sample", "recorded", "measured" or "paper"
-) -> Path:
-    "A folder of the project's own data, of the clone or the installed package. Raises DataError if there is none."
+def data_dir(name: str = "") -> Path:
+    "A folder of the project's own data (sample, recorded, ...), of the clone or the installed package. Raises DataError if there is none."
     package = Path(__file__).resolve().parents[1]
     for place in (package.parent / "data", package / "_data"):
         if (place / name).is_dir() and (place / "sample").is_dir():
@@ -492,11 +477,8 @@ def data_dir(
     raise DataError(problem, package, remedy="Install the package again, or work in a whole clone")
 
 # %% ../../nbs/1_core/02_files.ipynb #35411107
-def checksum(
-    path: str | Path,
-    like: str,  # a sum of the wanted kind: 64 hex digits for SHA-256, 40 for git's
-) -> str:
-    "A file's checksum in hex."
+def checksum(path: str | Path, like: str) -> str:
+    "A file's checksum in hex, of the same kind as another: 64 digits for SHA-256, 40 for git's."
     size = Path(path).stat().st_size
     sum_ = hashlib.sha256() if len(like) == 64 else hashlib.sha1(f"blob {size}\0".encode())
     with open(path, "rb") as f:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['ROLE_COLOURS', 'SERIES_COLOURS', 'clean', 'esc', 'show', 'text_table', 'html_table', 'words_table', 'Table', 'fold',
-           'word_diff', 'words_of', 'render', 'page', 'document', 'View', 'end_colours']
+           'words_of', 'render', 'page', 'document', 'View', 'end_colours']
 
 # %% ../../nbs/1_core/04_html.ipynb #25ded401
 _UNSHOWN = re.compile(
@@ -62,11 +62,7 @@ def show(value: object, digits: int = 3) -> str:
     return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
 
 
-def text_table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    digits: int = 3,  # decimals of a float
-) -> str:
+def text_table(header: Sequence[str], rows: Sequence[Sequence[object]], digits: int = 3) -> str:
     "A table as text: the first column left, the others right."
     cells = [list(header), *([show(v, digits) for v in r] for r in rows)]
     widths = [max(len(r[i]) for r in cells) for i in range(len(header))]
@@ -146,7 +142,7 @@ def _changes(a: Sequence[str], b: Sequence[str]) -> list[str]:
     return out
 
 
-def word_diff(old: str, new: str) -> str:
+def _word_diff(old: str, new: str) -> str:
     "`new`, with what it changed of `old`."
     a, b = old.split(), new.split()
     if max(len(a), len(b)) > _MOST_WORDS:
@@ -211,18 +207,16 @@ def _templates() -> Environment:
     def safe(make):
         return lambda *args: Markup(make(*args))
 
-    env = Environment(
-        loader=FileSystemLoader(data_dir("page")),
-        autoescape=True,
-        finalize=lambda value: value if isinstance(value, Markup) else Markup(esc(value)),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    def final(value: object) -> Markup:
+        return value if isinstance(value, Markup) else Markup(esc(value))
+
+    how = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    place = FileSystemLoader(data_dir("page"))
+    env = Environment(loader=place, finalize=final, undefined=StrictUndefined, **how)
     env.filters |= {
         "quoted": safe(_attr),
         "inline": safe(_inline),
-        "changed_from": safe(lambda new, old: word_diff(old, new)),
+        "changed_from": safe(lambda new, old: _word_diff(old, new)),
         "style": safe(lambda part: f"<style>{_parts('style.css')[part]}</style>"),
         "script": safe(lambda part: _parts("page.js")[part]),
         "cut": _cut,
@@ -233,31 +227,19 @@ def _templates() -> Environment:
     return env
 
 
-def render(
-    template: str,  # a file of data/page
-    macro: str,
-    *values: object,  # what the macro asks for
-    **more: object,
-) -> str:
-    "A macro of a template, filled in: `markupsafe.Markup`, which other templates take as it is."
+def render(template: str, macro: str, *values: object, **more: object) -> str:
+    "A macro of a file of `data/page`, filled in: `markupsafe.Markup`, which other templates take as it is."
     return getattr(_templates().get_template(template).module, macro)(*values, **more)
 
 # %% ../../nbs/1_core/04_html.ipynb #6263978c
-def page(
-    body: str,  # HTML
-    styled: bool = True,  # False where the style is on the same page already
-) -> str:
-    "The frame of a view inside a notebook."
+def page(body: str, styled: bool = True) -> str:
+    "The frame of a view, which is HTML, inside a notebook; the style is left out where the page has it already."
     style = f"<style>{_parts('style.css')['view']}</style>" if styled else ""
     return f"{style}<div class='mtrag tex2jax_ignore mathjax_ignore'>{body}</div>"
 
 
-def document(
-    title: str,
-    body: str,  # HTML
-    script: str = "",  # a part of page.js
-) -> str:
-    "A page that stands alone."
+def document(title: str, body: str, script: str = "") -> str:
+    "A page that stands alone, of HTML and a part of `page.js`."
     from markupsafe import Markup
 
     code = _parts("page.js")[script] if script else ""
@@ -269,12 +251,8 @@ def document(
 class View:
     "A page with a plain text twin."
 
-    def __init__(
-        self,
-        title: str,
-        body: str,  # HTML
-        text: str = "",  # the same in a few lines, for a terminal; "": made of the HTML
-    ):
+    def __init__(self, title: str, body: str, text: str = ""):
+        "Of HTML, and the same in a few lines for a terminal, which is made of the HTML if it is left out."
         self.title, self.body, self.text = title, body, text
 
     def __repr__(self) -> str:

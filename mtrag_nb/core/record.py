@@ -49,13 +49,8 @@ class Calls:
     seconds: float = 0.0  # share of the batches' time; of a replayed call what it took at first
     cached: int = 0  # calls replayed from the record
 
-    @property
-    def n(self) -> int:
-        return self.generate + self.score
-
-    @property
-    def tokens(self) -> int:
-        return self.tokens_in + self.tokens_out
+    n = property(lambda self: self.generate + self.score)
+    tokens = property(lambda self: self.tokens_in + self.tokens_out)
 
     def __add__(self, other: Calls) -> Calls:
         return Calls(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Calls)))
@@ -177,9 +172,7 @@ class Graded(Step, kind="graded"):
         labels = (Label.YES, Label.AMBIGUOUS)
         return tuple(g.id for x in labels for g in self.grades if g.verdict.label is x)
 
-    @property
-    def verdicts(self):
-        return tuple(g.verdict for g in self.grades)
+    verdicts = property(lambda self: tuple(g.verdict for g in self.grades))
 
     def lines(self, name):
         text = f"{len(self.kept)} of {len(self.grades)} kept"
@@ -204,9 +197,7 @@ class Ranked(Step, kind="ranked"):
 
     ranks: tuple[Rank, ...]
 
-    @property
-    def kept(self) -> tuple[str, ...]:
-        return tuple(r.id for r in self.ranks)
+    kept = property(lambda self: tuple(r.id for r in self.ranks))
 
 # %% ../../nbs/1_core/05_record.ipynb #e4ccf2bf
 def _decision(v: Verdict, asked: str) -> str:
@@ -399,21 +390,10 @@ class Trajectory:
         "The last step of a node."
         return next((s for s in reversed(self.steps) if s.node == node), None)
 
-    @property
-    def answered(self) -> bool:
-        return self.outcome is Outcome.ANSWERED
-
-    @property
-    def refused(self) -> bool:
-        return self.outcome is Outcome.I_DONT_KNOW
-
-    @property
-    def failed(self) -> bool:
-        return self.outcome is Outcome.ERROR
-
-    @property
-    def asked_back(self) -> bool:
-        return self.outcome is Outcome.ASKED_BACK
+    answered = property(lambda self: self.outcome is Outcome.ANSWERED)
+    refused = property(lambda self: self.outcome is Outcome.I_DONT_KNOW)
+    failed = property(lambda self: self.outcome is Outcome.ERROR)
+    asked_back = property(lambda self: self.outcome is Outcome.ASKED_BACK)
 
     @property
     def end(self) -> str:
@@ -430,13 +410,8 @@ class Trajectory:
         "The last query of retrieval: the last rewrite, or the question."
         return next((s.text for s in reversed(self.rewrites)), self.question)
 
-    @property
-    def rewrites(self) -> list[Rewritten]:
-        return self.of(Rewritten)
-
-    @property
-    def retrievals(self) -> list[Retrieved]:
-        return self.of(Retrieved)
+    rewrites = property(lambda self: self.of(Rewritten))
+    retrievals = property(lambda self: self.of(Retrieved))
 
     @property
     def found(self) -> tuple[str, ...]:
@@ -452,33 +427,13 @@ class Trajectory:
             return last.contexts if last else ()
         return kept_by(last)
 
-    @property
-    def grades(self) -> list[Grade]:
-        return [g for s in self.of(Graded) for g in s.grades]
-
-    @property
-    def gates(self) -> list[Gated]:
-        return self.of(Gated)
-
-    @property
-    def drafts(self) -> list[Drafted]:
-        return self.of(Drafted)
-
-    @property
-    def checks(self) -> list[Checked]:
-        return self.of(Checked)
-
-    @property
-    def retries(self) -> int:
-        return len(self.of(Retried))
-
-    @property
-    def verdicts(self) -> list[Verdict]:
-        return [v for s in self.steps for v in s.verdicts]
-
-    @property
-    def calls(self) -> Calls:
-        return sum((s.calls for s in self.steps), Calls())
+    grades = property(lambda self: [g for s in self.of(Graded) for g in s.grades])
+    gates = property(lambda self: self.of(Gated))
+    drafts = property(lambda self: self.of(Drafted))
+    checks = property(lambda self: self.of(Checked))
+    retries = property(lambda self: len(self.of(Retried)))
+    verdicts = property(lambda self: [v for s in self.steps for v in s.verdicts])
+    calls = property(lambda self: sum((s.calls for s in self.steps), Calls()))
 
     def check_of(self, draft: Drafted) -> Checked | None:
         "The check that followed a draft, if one did before the next."
@@ -533,11 +488,8 @@ def read_turn(line: Mapping[str, object]) -> Trajectory:
     return t
 
 # %% ../../nbs/1_core/05_record.ipynb #5a5a55af
-def tell(
-    t: Trajectory,
-    contexts: Mapping[str, Context] = {},  # id -> context, e.g. `Run.passages`
-) -> str:
-    "A turn as text, a line or two for each step."
+def tell(t: Trajectory, contexts: Mapping[str, Context] = {}) -> str:
+    "A turn as text, a line or two for each step; contexts by id (`Run.passages`) give names to ids."
 
     def name(i):
         return contexts[i].name if i in contexts else i
@@ -593,10 +545,9 @@ def ranking_scores(t: Trajectory) -> dict[str, float]:
 
 
 def predicted_passages(
-    contexts: Sequence[Context],  # ranked
-    scores: Mapping[str, float],  # context id -> the score that ranked it
+    contexts: Sequence[Context], scores: Mapping[str, float]
 ) -> list[tuple[Passage, float]]:
-    "Corpus passages with scores, best first."
+    "Corpus passages of ranked contexts, best first, with the scores that ranked these (by their ids)."
     pieces, found = defaultdict(list), []
     for c in contexts:
         pieces[c.document_id].append(c)
@@ -710,14 +661,16 @@ def read_manifest(folder: str | Path) -> dict:
     return manifest
 
 
-def read_lines(path: str | Path, read: Callable, what: str, log: bool = True) -> Iterator:
+def read_lines(
+    path: str | Path, read: Callable, what: str, log: bool = True, remedy: str = ""
+) -> Iterator:
     "Each line of a file, as `read` gives it, of a log without a torn last one; none without a file. Raises DataError."
     for n, line in read_jsonl(path, torn_tail=log) if Path(path).exists() else ():
         try:
             yield read(line)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
-            problem, remedy = f"not {what} ({e})", "Was it written by another version?"
-            raise DataError(problem, path, n, remedy) from None
+            remedy = remedy or "Was it written by another version?"
+            raise DataError(f"not {what} ({e})", path, n, remedy) from None
 
 # %% ../../nbs/1_core/05_record.ipynb #b505eea7
 def read_trajectories(path: str | Path) -> dict[str, Trajectory]:
@@ -760,12 +713,8 @@ def _read_scores(path: str | Path) -> dict[str, dict[str, float | None]]:
 class Run:
     "A recorded run at one moment. Raises DataError for a folder that holds none."
 
-    def __init__(
-        self,
-        folder: str | Path,
-        name: str = "",  # "": as the folder
-        judged: str | Path | None = None,  # the folder of the judgements; None: the run's own
-    ):
+    def __init__(self, folder: str | Path, name: str = "", judged: str | Path | None = None):
+        "Named as its folder unless a name is given; `judged`: the folder of the judgements, if it is another."
         self.folder, self.manifest = Path(folder), read_manifest(folder)
         self.name, self.judged_in = name or self.folder.name, Path(judged or folder)
 
@@ -775,21 +724,18 @@ class Run:
         name: str,
         trajectories: Iterable[Trajectory] = (),
         passages: Iterable[Context] = (),
-        **known,  # any other attribute
+        **known,
     ) -> Run:
-        "A run that lies in no folder."
-        run = cls.__new__(cls)
-        manifest = {"identity": {"system": name}, "settings": {}}
+        "A run that lies in no folder; known: any other attribute."
+        run, manifest = cls.__new__(cls), {"identity": {"system": name}, "settings": {}}
         empty = {"manifest": manifest, "scores": {}, "how": {}, "judge_lines": {}}
-        vars(run).update(empty, name=name, folder=Path(name), judged_in=Path(name))
-        vars(run)["trajectories"] = {t.task_id: t for t in trajectories}
-        vars(run)["passages"] = {c.id: c for c in passages}
-        vars(run).update(known)
+        held = {"trajectories": {t.task_id: t for t in trajectories}}
+        held["passages"] = {c.id: c for c in passages}
+        place = {"name": name, "folder": Path(name), "judged_in": Path(name)}
+        vars(run).update({**empty, **place, **held, **known})
         return run
 
-    @property
-    def system(self) -> str:
-        return self.manifest["identity"]["system"]
+    system = property(lambda self: self.manifest["identity"]["system"])
 
     @property
     def state(self) -> str:
@@ -874,14 +820,8 @@ def as_run(source: Run | str | Path) -> Run:
     return source if isinstance(source, Run) else Run(source)
 
 # %% ../../nbs/1_core/05_record.ipynb #3f995df7
-def append_label(
-    path: str | Path,  # JSON lines; made if it isn't there
-    run: str,
-    task_id: str,
-    label: str,
-    note: str = "",
-) -> dict:
-    "Put a label on record; returns the line. Raises DataError for an empty one, or a full disk."
+def append_label(path: str | Path, run: str, task_id: str, label: str, note: str = "") -> dict:
+    "Put a label on record, in a file of JSON lines; returns the line. Raises DataError for an empty one, or a full disk."
     line = {"run": run, "task_id": task_id, "label": label.strip(), "note": note.strip()}
     if not line["label"] and not line["note"]:
         raise DataError("neither a label nor a note", remedy="Choose or write one of the two")
@@ -1069,22 +1009,16 @@ def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
     )
 
 # %% ../../nbs/1_core/05_record.ipynb #6d371216
-def breakdown(
-    trajectories: Iterable[Trajectory],
-    by: str,  # a field of Trajectory: "domain", "turn", ...
-) -> dict[object, Telemetry]:
-    "Telemetry of each group, in order."
+def breakdown(trajectories: Iterable[Trajectory], by: str) -> dict[object, Telemetry]:
+    "Telemetry of each group, in order; by: a field of Trajectory, as domain or turn."
     groups = defaultdict(list)
     for t in trajectories:
         groups[getattr(t, by)].append(t)
     return {k: telemetry(groups[k]) for k in sorted(groups)}
 
 
-def breakdown_table(
-    parts: dict[object, Telemetry],
-    head: str,  # heading of the first column
-) -> str:
-    "One line a group: turns, and how they ended."
+def breakdown_table(parts: dict[object, Telemetry], head: str) -> str:
+    "One line a group: turns, and how they ended; head: of the first column."
     reasons = sorted({r for p in parts.values() for r in p.reasons})
     rare = [o for o in _RARE if any(o in p.ends for p in parts.values())]
     ends = ["answered", *reasons, *rare]

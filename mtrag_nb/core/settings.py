@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 # %% auto #0
-__all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later', 'gone',
-           'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings',
-           'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Plugin',
-           'plugins', 'names_code', 'load_place']
+__all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later', 'constant',
+           'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings', 'StageSettings',
+           'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Plugin', 'plugins',
+           'names_code', 'load_place']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -49,7 +49,7 @@ def later(default: object):
     return field(default=default, metadata={"later": True})
 
 
-def gone(value: object):
+def _gone(value: object):
     "A setting that this version has no longer. Recorded runs have it at this value; others cannot be replayed."
     how = {"constant": True, "later": True, "gone": value}
     return field(init=False, default_factory=lambda: value, metadata=how)
@@ -180,10 +180,8 @@ class Leg:
     weight: float = 1.0
 
 
-def legs(
-    views: str,  # "query", "mix*0.5 bm25:last*0.2"
-) -> tuple[Leg, ...]:
-    "The legs of a search. Raises SettingsError for an unknown view, and for one twice."
+def legs(views: str) -> tuple[Leg, ...]:
+    "The legs of a search, as `query` or `mix*0.5 bm25:last*0.2`. Raises SettingsError for an unknown view, and for one twice."
     out = []
     for part in views.split():
         m = re.fullmatch(r"(?:(bm25):)?([a-z]+)(?:\*(\d*\.?\d+))?", part)
@@ -216,7 +214,7 @@ class RetrievalSettings:
     # "rrf" (weighted, textbook), "pool": rerank all
     fusion: Literal[_FUSIONS] = later("rrf")
     # Of recorded runs, whose sparse encoders this version does not read.
-    learned: str = gone("")
+    learned: str = _gone("")
     # "": the profile's model, or overlap without one
     reranker: Literal[("", *RERANKERS)] = later("")
 
@@ -413,11 +411,8 @@ PROFILES = {
 }
 
 
-def load_settings(
-    profile: str = "laptop",  # a key of PROFILES
-    changes: dict | None = None,  # dotted key -> value
-) -> Settings:
-    "The settings of a profile, with changes. Raises SettingsError if either does not exist."
+def load_settings(profile: str = "laptop", changes: dict | None = None) -> Settings:
+    "The settings of a key of PROFILES, with changes by dotted key. Raises SettingsError if either does not exist."
     if profile not in PROFILES:
         raise SettingsError(f"unknown profile {profile!r}: there are {', '.join(PROFILES)}")
     return with_settings(PROFILES[profile], changes or {})

@@ -328,11 +328,8 @@ def _marks(own: tuple[str, ...]) -> re.Pattern:
     return re.compile("|".join([*map(re.escape, own), CHAT_MARKS]))
 
 
-def unmarked(
-    text: str,
-    own: tuple[str, ...] = (),  # the tokenizer's special tokens, beside the usual ones
-) -> str:
-    "A text whose chat marks are broken by a space, so that no tokenizer reads them as control tokens. Without marks: the same text."
+def unmarked(text: str, own: tuple[str, ...] = ()) -> str:
+    "A text whose chat marks, usual ones and a tokenizer's own, are broken by a space, so that none is read as a control token."
 
     def broken(m):
         return f"{m[0][:1]} {m[0][1:]}" if m[0][1:] else " "
@@ -368,9 +365,7 @@ class Verdict:
             known = ", ".join(map(str, Label))
             raise TypeError(f"the label of a verdict is one of {known}, not {self.label!r}")
 
-    @property
-    def passed(self) -> bool:
-        return self.label is Label.YES
+    passed = property(lambda self: self.label is Label.YES)
 
 
 def scored(
@@ -644,11 +639,8 @@ def parse_verdict(text: str) -> Label:
     return found.pop() if len(found) == 1 and outside <= found else Label.UNPARSED
 
 
-def read_verdict(
-    text: str,
-    default: str = "no",  # "yes" or "no": what an unreadable text counts as
-) -> Verdict:
-    "A verdict from generated text, which stays in it; an unreadable one has the default's label and `defaulted` set."
+def read_verdict(text: str, default: str = "no") -> Verdict:
+    "A verdict from generated text, which stays in it; an unreadable one has the default's label, yes or no, and `defaulted` set."
     label = parse_verdict(text)
     unread = label is Label.UNPARSED
     return Verdict(Label(default) if unread else label, "verdict", raw=text, defaulted=unread)
@@ -665,100 +657,29 @@ class Stance(str, Enum):
     def __str__(self) -> str:
         return self.value
 
-# %% ../../nbs/1_core/03_text.ipynb #351e21a8
-_SOURCES = (
-    r"(?:documents?|passages?|contexts?(?! menu)|texts?|sources?(?! code)|articles?(?! of (?:the|a) (?:treaty|law|constitution|agreement))|excerpts?|information|details?|data|"
-    r"(?:provided|given|available|supplied|source|reference) materials?|materials?(?= provided| given|(?: \w+){2,3} (?:any|mention|information))|"
-    r"content|conversation|search results?|references?)"
-)
-_NOT = (
-    r"(?:(?:do(?:es)?|did|has|have|is|are|was|were|could|can|would|will)(?:n't| not)|cannot|never)"
-)
-_DECLINING = (
-    r"(?:contain|mention|provide|specify|say|include|state|answer|address|discuss|describe|cover|list|offer|give|have(?! to)|detail|"
-    r"explain|indicate|clarify|define|identify|name|explicitly|directly|specifically|(?:seem|appear) to|available|enough)"
-)
-_SAYING = r"(?:mention|specify|say|state|address|discuss|describe|explain|indicate|clarify|explicitly|directly|specifically)"
-_BEHIND = (  # what may follow "no information": not "desk"
-    r"(?=\W*(?:$|[.,;:!?)\"]|(?:on|about|regarding|concerning|in|that|to|for|of|from|here|as|which|whether|given|available|provided|"
-    r"relat\w+|specific\w*|and|or|is|was|were|are|there|at|by|with|within|how|why|when|what|who|where|if|but|found|I|you|we|contained|"
-    r"indicat\w+|suggest\w+)\b))"
-)
-_KNOW = (
-    r"(?:know|find|answer|determine|provide|say|tell|confirm|have|give|offer|locate|identify|see|verify|be certain|be sure|"
-    r"help|assist|comment|access|respond|specify|recommend|be able|make)"
-)
-_SAID = (
-    r"(?:mentioned|specified|provided|stated|available|given|addressed|included|described|detailed|covered|discussed|found|"
-    r"listed|contained)"
-)
-_ADVERB = r"(?:\w+ly\s+)?"
-_WAYS_TO_DECLINE = (
-    rf"\bI(?:'m| am| was)?(?: am)?\s+(?:(?:still|also|currently|unfortunately|really|just)\s+)?"
-    rf"(?:(?:do|did|could|can|would)(?:n't| not)|cannot|can't|(?:not |un)able to)\s+{_ADVERB}{_KNOW}\b",
-    rf"^we (?:(?:do|did|could|can)(?:n't| not)|cannot|can't) {_KNOW}\b(?:[^.]*\b{_SOURCES})?\W*$",
-    r"\bI\s+(?:have|see|found|find)\s+(?:no|not enough|insufficient|nothing|limited)\b(?! (?:objections?|doubts?|regrets?|money|children|time)\b)",
-    r"^(?:sorry,? )?(?:can't|cannot|couldn't) (?:say|tell|answer|find|determine)\b",
-    rf"^no (?:\w+ )?(?:{_SOURCES}|results?|answers?) (?:was|were|could be) (?:found|retrieved|located)\b",
-    rf"\bnothing in (?:the|these|those|my|your) (?:\w+ ){{0,2}}{_SOURCES} {_DECLINING}s?\b",
-    r"\bI lack\b",
-    r"\bI(?:'m| am) (?:not sure|unsure|not aware|not certain|sorry, but I)\b",
-    rf"\b(?:{_SOURCES}(?:,? [\w'-]+){{0,7}}?,?|none of (?:them|these|the \w+))\s{_NOT}\s+{_ADVERB}{_DECLINING}\b",
-    rf"\b(?:it|they|these|neither)\s{_NOT}\s+{_ADVERB}{_SAYING}\b",
-    rf"\b(?:neither|none) of the (?:\w+ ){{0,3}}{_SOURCES} {_DECLINING}s?\b",
-    rf"(?:\bthere (?:is|are|was|were)|\b(?:I|we|it|they|you|{_SOURCES})\b[^.]{{0,60}}?\b(?:has|have)|\b(?:contains?|provides?|offers?|gives?))\s+"
-    r"(?:no|not enough|insufficient|not any|n't any)\s+(?:\w+\s+){0,3}"
-    rf"(?:information|answers?|mentions?|details?|references?|indication|documents?|context)\b{_BEHIND}",
-    r"(?:\bnot|n't) (?:have |contain |provide |include )?(?:enough|sufficient) (?:\w+ )?(?:information|context|details?|data)\b"
-    rf"{_BEHIND}",
-    r"(?<!\bhas )(?<!\bhad )\b(?:no|without) (?:specific |further |direct |relevant |additional |explicit )*(?:information|details?|data|answer|mention)\b"
-    rf"{_BEHIND}(?! (?:was|were) (?:received|sent))",
-    r"\b(?:cannot|can't|could not|couldn't) be (?:answered|determined|found|confirmed|verified)\b",
-    rf"^(?:the (?:answer|information) )?(?:is(?: not|n't)|not) (?:{_SAID} )?in the {_SOURCES}\b",
-    r"\bI_DON_?'?T_KNOW\b|^IDK\b"
-    rf"|^no (?:answer|information)\b{_BEHIND}(?! (?:was|were) (?:received|sent))",
-    rf"\b(?:unknown|unclear) (?:from|based on)\b[^.]*\b(?:{_SOURCES}|provided|given)\b",
-    r"\boutside (?:of )?(?:the scope of )?(?:my|the) (?:knowledge|provided|given)",
-)
-_DECLINES = re.compile("|".join(_WAYS_TO_DECLINE), re.I)
-_NOT_SAID = re.compile(rf"\b(?:is|are|was|were)(?: not|n't) {_ADVERB}{_SAID}\b", re.I)
-_WEAKLY = re.compile(rf"\b(?:it|they|these|neither)\s{_NOT}\s+{_ADVERB}{_DECLINING}\b", re.I)
-_SAID_WHERE = re.compile(
-    r"\b(?:documents?|passages?|contexts?|texts?|sources?|provided|retrieved)\b", re.I
-)
-
 # %% ../../nbs/1_core/03_text.ipynb #25e80e96
-_ABOUT_DOCUMENTS = (
-    r"^(?:(?:the|these|this|those|each|both|all|while)\b[^.]{0,40}\b(?:documents?|passages?|contexts?|texts?|sources?|webpages?|"
-    r"excerpts?|articles?|conversation)\b[^.]{0,40}|it|they)\s(?:\w+ )?(?:only|mainly|primarily|merely|appears?|seems?|focus(?:es)?|"
-    r"discuss(?:es)?|mentions?|describes?|covers?|provides?|contains?|relates?|lists?|is|are|refers?|confirms?)\b"
-)
-_OFFERS = (
-    r"^(?:please|if you|for (?:more|further|specific|accurate|the most|detailed|this|that|up)|you (?:may|might|can|could|should|would)|"
-    r"I (?:recommend|suggest|would|can|'d|could|apologi|hope)|(?:would|could|can|do|are) you|let me|feel free|sorry|I'm sorry|"
-    r"unfortunately|however, (?:if|I can|you)|is there|without|to (?:find|get|answer|provide|help)|therefore|thus|as such|consider|"
-    r"based on (?:the|our|this) (?:ongoing )?conversation)\b"
-)
-_NEITHER = re.compile(f"{_ABOUT_DOCUMENTS}|{_OFFERS}", re.I)
-_TO_ASK = re.compile(r"\b(?:could|can|would|do|are|did|which|what|please)\b", re.I)
-_YOU = re.compile(r"\b(?:you|your)\b", re.I)
-_ASKS = re.compile(
-    r"\b(?:please|could you) (?:clarify|specify|provide more|be more specific|tell me)"
-    r"|\b(?:clarify|specify) (?:which|what|your|the|whether)\b"
-    r"|\b(?:which|what) \w+(?: \w+){0,6} (?:are you|do you|would you|did you)\b",
-    re.I,
-)
-_BUT = re.compile(r"[,;] (?:but|however|though|although)\b(.*)$", re.I)
 # What is quoted is not the speaker's word.
 _TITLE = re.compile(r'"[^"]{1,60}"|(?<=\bsaid: )[^.!?]+')
-
-# %% ../../nbs/1_core/03_text.ipynb #lang0002
-_MORE = 30  # letters beside a phrase that refuses; with more of them the answer says something, too
 
 
 @cache
 def _refusal_rules() -> dict:
     return read_json(data_dir("refusals") / "rules.json")
+
+
+@cache
+def _english() -> dict[str, re.Pattern]:
+    "How English declines, asks and offers: patterns, which name parts of theirs in angle brackets."
+    rules = _refusal_rules()["english"]
+    texts = {k: v if isinstance(v, str) else "|".join(v) for k, v in rules.items()}
+
+    def whole(text: str) -> str:
+        return re.sub(r"<([a-z ]+)>", lambda m: whole(texts[m[1]]), text)
+
+    return {k: re.compile(whole(text), re.I) for k, text in texts.items()}
+
+# %% ../../nbs/1_core/03_text.ipynb #lang0002
+_MORE = 30  # letters beside a phrase that refuses; with more of them the answer says something, too
 
 
 @cache
@@ -853,15 +774,18 @@ def _behind(parts: Iterable[str], first: re.Pattern, then: re.Pattern) -> bool:
 @lru_cache(256)  # asked of a sentence, of its claim and of the answer
 def _declines(sentence: str, whole: str = "", languages: Sequence[_Language] = ()) -> bool:
     "Whether a sentence of a whole answer declines; one about 'it' does where the answer speaks of sources."
-    if _DECLINES.search(sentence) or any(l.declines(sentence) for l in languages):
+    rules = _english()
+    if rules["declines"].search(sentence) or any(l.declines(sentence) for l in languages):
         return True
-    weak = _WEAKLY.search(sentence) and _SAID_WHERE.search(whole)
-    return bool(weak or _behind(re.split("[.;]", sentence), _NOT_SAID, _SAID_WHERE))
+    where = rules["said where"]
+    weak = rules["weakly"].search(sentence) and where.search(whole)
+    return bool(weak or _behind(re.split("[.;]", sentence), rules["not said"], where))
 
 
 @lru_cache(256)
 def _asks(sentence: str) -> bool:
-    return bool(_ASKS.search(sentence) or _behind(sentence.split("?")[:-1], _TO_ASK, _YOU))
+    rules, asked = _english(), sentence.split("?")[:-1]
+    return bool(rules["asks"].search(sentence) or _behind(asked, rules["to ask"], rules["you"]))
 
 
 def word_count(text: str) -> int:
@@ -872,21 +796,19 @@ def word_count(text: str) -> int:
 
 def _content(sentence: str, *about) -> str:
     "The claim of a sentence; '' for one that declines, asks, offers or talks about the documents. about: as for _declines."
+    neither = _english()["neither"].search
     if _declines(sentence, *about):
-        buts = (_BUT, *(l.but for l in about[1:] and about[1]))
+        buts = (_english()["but"], *(l.but for l in about[1:] and about[1]))
         rest = next((m[1].strip() for b in buts if (m := b.search(sentence))), "")
-        more = word_count(rest) > 5 and not _declines(rest, *about) and not _NEITHER.search(rest)
+        more = word_count(rest) > 5 and not _declines(rest, *about) and not neither(rest)
         return rest if more else ""
     offers = any(l.offers.search(sentence) for l in about[1:] and about[1])
-    empty = _NEITHER.search(sentence) or offers or _asks(sentence) or word_count(sentence) <= 3
+    empty = neither(sentence) or offers or _asks(sentence) or word_count(sentence) <= 3
     return "" if empty else sentence
 
 
-def stance(
-    answer: str,
-    phrases: Iterable[str] = (),  # with which a system refuses
-) -> Stance:
-    "Whether an answer declines: by the phrases, by what frameworks return when nothing is found, else by rule."
+def stance(answer: str, phrases: Iterable[str] = ()) -> Stance:
+    "Whether an answer declines: by the phrases with which its system refuses, by what frameworks return when nothing is found, else by rule."
     if isinstance(phrases, str):
         raise SettingsError(f"phrases of refusal are a list of texts: give [{phrases!r}]")
     whole = _squeezed(answer)

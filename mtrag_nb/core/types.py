@@ -172,11 +172,7 @@ def _mask(text: str, secret: str) -> str:
 class ServerError(MTRAGError):
     "A model server that did not answer, or not as its interface says. Its text holds no secret."
 
-    def __init__(
-        self,
-        message: str,
-        *secrets: str,  # as `redacted` takes them
-    ):
+    def __init__(self, message: str, *secrets: str):  # as `redacted` takes them
         super().__init__(redacted(message, *secrets))
 
 
@@ -306,10 +302,8 @@ class Reason:
             raise SettingsError(f"reason {self.name!r} has the role {self.role!r}: it is {known}")
 
 # %% ../../nbs/1_core/00_types.ipynb #b5a6861b
-def plain(
-    x: object,  # dataclass, enum, tuple, dict, number, string or None, nested as you like
-) -> object:
-    "The same as JSON types: what `json.dumps` can write."
+def plain(x: object) -> object:
+    "Dataclasses, enums, tuples and dictionaries, nested as you like, as JSON types: what `json.dumps` can write."
     if is_dataclass(x) and not isinstance(x, type):
         return {k: plain(v) for k, v in vars(x).items()}
     if isinstance(x, Enum):
@@ -321,11 +315,8 @@ def plain(
     return x
 
 
-def digest(
-    x: object,  # anything that `plain` takes
-    n: int = 16,  # hex digits
-) -> str:
-    "The first `n` hex digits of the SHA-256 of `x` as canonical JSON."
+def digest(x: object, n: int = 16) -> str:
+    "The first `n` hex digits of the SHA-256 of `x`, which is anything that `plain` takes, as canonical JSON."
     text = json.dumps(plain(x), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:n]
 

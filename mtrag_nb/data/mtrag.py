@@ -144,11 +144,6 @@ def _read(shape: Any, obj: object, path: object, n: int | None, remedy: str) -> 
         raise DataError(_in_words(e.errors(include_url=False)[0]), path, n, remedy) from None
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #918c0368
-def _listed(x: object) -> object:
-    "A label as the files write it, a list of one, text, or not at all, as a list."
-    return [] if x is None else [x] if isinstance(x, str) else x
-
-
 def _turn_number(x: object) -> int:
     "The number of a turn, which the files write as a number or as text."
     digits = str(x) if type(x) is int or isinstance(x, str) else ""
@@ -170,7 +165,8 @@ def _asks(talk: list[dict]) -> bool:
 
 _LABELS = Literal[(*TO_ANSWER, *TO_REFUSE, *TO_ASK)]
 _MULTI_TURN = Literal["Follow-up", "Follow Up", "Clarification", "N/A"]
-_Listed = _Check(_listed, "before")
+# A label as the files write it: a list of one, text, or not at all.
+_Listed = _Check(lambda x: [] if x is None else [x] if isinstance(x, str) else x, "before")
 _LABELLED = {
     "Answerability": Annotated[list[_LABELS], MaxLen(1), _Listed],
     "answerability": Annotated[list[_LABELS], MaxLen(1), _Listed],
@@ -292,13 +288,9 @@ def _texts(line: Mapping, key: str) -> tuple[str, ...]:
 
 
 def _task_and_gold(
-    obj: Mapping,
-    path: object,  # for messages, with the line number `n`
-    n: int,
-    contexts: bool = False,  # True: keep the passages that come with the task (Task B)
-    remedy: str = "",
+    obj: Mapping, path: object, n: int, contexts: bool = False, remedy: str = ""
 ) -> tuple[Task, Gold]:
-    "A task line as a task, and what it knows of it. Raises DataError (file, line)."
+    "A task line as a task, with the passages that come with it (Task B) or without, and what it knows of it. Raises DataError (file, line)."
     line = _read(_TaskLine, obj, path, n, remedy or _TASK_REMEDY)
     domain = domain_of_line(obj, path, n)
     turns = tuple(Turn(t["speaker"], t["text"]) for t in line["input"])
@@ -367,13 +359,8 @@ def _gold_passage(p: object) -> object:
     return {**{k: v for k, v in p.items() if k not in ("file", "id")}, **named}
 
 
-def _task_line(
-    obj: object,
-    path: object,  # for messages, with the line number `n`
-    n: int,
-    last: dict[str, int],  # conversation -> its last turn in the lines before; changed
-) -> object:
-    "A line in the simple form as a task line; any other as it is. Raises DataError (file, line)."
+def _task_line(obj: object, path: object, n: int, last: dict[str, int]) -> object:
+    "A line in the simple form as a task line; any other as it is. `last`: conversation -> its last turn so far; changed. Raises DataError (file, line)."
     if not isinstance(obj, dict) or "question" not in obj or "input" in obj:
         return obj
     remedy = f"There are {', '.join(_Question.__annotations__)}"
@@ -465,11 +452,8 @@ def with_rewrites(gold: Mapping[str, Gold], rewrites: Mapping[str, str]) -> dict
     return {**gold, **{i: replace(gold[i], rewrite=_unmarked(rewrites[i])) for i in lacking}}
 
 
-def read_gold(
-    path: str | Path,
-    rewrites: Mapping[str, str] = {},  # task id -> human rewrite, where the file has none
-) -> dict[str, Gold]:
-    "The gold of a reference file, by task id."
+def read_gold(path: str | Path, rewrites: Mapping[str, str] = {}) -> dict[str, Gold]:
+    "The gold of a reference file, by task id, with human rewrites (by task id) where the file has none."
     return with_rewrites(read_benchmark(path).gold, rewrites)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b9378f87
@@ -479,13 +463,8 @@ _Piece = TypedDict(
 )
 
 
-def _passage_of_line(
-    obj: Mapping,
-    path: Path,  # for messages, with the line number `n`, and for the domain
-    n: int,
-    domain: str | None = None,  # of lines that have none; None: the file's name is the domain
-) -> Passage:
-    "A line of a corpus as a passage. Raises DataError (file, line)."
+def _passage_of_line(obj: Mapping, path: Path, n: int, domain: str | None = None) -> Passage:
+    "A line of a corpus as a passage; one that has no domain is of the given one, or of that which the file is called by. Raises DataError (file, line)."
     key = next((k for k in _IDS if obj.get(k) is not None), None)
     if key is None:
         remedy = "Give each line an _id, an id or a document_id"
@@ -526,10 +505,8 @@ def read_corpus(
 _Query = TypedDict("_Query", {"_id": _Id, "text": _Filled})
 
 
-def read_queries(
-    path: str | Path,  # <domain>_lastturn.jsonl, _questions.jsonl or _rewrite.jsonl
-) -> dict[str, str]:
-    "Task id -> query, without the speaker marks. Raises DataError (file, line) for a line that is none, or repeats an id."
+def read_queries(path: str | Path) -> dict[str, str]:
+    "Task id -> query, without the speaker marks, of `<domain>_lastturn.jsonl`, `_questions` or `_rewrite`. Raises DataError (file, line) for a line that is none, or repeats an id."
     out, seen = {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         _read(_Query, obj, path, n, "A query needs _id and text")
@@ -555,10 +532,8 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, str]]:  # line number and
         raise DataError(problem, path, remedy="Check the path, or fetch it again") from None
 
 
-def read_qrels(
-    *paths: str | Path,  # tab-separated: query-id, corpus-id, score, with a header
-) -> dict[str, dict[str, int]]:
-    "Task id -> passage id -> relevance. Raises DataError (file, line) for a row that is none, or contradicts another."
+def read_qrels(*paths: str | Path) -> dict[str, dict[str, int]]:
+    "Task id -> passage id -> relevance, of tables with the columns query-id, corpus-id, score and tabs between. Raises DataError (file, line) for a row that is none, or contradicts another."
     qrels = defaultdict(dict)
     for path in paths:
         for n, row in read_rows(path):
@@ -649,11 +624,8 @@ def prediction_of_line(obj: Mapping, path: object, n: int) -> Prediction:
     return Prediction(obj["task_id"], answer, ranked, n, texts)
 
 
-def predicted_contexts(
-    p: Prediction,
-    task: Task,  # read with contexts=True
-) -> tuple[str, tuple[Passage, ...]]:
-    "Whose contexts an answer was made from, for tables, and the contexts: the file's, or the task's if it names none."
+def predicted_contexts(p: Prediction, task: Task) -> tuple[str, tuple[Passage, ...]]:
+    "Whose contexts an answer was made from, for tables, and the contexts: the file's, or those that the task was read with if it names none."
     given = {c.id: c for c in task.contexts or ()}
     if p.texts is None:
         return "the tasks'", tuple(given.values())
@@ -663,11 +635,8 @@ def predicted_contexts(
     return "named in the file, without their text", ()
 
 
-def read_predictions(
-    path: str | Path,  # a prediction file of task A, B or C
-    answers: bool = False,  # True: each line must have an answer
-) -> dict[str, Prediction]:
-    "The predictions of a file, by task id. Raises DataError (file, line) for a line that is none, or repeats a task."
+def read_predictions(path: str | Path, answers: bool = False) -> dict[str, Prediction]:
+    "The predictions of a file of task A, B or C, by task id; each line must have an answer if `answers`. Raises DataError (file, line) for a line that is none, or repeats a task."
     out, seen = {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         p = prediction_of_line(obj, path, n)
@@ -708,9 +677,7 @@ class FormatReport:
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    @property
-    def ok(self) -> bool:
-        return not self.errors
+    ok = property(lambda self: not self.errors)
 
     def __str__(self):
         result = "format valid" if self.ok else f"{len(self.errors)} errors"
@@ -1080,10 +1047,8 @@ def _with_texts(line: dict, documents: Mapping[tuple, dict], path: Path) -> dict
     return line | turn | {"contexts": [documents[(i,)] for i in ids]}
 
 
-def read_ratings(
-    path: str | Path,  # .json or .json.gz
-) -> list[RatedAnswer]:
-    "The answers of an InspectorRAGet file. Raises DataError if it is not one."
+def read_ratings(path: str | Path) -> list[RatedAnswer]:
+    "The answers of an InspectorRAGet file, packed (.gz) or not. Raises DataError if it is not one."
     path = Path(path)
     whole = read_json(path)
     data = _read(_Inspected, whole, path, None, _REMEDY)

@@ -23,7 +23,7 @@ from ..core.files import LONGEST_LINE, parse_json, read_jsonl
 from ..core.types import DataError, plain
 
 # %% auto #0
-__all__ = ['MODEL_OPERATIONS', 'Span', 'nested', 'from_written', 'at', 'spans_in', 'read_spans', 'Trace', 'as_trace', 'traces_of']
+__all__ = ['MODEL_OPERATIONS', 'Span', 'nested', 'from_written', 'at', 'spans_in', 'Trace', 'as_trace', 'traces_of']
 
 # %% ../../nbs/2_data/02_spans.ipynb #ea4bfa02
 MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")  # of OpenTelemetry
@@ -44,9 +44,7 @@ class Span:
     error: str = ""  # what its status or an exception says
     line: int = 0  # where it stands in its file
 
-    @property
-    def seconds(self) -> float:
-        return max(0.0, self.end - self.start)
+    seconds = property(lambda self: max(0.0, self.end - self.start))
 
     def at(self, *paths: str) -> object:
         "The first attribute that is there, by dotted path; None if none is. What stands in it as JSON or as Python writes it is read."
@@ -368,10 +366,7 @@ def _whole(head: str) -> bool:
         return not head.endswith("\n") and len(head) > 1 << 19 or head.rstrip().endswith("}")
 
 # %% ../../nbs/2_data/02_spans.ipynb #a700dc2b
-def read_spans(
-    path: str | Path,
-    odd: Counter,  # filled with what is odd, and how often
-) -> Iterator[Span]:
+def _read_spans(path: str | Path, odd: Counter) -> Iterator[Span]:
     "The spans of a file, in its order. Raises DataError (file, line) for a file that is broken, or holds none."
     n = 0
     for line, value in _objects_of(path):
@@ -401,10 +396,6 @@ class Trace:
     def root(self) -> Span:
         "The whole request: the first span that is no part of another."
         return self.spans[0]
-
-    def inside(self, n: int) -> tuple[Span, ...]:
-        "The parts of the span at a place, and theirs."
-        return self.spans[n + 1 : n + self.size[n]]
 
 
 def as_trace(spans: list[Span], odd: Counter, session: str = "", models: bool = False) -> Trace:
@@ -474,10 +465,7 @@ def _keep(db: sqlite3.Connection, s: Span, seq: int, odd: Counter) -> None:
 
 
 @contextmanager
-def traces_of(
-    path: str | Path,
-    odd: Counter,  # filled with what is odd, and how often
-) -> Iterator[Iterator[Trace]]:
+def traces_of(path: str | Path, odd: Counter) -> Iterator[Iterator[Trace]]:
     "The traces of a file, session by session, in the order in which they began. Raises DataError (file, line)."
     with tempfile.TemporaryDirectory() as folder:
         db = sqlite3.connect(f"{folder}/spans.db", isolation_level=None)
@@ -486,7 +474,7 @@ def traces_of(
             db.execute("PRAGMA synchronous = OFF")
             db.execute(_TABLE)
             models = False
-            for seq, s in enumerate(read_spans(path, odd)):
+            for seq, s in enumerate(_read_spans(path, odd)):
                 _keep(db, s, seq, odd)
                 models = models or s.is_model
             yield _traces(db, odd, models)

@@ -29,9 +29,8 @@ from .mtrag import BY_TEXT
 from .spans import MODEL_OPERATIONS, Span, Trace, at, from_written, nested, traces_of
 
 # %% auto #0
-__all__ = ['STEPS', 'OWN', 'messages_of', 'Document', 'document_of', 'Corpus', 'by_name', 'kind_of', 'Visit', 'visits',
-           'reply_of', 'evaluations', 'verdict_of', 'same_text', 'Reading', 'Request', 'Read', 'own_document', 'Tasks',
-           'turns_of', 'Written', 'write_imported', 'read_kinds', 'import_traces']
+__all__ = ['STEPS', 'OWN', 'messages_of', 'Document', 'document_of', 'Corpus', 'by_name', 'same_text', 'Read', 'own_document',
+           'Tasks', 'Written', 'write_imported', 'read_kinds', 'import_traces']
 
 # %% ../../nbs/2_data/03_traces.ipynb #ffcd930d
 _SPEAKERS = {"user": "user", "human": "user", "assistant": "agent", "ai": "agent"}
@@ -181,11 +180,8 @@ def _key(text: str) -> bytes:
 class Corpus:
     "The passages that are known, by id and by text."
 
-    def __init__(
-        self,
-        gold: Iterable[Passage] = (),  # with texts, of which pieces are known, too
-        passages: Iterable[Passage] = (),  # of a corpus
-    ):
+    def __init__(self, gold: Iterable[Passage] = (), passages: Iterable[Passage] = ()):
+        "Gold passages, of which pieces are known, too; passages of a corpus."
         self.gold = {p.id: p for p in gold}
         self.ids, self.by_text = set(self.gold), {}
         for p in (*self.gold.values(), *passages):
@@ -211,14 +207,13 @@ class Corpus:
     def context_of(self, d: Document, domain: str) -> Context:
         "A document as a context. One id has one text: a second text gets an id of its own."
         passage = self.passage_of(d)
-        text = d.text or (self.gold[passage].text if passage in self.gold else "")
-        about = self.gold.get(passage)
+        about = self.gold.get(passage, Passage(passage, ""))
+        text = d.text or about.text
         i = d.ids[0] if d.ids and d.ids[0] not in self.ids else passage
         if text and self._known.setdefault(i, _key(text)) != _key(text):
             i = f"{i}#{digest(text, 8)}"
             self._known[i] = _key(text)
-        title = d.title or (about.title if about else "")
-        url = d.url or (about.url if about else "")
+        title, url = d.title or about.title, d.url or about.url
         return Context(i, passage, text, title, url, d.source, domain, d.score)
 
 # %% ../../nbs/2_data/03_traces.ipynb #1f4fd11d
@@ -256,7 +251,7 @@ def by_name(name: str) -> str:
     return next((kind for kind, p in _PATTERNS.items() if p.search(words)), "")
 
 # %% ../../nbs/2_data/03_traces.ipynb #5fdfde2d
-def kind_of(s: Span, kinds: Mapping[str, str] = {}) -> tuple[str, bool]:  # and whether it is sure
+def _kind_of(s: Span, kinds: Mapping[str, str] = {}) -> tuple[str, bool]:  # and whether it is sure
     "The kind of step that a span is, '' for none; `llm` for a call of a model whose purpose nothing says."
     for name in (s.name, _node_of(s)):
         if name in kinds:
@@ -272,20 +267,15 @@ def kind_of(s: Span, kinds: Mapping[str, str] = {}) -> tuple[str, bool]:  # and 
 
 # %% ../../nbs/2_data/03_traces.ipynb #89bfa1ea
 @dataclass(frozen=True)
-class Visit:
+class _Visit:
     "A span that is a step, with its parts."
 
     kind: str  # a key of STEPS, "llm", or "" for a plain step
     span: Span
     parts: tuple[Span, ...] = ()
 
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        return (self.span, *self.parts)
-
-    @property
-    def node(self) -> str:
-        return _node_of(self.span)
+    spans = property(lambda self: (self.span, *self.parts))
+    node = property(lambda self: _node_of(self.span))
 
 
 _CHAIN = ("rewrite", "retrieve", "rerank", "grade", "gate", "generate", "check")
@@ -305,9 +295,9 @@ def _last_parts(trace: Trace, n: int, own: Sequence[tuple[str, bool]]) -> int:
     return end
 
 # %% ../../nbs/2_data/03_traces.ipynb #122e1d04
-def visits(trace: Trace, kinds: Mapping[str, str] = {}) -> list[Visit]:
+def _visits(trace: Trace, kinds: Mapping[str, str] = {}) -> list[_Visit]:
     "The steps of a trace, in order; frames around them are left out."
-    own = [kind_of(s, kinds) for s in trace.spans]
+    own = [_kind_of(s, kinds) for s in trace.spans]
     inside: list[frozenset[str]] = [frozenset()] * len(own)  # the kinds of a span and its parts
     for m in reversed(range(len(own))):
         parts = (inside[part] for part in _children(trace, m))
@@ -323,7 +313,7 @@ def visits(trace: Trace, kinds: Mapping[str, str] = {}) -> list[Visit]:
             n += 1
             continue
         parts = trace.spans[n + 1 : end]
-        out.append(Visit("" if kind == "step" else kind, trace.spans[n], parts))
+        out.append(_Visit("" if kind == "step" else kind, trace.spans[n], parts))
         n = end
     return out
 
@@ -407,7 +397,7 @@ _PROMPT = ("gen_ai.system_instructions", "llm.input_messages", "gen_ai.input.mes
 _PROMPT += ("llm.prompts", "gen_ai.prompt", "input.value")
 
 
-def _prompt_of(v: Visit) -> str:
+def _prompt_of(v: _Visit) -> str:
     "All that models were shown in a visit, as one text."
     some = [s for s in v.spans if s.is_model] or [v.span]
     shown = [text for s in some for p in _PROMPT for text in _texts(s.at(p))]
@@ -435,7 +425,7 @@ def _output_of(s: Span) -> object:
     return s.at("output.value", "gen_ai.tool.call.result", "output")
 
 
-def reply_of(v: Visit, keys: Sequence[str] = _ANSWERS) -> str:
+def _reply_of(v: _Visit, keys: Sequence[str] = _ANSWERS) -> str:
     "The last text that a visit gave: of its own output, whole, or of the last model call in it."
     own = _said_in(_output_of(v.span), keys, "agent")
     if own and not own.endswith(_CUT):
@@ -458,7 +448,7 @@ def _whole(cut: str, text: str) -> str:
     return text if whole and not text.endswith(_CUT) else ""
 
 
-def _calls_of(v: Visit) -> Calls:
+def _calls_of(v: _Visit) -> Calls:
     "The model calls of a visit, with their tokens."
 
     def count(s, *paths):
@@ -500,7 +490,7 @@ def _label(value: object, name: str = "") -> Label | None:
     return turned[label] if _NO_MEANS_YES.search(name) and not isinstance(value, str) else label
 
 
-def evaluations(s: Span) -> list[Verdict]:
+def _evaluations(s: Span) -> list[Verdict]:
     "The verdicts that are events of a span, as OpenTelemetry has them."
     out = []
     for name, about in s.events:
@@ -516,15 +506,15 @@ def evaluations(s: Span) -> list[Verdict]:
 _THEN = {"generate": Label.YES, "refuse": Label.NO, "rewrite": Label.NO}
 
 # %% ../../nbs/2_data/03_traces.ipynb #e6363e53
-def _next_node(v: Visit) -> Label | None:
+def _next_node(v: _Visit) -> Label | None:
     "The verdict of a gate that names the node which follows."
-    name = reply_of(v) if v.kind == "gate" else ""
+    name = _reply_of(v) if v.kind == "gate" else ""
     return _THEN.get(by_name(name)) if re.fullmatch(r"\w{1,60}", name) else None
 
 
-def verdict_of(v: Visit) -> Verdict | None:
+def _verdict_of(v: _Visit) -> Verdict | None:
     "The one verdict of a visit; None if it gives none that can be read."
-    if told := [e for s in v.spans for e in evaluations(s)]:
+    if told := [e for s in v.spans for e in _evaluations(s)]:
         return told[-1] if len({e.label for e in told}) == 1 else None
     value = from_written(_output_of(v.span))
     fields = value if isinstance(value, Mapping) else {"verdict": value}
@@ -532,15 +522,15 @@ def verdict_of(v: Visit) -> Verdict | None:
     found = {_label(x, k) for k, x in named.items()} - {None}
     if len(found) == 1:
         return Verdict(found.pop(), "trace", raw=clipped(str(_output_of(v.span)), 200))
-    label = _label(reply_of(v)) or _next_node(v) if not found else None
-    return Verdict(label, "trace", raw=clipped(reply_of(v), 200)) if label else None
+    label = _label(_reply_of(v)) or _next_node(v) if not found else None
+    return Verdict(label, "trace", raw=clipped(_reply_of(v), 200)) if label else None
 
 # %% ../../nbs/2_data/03_traces.ipynb #aff95ba0
 _SHOWN = ("retrieval.documents", "reranker.output_documents", "gen_ai.retrieval.documents")
 _SHOWN += ("output.documents",)
 
 
-def _documents_out(v: Visit) -> list[Document] | None:
+def _documents_out(v: _Visit) -> list[Document] | None:
     "The documents that came out of a visit; None if it shows none."
     shown = [_lists_of(v.span.at(p)).get("") for p in _SHOWN]
     shown += [*_lists_of(from_written(_output_of(v.span))).values()][:1]
@@ -552,13 +542,13 @@ def _documents_out(v: Visit) -> list[Document] | None:
     if found:
         return next((x for x in found if x and all(d.ids for d in x)), max(found, key=len))
     if v.kind in ("retrieve", "rerank"):
-        parts = [_documents_out(Visit("", p)) for p in v.parts if kind_of(p)[0] == v.kind]
+        parts = [_documents_out(_Visit("", p)) for p in v.parts if _kind_of(p)[0] == v.kind]
         some = [d for x in parts if x is not None for d in x]
         return list(dict.fromkeys(some)) if any(x is not None for x in parts) else None
     return None
 
 
-def _documents_in(v: Visit) -> list[Document] | None:
+def _documents_in(v: _Visit) -> list[Document] | None:
     "The documents that went into a visit; None if it shows none."
     shown = _lists_of(v.span.at("reranker.input_documents", "input.documents")).get("")
     inputs = _lists_of(from_written(v.span.at("input.value", "gen_ai.tool.call.arguments")))
@@ -567,12 +557,12 @@ def _documents_in(v: Visit) -> list[Document] | None:
     return shown or same or next(iter(inputs.values()), None)
 
 
-def _queries_of(v: Visit) -> list[str]:
+def _queries_of(v: _Visit) -> list[str]:
     "What was searched for in a visit."
     found = []
     for s in v.spans:
         told = s.at("gen_ai.retrieval.query.text", "retrieval.query")
-        if told is None and kind_of(s) == ("retrieve", True):
+        if told is None and _kind_of(s) == ("retrieve", True):
             told = _said_in(s.at("input.value"), _QUERIES, "user")
         found += [told.strip()] if isinstance(told, str) and told.strip() else []
     return list(dict.fromkeys(found))
@@ -587,7 +577,7 @@ _ENOUGH = 400  # characters of a passage by which it is known in a prompt
 
 # %% ../../nbs/2_data/03_traces.ipynb #11b52f14
 @dataclass
-class Reading:
+class _Reading:
     "The state of one turn while its steps are read."
 
     question: str
@@ -602,7 +592,7 @@ class Reading:
     named: dict[str, str] = field(default_factory=dict)  # what documents call themselves -> context
     kept: tuple[str, ...] = ()  # what is left by now
     seen: tuple[str, ...] | None = None  # what the last draft was made from
-    pending: tuple[int, Visit, tuple[str, ...]] | None = None  # a grade that shows nothing
+    pending: tuple[int, _Visit, tuple[str, ...]] | None = None  # a grade that shows nothing
 
     def context(self, d: Document) -> Context:
         "The context of a document, put down. One without text is the one of that id that the turn knows."
@@ -617,7 +607,7 @@ class Reading:
     def ids(self, docs: Iterable[Document]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.context(d).id for d in docs))
 
-    def add(self, v: Visit, kind: type[Step], **known) -> bool:
+    def add(self, v: _Visit, kind: type[Step], **known) -> bool:
         about = {"node": v.node, "seconds": round(v.span.seconds, 3), "calls": _calls_of(v)}
         self.steps.append(kind(**about, **known))
         return True
@@ -625,7 +615,7 @@ class Reading:
     def last(self, *kinds: type[Step]) -> Step | None:
         return next((s for s in reversed(self.steps) if isinstance(s, kinds)), None)
 
-    def graded(self, v: Visit, given: Sequence[str], kept: Sequence[str]) -> None:
+    def graded(self, v: _Visit, given: Sequence[str], kept: Sequence[str]) -> None:
         "Add the grades of passages of which some were kept."
         labels = ((i, Label.YES if i in kept else Label.NO) for i in given)
         self.add(v, Graded, grades=tuple(Grade(i, Verdict(label, "kept")) for i, label in labels))
@@ -647,7 +637,7 @@ class Reading:
         return "declined" if isinstance(last, Drafted) and last.declined else "dropped"
 
 # %% ../../nbs/2_data/03_traces.ipynb #2553afd6
-def _retrieve(r: Reading, v: Visit) -> bool:
+def _retrieve(r: _Reading, v: _Visit) -> bool:
     docs, queries = _documents_out(v), _queries_of(v)
     if docs is None:
         return False
@@ -665,7 +655,7 @@ def _retrieve(r: Reading, v: Visit) -> bool:
     return r.add(v, Retrieved, hits=hits, contexts=r.kept)
 
 
-def _rerank(r: Reading, v: Visit) -> bool:
+def _rerank(r: _Reading, v: _Visit) -> bool:
     docs = _documents_out(v)
     if docs is None:
         return False
@@ -677,46 +667,46 @@ def _rerank(r: Reading, v: Visit) -> bool:
     return r.add(v, Ranked, ranks=tuple(ranks))
 
 
-def _rewrite(r: Reading, v: Visit) -> bool:
-    text = reply_of(v, (*_QUERIES, *_ANSWERS))
+def _rewrite(r: _Reading, v: _Visit) -> bool:
+    text = _reply_of(v, (*_QUERIES, *_ANSWERS))
     return bool(text) and r.add(v, Rewritten, text=text, raw=text, kept=True)
 
 
-def _gate(r: Reading, v: Visit) -> bool:
+def _gate(r: _Reading, v: _Visit) -> bool:
     if r.last(Drafted):
         return _check(r, v)
-    verdict = verdict_of(v)
+    verdict = _verdict_of(v)
     return bool(verdict) and r.add(v, Gated, verdict=verdict)
 
 # %% ../../nbs/2_data/03_traces.ipynb #2f671794
-def _check(r: Reading, v: Visit) -> bool:
-    verdict = verdict_of(v)
+def _check(r: _Reading, v: _Visit) -> bool:
+    verdict = _verdict_of(v)
     return bool(verdict) and r.add(v, Checked, verdict=verdict)
 
 
-def _refuse(r: Reading, v: Visit) -> bool:
+def _refuse(r: _Reading, v: _Visit) -> bool:
     return r.add(v, Refused, reason=v.node, role=r.role())
 
 
-def _clarify(r: Reading, v: Visit) -> bool:
-    said, verdict = reply_of(v), verdict_of(v)
+def _clarify(r: _Reading, v: _Visit) -> bool:
+    said, verdict = _reply_of(v), _verdict_of(v)
     if said and same_text(said, r.answer):
         no = Verdict(Label.NO, "trace")
         return r.add(v, Clarified, verdict=no, text=said)
     return bool(verdict) and r.add(v, Clarified, verdict=verdict)
 
 # %% ../../nbs/2_data/03_traces.ipynb #4bb8eb41
-def _grade(r: Reading, v: Visit) -> bool:
+def _grade(r: _Reading, v: _Visit) -> bool:
     before, after = _documents_in(v), _documents_out(v)
     given = r.ids(before) if before else r.kept
-    told = [e for s in v.spans for e in evaluations(s)]
+    told = [e for s in v.spans for e in _evaluations(s)]
     if after is not None:
         kept = r.ids(after)
         r.graded(v, (*given, *(i for i in kept if i not in given)), kept)
     elif len(told) == len(given) > 0:
         r.add(v, Graded, grades=tuple(map(Grade, given, told)))
         r.kept = r.steps[-1].kept
-    elif verdict := verdict_of(v):
+    elif verdict := _verdict_of(v):
         r.add(v, Gated, verdict=verdict, asked="relevant")
     else:
         r.pending = (len(r.steps), v, given)
@@ -724,8 +714,8 @@ def _grade(r: Reading, v: Visit) -> bool:
     return True
 
 
-def _generate(r: Reading, v: Visit) -> bool:
-    text, shown = reply_of(v), r.in_prompt(_prompt_of(v))
+def _generate(r: _Reading, v: _Visit) -> bool:
+    text, shown = _reply_of(v), r.in_prompt(_prompt_of(v))
     if not text:
         return False
     if r.models and declines(text) and not any(s.is_model for s in v.spans):
@@ -744,16 +734,16 @@ def _generate(r: Reading, v: Visit) -> bool:
     return r.add(v, Drafted, text=text, attempt=len(drafts), declined=declines(text))
 
 # %% ../../nbs/2_data/03_traces.ipynb #b7b40ad3
-def _llm(r: Reading, v: Visit) -> bool:
+def _llm(r: _Reading, v: _Visit) -> bool:
     "A model call whose purpose nothing says: what it wrote was searched for, or was the answer."
-    reply = reply_of(v)
+    reply = _reply_of(v)
     if any(same_text(reply, q) for q in r.queries):
         return r.add(v, Rewritten, text=reply, raw=reply, kept=True)
     whole = same_text(reply, r.answer) or len(reply) > 20 and reply in r.answer
     return whole and _generate(r, v)
 
 
-_READERS: dict[str, Callable[[Reading, Visit], bool]] = {
+_READERS: dict[str, Callable[[_Reading, _Visit], bool]] = {
     "retrieve": _retrieve,
     "rerank": _rerank,
     "rewrite": _rewrite,
@@ -767,17 +757,17 @@ _READERS: dict[str, Callable[[Reading, Visit], bool]] = {
 }
 
 
-def _read_visit(r: Reading, v: Visit) -> None:
+def _read_visit(r: _Reading, v: _Visit) -> None:
     "Add the step of a visit: typed if it shows what its kind needs, else a plain one."
     if v.kind and _READERS[v.kind](r, v):
         return
     if v.kind:
         r.odd[f"{v.kind} without what tells it: plain steps"] += 1
-    r.add(v, Step, note=clipped(v.span.error or reply_of(v), 200))
+    r.add(v, Step, note=clipped(v.span.error or _reply_of(v), 200))
 
 # %% ../../nbs/2_data/03_traces.ipynb #cfa56a30
 @dataclass(frozen=True)
-class Request:
+class _Request:
     "What a trace says of the whole request."
 
     task_id: str  # "" if it does not say
@@ -821,7 +811,7 @@ def _answer_of(trace: Trace) -> tuple[str, Span]:
     for s in trace.spans:
         depth[s.id] = depth.get(s.parent, len(trace.spans)) + 1  # lost parents come last
     tops = [s for s in trace.spans if s.parent == trace.root.parent]
-    below = [s for s in trace.spans if s not in tops and kind_of(s)[0] not in _NO_ANSWERER]
+    below = [s for s in trace.spans if s not in tops and _kind_of(s)[0] not in _NO_ANSWERER]
     for s in (*tops, *sorted(reversed(below), key=lambda s: depth[s.id])):
         if said := _answer_in(s):
             return said, s
@@ -838,7 +828,7 @@ def _requests_in(trace: Trace) -> list[Trace]:
         tops = [] if _asked(trace.root)[0] else [*_children(trace, 0)]
     spans = [trace.spans[n] for n in tops]
     whole = (
-        trace.size[n] > 1 and not kind_of(s)[1] and _asked(s)[0] and _answer_in(s)
+        trace.size[n] > 1 and not _kind_of(s)[1] and _asked(s)[0] and _answer_in(s)
         for n, s in zip(tops, spans)
     )
     if len(tops) < 2 or len({s.name for s in spans}) > 1 or not all(whole):
@@ -851,7 +841,7 @@ def _requests_in(trace: Trace) -> list[Trace]:
     ]
 
 # %% ../../nbs/2_data/03_traces.ipynb #eed65871
-def _request_of(trace: Trace) -> Request:
+def _request_of(trace: Trace) -> _Request:
     "Question, turns before it and answer of a trace; the question is of its first span that shows one, calls of models last."
     question, history, task = "", [], ""
     for s in sorted(trace.spans, key=lambda s: s.is_model):
@@ -861,7 +851,7 @@ def _request_of(trace: Trace) -> Request:
         task = task or (str(told) if isinstance(told, (str, int)) else "")
     answer, s = _answer_of(trace)
     node = _node_of(s)
-    return Request(task, trace.session, question, tuple(history), answer, trace, node)
+    return _Request(task, trace.session, question, tuple(history), answer, trace, node)
 
 # %% ../../nbs/2_data/03_traces.ipynb #3680c57d
 def _broke(trace: Trace) -> Fault | None:
@@ -874,12 +864,12 @@ def _broke(trace: Trace) -> Fault | None:
 
 
 def _read_turn_of(
-    q: Request, task: Task, corpus: Corpus, kinds: Mapping[str, str], odd: Counter
+    q: _Request, task: Task, corpus: Corpus, kinds: Mapping[str, str], odd: Counter
 ) -> Read:
     "The turn of a request."
-    some = visits(q.trace, kinds)
+    some = _visits(q.trace, kinds)
     queries = [x for v in some for x in _queries_of(v) if not same_text(x, task.question)]
-    r = Reading(task.question, q.answer, task.domain, corpus, odd, queries, q.trace.models)
+    r = _Reading(task.question, q.answer, task.domain, corpus, odd, queries, q.trace.models)
     for v in some:
         _read_visit(r, v)
     odd["spans that are steps"] += len(some)
@@ -899,7 +889,7 @@ def _read_turn_of(
     return Read(task, _ended(r, task, answer, fault, q), tuple(r.contexts.values()))
 
 # %% ../../nbs/2_data/03_traces.ipynb #2a4b70f1
-def _ended(r: Reading, task: Task, answer: str, fault: Fault | None, q: Request) -> Trajectory:
+def _ended(r: _Reading, task: Task, answer: str, fault: Fault | None, q: _Request) -> Trajectory:
     "The record of a turn, with the outcome that its steps and its answer have."
     last, outcome, known = r.last(Drafted, Refused, Clarified), Outcome.ANSWERED, {}
     if fault:
@@ -945,9 +935,9 @@ def _own_turn(trace: Trace, odd: Counter) -> Read | None:
         steps = {s.at(f"{OWN}.step")["place"]: s.at(f"{OWN}.step")["step"] for s in marked}
         in_order = [steps[n] for n in range(told["steps"])]
         turn = read_turn({**told["turn"], "steps": in_order})
-        shown = [d for s in trace.spans for d in s.at("retrieval.documents") or ()]
-        contexts = [_own_context(d["document"]) for d in shown]
-        contexts += [structured(Context, c) for c in told["contexts"]]
+        shown = [d["document"] for s in trace.spans for d in s.at("retrieval.documents") or ()]
+        own = ({"id": d["id"], "text": d["content"], **from_written(d["metadata"])} for d in shown)
+        contexts = [structured(Context, c) for c in (*own, *told["contexts"])]
         task = structured(Task, told["task"])
     except (TypeError, ValueError, KeyError, AttributeError):
         odd["turns of mtrag without their whole record: read as foreign spans"] += 1
@@ -956,10 +946,6 @@ def _own_turn(trace: Trace, odd: Counter) -> Read | None:
     odd["spans within steps"] += len(trace.spans) - len(marked) - 1
     odd["spans around steps"] += 1
     return Read(task, turn, tuple({c.id: c for c in contexts}.values()))
-
-
-def _own_context(d: Mapping) -> Context:
-    return structured(Context, {"id": d["id"], "text": d["content"], **from_written(d["metadata"])})
 
 # %% ../../nbs/2_data/03_traces.ipynb #8bc9d740
 def _words(text: str) -> str:
@@ -986,12 +972,13 @@ class Tasks:
         self,
         task_id: str,
         session: str,
-        place: int,  # in the session, from 1
+        place: int,
         question: str,
         history: Sequence[Turn],
-        asks: Callable[[str], bool] = lambda question: False,  # whether its spans hold a question
+        asks=None,
     ) -> tuple[Task | None, str]:
-        "The task of a turn and how it was found; None and '' if it is none of them."
+        """The task of a turn (its place in the session is counted from 1) and how it was found; None and '' if it is none of them.
+        `asks(question)`: whether its spans hold a question."""
         if task_id in self.by_id:
             return self.by_id[task_id], "by the task id in their metadata"
         same = self.by_question.get(_words(question), [])
@@ -1008,12 +995,12 @@ class Tasks:
         ):
             if len(some) == 1:
                 return some[0], how
-        if placed and not same and asks(placed.question):
+        if placed and not same and asks and asks(placed.question):
             return placed, "by session and order, their question in a prompt"
         return None, ""
 
 # %% ../../nbs/2_data/03_traces.ipynb #f1182f0a
-def turns_of(
+def _turns_of(
     traces: Iterable[Trace],
     tasks: Tasks,
     corpus: Corpus,
@@ -1152,6 +1139,6 @@ def import_traces(
     "The spans of a foreign program as a run. Raises DataError (file, line)."
     odd, joined, known = Counter(), Counter(), Tasks(tasks)
     with traces_of(path, odd) as traces:
-        turns = turns_of(traces, known, corpus or Corpus(), kinds, odd, joined)
+        turns = _turns_of(traces, known, corpus or Corpus(), kinds, odd, joined)
         about = Written(name or Path(path).name.split(".")[0], "spans")
         return write_imported(out, path, about, turns, lambda: {"joined": joined, "odd": odd})

@@ -24,10 +24,9 @@ from ..data.mtrag import RatedAnswer, read_ratings
 from .licence import MODEL_WAYS, HumanAgreement, Licence, LicenceRow, RaterNames
 from .licence import encoder_measures, human_ratings, lexical_measures, licence
 from .licence import model_measures, rater_names
-from .measures import BertScorer
 from .statistics import auroc_interval
 from ..models.calls import Models
-from ..models.embed import Classifier, EmbedderLike
+from ..models.embed import BertScorer, Classifier, EmbedderLike
 from ..runs.run import machine, package_versions
 from ..systems.stages import PROMPTS, Asked, check_by_claims, check_by_classifier
 from ..systems.stages import check_by_likelihood, check_by_support, check_by_yesno

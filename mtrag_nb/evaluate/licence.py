@@ -24,13 +24,13 @@ from ..core.text import STOPWORDS, all_words, format_docs_for_gen, sentences, su
 from ..core.types import TO_REFUSE, Context, DataError, SettingsError
 from ..data.mtrag import RatedAnswer
 from .judge import judge_faithfulness, judge_statements
-from .measures import BertScorer, bert_k_precision, rouge_l
+from .measures import PairScorer, bert_k_precision, rouge_l
 from .statistics import Interval, Report, alt_test, auroc, auroc_interval
 from .statistics import difference_interval, krippendorff_alpha, spearman
 from .statistics import spearman_in_bands
 from ..models.calls import RecordedChat
 from ..models.chat import ChatModel
-from ..models.embed import EmbedderLike
+from ..models.chat import EmbedderLike
 from ..systems.stages import PROMPTS, check_by_likelihood
 
 # %% auto #0
@@ -490,7 +490,7 @@ def lexical_measures(answers: Sequence[RatedAnswer]) -> list[Measured]:
     return found + [of(k) for k in _OFFICIAL if all(k in a.official for a in answers)]
 
 
-def encoder_measures(answers, embedder: EmbedderLike, bert: BertScorer) -> list[Measured]:
+def encoder_measures(answers, embedder: EmbedderLike, bert: PairScorer) -> list[Measured]:
     "The measures of rated answers that need an encoder."
     n, texts, passages = len(answers), [a.answer for a in answers], [_texts_of(a) for a in answers]
 

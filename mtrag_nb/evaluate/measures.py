@@ -5,33 +5,30 @@
 # %% ../../nbs/7_evaluate/01_measures.ipynb #imports0
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ..core.files import read_jsonl, write_jsonl
 from ..core.html import show
-from ..core.settings import MINILM, ModelSpec
 from ..core.claims import claim_tokens
 from ..core.text import Stance, all_words, contains_text, content_words, declines, level
 from ..core.text import in_digits, script_of, sentences, stance, support, word_count
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError, Task
 from ..data.mtrag import conversation_of_line, domain_of_line, prediction_of_line
 from .statistics import INTERVALS, Interval, Report, mean_interval
-from ..models.local import find_model, pick_device
 
 # %% auto #0
-__all__ = ['CUTS', 'MEASURES', 'WRONG', 'RIGHT', 'OFFICIAL_BERT', 'ENCODERS', 'RetrievalScores', 'retrieval_scores', 'rouge_l',
-           'target_recall', 'TargetVerdict', 'best_by_target', 'verdict_of', 'says_target', 'why_not_judged',
-           'BertScorer', 'encoder_named', 'k_precision', 'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts',
-           'agg_parts', 'condition', 'Refusals', 'refusals', 'without_answers', 'RetrievalReport', 'score_retrieval']
+__all__ = ['CUTS', 'MEASURES', 'WRONG', 'RIGHT', 'RetrievalScores', 'retrieval_scores', 'rouge_l', 'target_recall',
+           'TargetVerdict', 'best_by_target', 'verdict_of', 'says_target', 'why_not_judged', 'k_precision',
+           'PairScorer', 'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition',
+           'Refusals', 'refusals', 'without_answers', 'RetrievalReport', 'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
 CUTS = (1, 3, 5, 10)
@@ -434,87 +431,6 @@ def why_not_judged(measure: str, answer: str, target: str) -> str:
         return "not in Latin letters"
     return ""
 
-# %% ../../nbs/7_evaluate/01_measures.ipynb #e3aafc58
-OFFICIAL_BERT = ModelSpec("microsoft/deberta-xlarge-mnli")
-_LAYERS = {OFFICIAL_BERT.name: 40, MINILM.name: 3}  # the first: bert-score's own table
-_BERT_BATCH = 16
-
-
-def _baseline(name: str) -> Path:
-    "The file of rescaling baselines that bert-score ships for an encoder."
-    if (found := importlib.util.find_spec("bert_score")) is None:
-        raise SettingsError('the package bert-score is missing: pip install "mtrag_nb[eval]"')
-    return Path(found.origin).parent / "rescale_baseline" / "en" / f"{name}.tsv"
-
-# %% ../../nbs/7_evaluate/01_measures.ipynb #9e955de7
-class BertScorer:
-    "BERTScore with any encoder. Loaded when first used; texts are cut at the encoder's length."
-
-    def __init__(
-        self,
-        spec: ModelSpec = OFFICIAL_BERT,  # a name that weights.find_model knows: hub name, folder or embedded
-        layer: int | None = None,  # hidden layer, from 1; None: as LAYERS says
-        rescale: bool = True,  # False: raw cosines, for an encoder without a baseline
-    ):
-        self.spec, self.rescale = spec, rescale
-        self.layer, self._scorer = layer or _LAYERS.get(spec.name), None
-        if self.layer is None:
-            remedy = "give one (bert_score.utils.model2layers lists what was tuned)"
-            raise SettingsError(f"no layer is known for {spec.name!r}: {remedy}")
-        if rescale and not _baseline(spec.name).is_file():
-            raise SettingsError(
-                f"bert-score ships no baseline for {spec.name!r}: give rescale=False; "
-                "raw values compare with no rescaled ones"
-            )
-
-    @property
-    def fingerprint(self) -> str:
-        "Names encoder, layer and scale: scores of two fingerprints do not compare."
-        return f"{self.spec.name}:layer {self.layer}:{'rescaled' if self.rescale else 'raw'}"
-
-    def _load(self):
-        if self._scorer is None:
-            scale = {"rescale_with_baseline": self.rescale, "lang": "en"}
-            scale["baseline_path"] = str(_baseline(self.spec.name))
-            from bert_score import BERTScorer
-
-            what = (str(find_model(self.spec)), self.layer, _BERT_BATCH)
-            self._scorer = BERTScorer(*what, device=pick_device(self.spec), **scale)
-            self._scorer._model.float()  # a checkpoint in half precision would be computed in it
-            tokenizer, config = self._scorer._tokenizer, self._scorer._model.config
-            length = min(tokenizer.model_max_length, config.max_position_embeddings)
-            tokenizer.model_max_length = length  # some say 10^30
-        return self._scorer
-
-    def score(
-        self, responses: Sequence[str], texts: Sequence[str]
-    ) -> list[tuple[float, float] | None]:
-        "(Precision, recall) of each response against its text; None where either is blank."
-        both = enumerate(zip(responses, texts, strict=True))
-        pairs = {i: (r, t) for i, (r, t) in both if r.strip() and t.strip()}
-        out: list[tuple[float, float] | None] = [None] * len(responses)
-        if pairs:
-            both = map(list, zip(*pairs.values()))
-            p, r, _ = self._load().score(*both, batch_size=_BERT_BATCH)
-            for i, a, b in zip(pairs, p.tolist(), r.tolist()):
-                out[i] = (a, b)
-        return out
-
-    def unload(self) -> None:
-        "Give the memory back; the next call loads again."
-        self._scorer = None
-
-# %% ../../nbs/7_evaluate/01_measures.ipynb #e4ebf52d
-ENCODERS = {"none": lambda: None, "minilm": lambda: BertScorer(MINILM, rescale=False)}
-ENCODERS["official"] = BertScorer
-
-
-def encoder_named(name: str) -> BertScorer | None:
-    "What embeds for BERTScore and RB_agg: nothing, the laptop's model with raw values, or the official one. Raises SettingsError."
-    if name not in ENCODERS:
-        raise SettingsError(f"unknown encoder {name!r}: there are {', '.join(ENCODERS)}")
-    return ENCODERS[name]()
-
 # %% ../../nbs/7_evaluate/01_measures.ipynb #134b92d7
 def k_precision(response: str, passages: Sequence[str]) -> float | None:
     "The share of the response's content words that stand in a passage; 1 without any, None for a blank response or without passages."
@@ -524,7 +440,16 @@ def k_precision(response: str, passages: Sequence[str]) -> float | None:
 _Texts = Sequence[Sequence[str]]  # the passages of each response
 
 
-def bert_k_precision(bert: BertScorer, responses: Sequence[str], passages: _Texts) -> list:
+class PairScorer(Protocol):
+    "BERTScore: `models.embed.BertScorer`."
+
+    def score(
+        self, responses: Sequence[str], texts: Sequence[str]
+    ) -> list[tuple[float, float] | None]:
+        "(Precision, recall) of each response against its text; None where either is blank."
+
+
+def bert_k_precision(bert: PairScorer, responses: Sequence[str], passages: _Texts) -> list:
     "The highest BERTScore-precision of each response over its passages, in one batch; None where there is no passage, or where the response is blank."
     pairs = [(r, p) for r, ps in zip(responses, passages, strict=True) for p in ps]
     found = iter(bert.score([r for r, _ in pairs], [p for _, p in pairs]))
@@ -564,7 +489,7 @@ class AggParts:
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #407101d3
 def agg_parts(
-    bert: BertScorer, responses: Sequence[str], targets: Sequence[str], passages: _Texts
+    bert: PairScorer, responses: Sequence[str], targets: Sequence[str], passages: _Texts
 ) -> list[AggParts]:
     "The parts of RB_agg for each response, with one reference answer, and the texts of the passages in its prediction."
     recalls = [s and s[1] for s in bert.score(responses, targets)]

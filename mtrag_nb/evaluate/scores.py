@@ -23,7 +23,7 @@ from ..core.types import Passage, SettingsError, Task, Turn, plain
 from ..data.mtrag import falling, files_of, is_gold
 from .judge import VERDICTS, Item, asked_digest, check_reference, circular
 from .judge import judge_of, prediction_items, run_items, turn_item
-from .measures import MEASURES, BertScorer, Refusals, RetrievalScores, agg_parts
+from .measures import MEASURES, PairScorer, Refusals, RetrievalScores, agg_parts
 from .measures import condition, refusals, retrieval_scores, rouge_l, says_target
 from .measures import target_recall, why_not_judged
 from .statistics import Comparison, Interval, Report, compare, mean_interval
@@ -179,7 +179,7 @@ _CONDITIONED = ("rb_agg", "rb_llm_local", "rl_f_local")
 def score_items(
     items: Sequence[Item],
     gold: Mapping[str, Gold],
-    bert: BertScorer | None = None,  # for BERTScore and RB_agg; None: without
+    bert: PairScorer | None = None,  # for BERTScore and RB_agg; None: without
     judgements: Mapping[str, Mapping[str, Judgement]] = {},  # task id -> protocol -> judgement
     idk: str = "best",  # who says that an answer refuses: best, recorded, rule or judge
     asking: bool | None = None,  # score UNDERSPECIFIED tasks; None: if some turn asked back
@@ -453,7 +453,7 @@ def score_run(
     gold: Mapping[str, Gold],
     tasks: Sequence[Task] = (),  # with contexts, for a prediction file that does not repeat them
     qrels: Mapping[str, Mapping[str, int]] | None = None,  # for the retrieval measures
-    bert: BertScorer | None = None,  # for RB_agg: BertScorer() is the official one
+    bert: PairScorer | None = None,  # for RB_agg: BertScorer() is the official one
     idk: str = "best",  # who says that an answer refuses: best, recorded, rule or judge
     negatives: Run | str | Path | None = None,  # the same system with `leave_gold_out`
     out: str | Path | None = None,  # folder for scores.jsonl; None: as `place_of_scores` says

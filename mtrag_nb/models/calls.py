@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import pkgutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -23,41 +24,42 @@ from ..core.record import Calls
 from ..core.settings import ModelSpec, Settings, names_code, load_place
 from ..core.types import DataError, ModelNotFound, PartlyFailed, ReplyError, ServerError
 from ..core.types import SettingsError, digest, structured
-from .chat import ChatModel, Completion, Contract, OnText, Prompt, Sampling, Score
-from .chat import seeds_for
-
-if TYPE_CHECKING:
-    from mtrag_nb.models.embed import Classifier, CrossEncoderReranker, EmbedderLike, YesNoReranker
+from .chat import ChatModel, ClassifierLike, Completion, Contract, EmbedderLike
+from .chat import OnText, Prompt, Reranker, Score, seeds_for
 
 # %% auto #0
 __all__ = ['load_chat', 'load_embedder', 'Models', 'BatchingChat', 'kept_if_usable', 'RecordedChat', 'MeteredChat', 'Work']
 
 # %% ../../nbs/3_models/05_calls.ipynb #b66d12ca
+_MAKERS = {  # what makes the models of a profile; imported when the first is asked for
+    "chat": "mtrag_nb.models.local:TransformersChat",
+    "contract": "mtrag_nb.models.local:read_contract",
+    "embedder": "mtrag_nb.models.embed:Embedder",
+    "embedder of LlamaIndex": "mtrag_nb.models.embed:FromEmbedding",
+    "reranker": "mtrag_nb.models.embed:load_reranker",
+    "checker": "mtrag_nb.models.embed:Classifier",
+    "chat server": "mtrag_nb.models.server:ServerChat",
+    "embedder server": "mtrag_nb.models.server:ServerEmbedder",
+}
+
+
+def _make(what: str, *args) -> Any:
+    return pkgutil.resolve_name(_MAKERS[what])(*args)
+
+
 def load_chat(spec: ModelSpec, batch_size: int = 8, batch_tokens: int = 16384) -> ChatModel:
     """The chat model of a spec: local weights, or a server if the spec has a url. At most so many prompts stand in one padded
     batch (or are asked at a time), and so many padded tokens in one forward pass."""
-    if not spec.url:
-        from mtrag_nb.models.local import TransformersChat
-
-        return TransformersChat(spec, batch_size, batch_tokens)
-    from mtrag_nb.models.server import ServerChat
-
-    return ServerChat(spec, batch_size)
+    if spec.url:
+        return _make("chat server", spec, batch_size)
+    return _make("chat", spec, batch_size, batch_tokens)
 
 
 def load_embedder(spec: ModelSpec) -> EmbedderLike:
     "The embedder of a spec: local weights, a server if the spec has a url, an embedding model of LlamaIndex if its name is a place."
     if names_code(spec.name):
-        from mtrag_nb.models.embed import FromEmbedding
-
-        return FromEmbedding(load_place(spec.name)[0])
-    if not spec.url:
-        from mtrag_nb.models.embed import Embedder
-
-        return Embedder(spec)
-    from mtrag_nb.models.server import ServerEmbedder
-
-    return ServerEmbedder(spec)
+        return _make("embedder of LlamaIndex", load_place(spec.name)[0])
+    return _make("embedder server" if spec.url else "embedder", spec)
 
 # %% ../../nbs/3_models/05_calls.ipynb #3f3bc083
 class Models:
@@ -68,7 +70,7 @@ class Models:
         settings: Settings,
         chat: ChatModel | None = None,  # ready models, in the place of the profile's
         embedder: EmbedderLike | None = None,
-        reranker: CrossEncoderReranker | None = None,
+        reranker: Reranker | None = None,
     ):
         ready = {"chat": chat, "embedder": embedder, "reranker": reranker}
         self.settings, self._lock = settings, threading.Lock()
@@ -91,34 +93,29 @@ class Models:
         return self._get("embedder", lambda: load_embedder(self.settings.embedder))
 
     @property
-    def reranker(self) -> CrossEncoderReranker | YesNoReranker | None:
+    def reranker(self) -> Reranker | None:
         "The profile's reranker; None where it has none."
-        from mtrag_nb.models.embed import load_reranker
-
         spec = self.settings.reranker
-        return self._get("reranker", lambda: spec and load_reranker(spec))
+        return self._get("reranker", lambda: spec and _make("reranker", spec))
 
-    def checker(self, settings: Settings) -> Classifier | None:
+    def checker(self, settings: Settings) -> ClassifierLike | None:
         "The classifier that `stages.check` names; None where it names none. Raises SettingsError for a threshold that is no probability."
-        from mtrag_nb.models.embed import Classifier
-
         if (spec := settings.models.get("checker")) is None:
             return None
         if not 0 < settings.stages.check_threshold < 1:
             known = "measure it (mtrag calibrate), or try --set stages.check_threshold=0.5"
             takes = f"stages.check=nli:{spec.name} takes a threshold between 0 and 1"
             raise SettingsError(f"{takes}: {known}")
-        return self._get(spec.name, lambda: Classifier(spec))
+        return self._get(spec.name, lambda: _make("checker", spec))
 
     def adapters(self, settings: Settings) -> dict[str, Contract]:
         "How the adapter of each stage is asked. Raises SettingsError where no library is named, ModelNotFound, DataError."
-        from mtrag_nb.models.local import read_contract
-
         if settings.adapters and not settings.chat.adapters:
             stage, task = next(iter(settings.adapters.items()))
             remedy = "name a library: --set chat.adapters=ibm-granite/granitelib-rag-r1.0"
             raise SettingsError(f"stages.{stage}=adapter:{task} takes an adapter: {remedy}")
-        return {s: read_contract(settings.chat, task) for s, task in settings.adapters.items()}
+        ways = settings.adapters.items()
+        return {stage: _make("contract", settings.chat, task) for stage, task in ways}
 
     def parts(self, settings: Settings) -> dict:
         "What ways of stages need beside the three models: keywords of a `Toolbox`."

@@ -33,7 +33,7 @@ from .chat import seeds_for, too_large, turn_into, unmarked_prompt, usable_devic
 from .chat import weight_bytes
 
 # %% auto #0
-__all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'load_gguf', 'Loaded',
+__all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'load_gguf',
            'read_contract', 'hub_token', 'fetch_models', 'trim_memory', 'run_batches', 'memory_error',
            'TransformersChat']
 
@@ -251,7 +251,7 @@ def _as_safetensors(path: Path, dtype: str) -> Path:
 
 # %% ../../nbs/3_models/02_local.ipynb #1f148c36
 @dataclass(frozen=True)
-class Loaded:
+class _Loaded:
     "A model in memory."
 
     tokenizer: object
@@ -298,7 +298,7 @@ def _nf4(dtype):
     return BitsAndBytesConfig(load_in_4bit=True, **{f"bnb_4bit_{k}": v for k, v in how.items()})
 
 
-def _load_transformer(spec: ModelSpec) -> Loaded:
+def _load_transformer(spec: ModelSpec) -> _Loaded:
     "Load a spec's weights. Raises ModelNotFound, or DataError for a GGUF file in four bits where nothing can be kept."
     quiet()
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -312,7 +312,7 @@ def _load_transformer(spec: ModelSpec) -> Loaded:
             if spec.quantization:
                 raise
             tokenizer, model = load_gguf(path, dtype)
-            return Loaded(tokenizer, model.to(device).eval(), device, name, spec.name)
+            return _Loaded(tokenizer, model.to(device).eval(), device, name, spec.name)
     own = own_quantization(path, dtype)
     options = {"quantization_config": _nf4(dtype)} if spec.quantization else {}
     if own is not None:
@@ -322,7 +322,7 @@ def _load_transformer(spec: ModelSpec) -> Loaded:
     if own is not None:
         turn_into(model, dtype)
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-    return Loaded(tokenizer, model.eval(), device, name, spec.name)
+    return _Loaded(tokenizer, model.eval(), device, name, spec.name)
 
 # %% ../../nbs/3_models/02_local.ipynb #66469cea
 _OF_ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "io.yaml")
@@ -585,7 +585,7 @@ class _Prefilled:
 _WORTH = 32  # tokens: shorter beginnings are not worth the copying
 
 
-def _read_singly(m: Loaded, rows: Sequence[Sequence[int]], keep: int) -> _Prefilled:
+def _read_singly(m: _Loaded, rows: Sequence[Sequence[int]], keep: int) -> _Prefilled:
     "Rows read one after another, each from what it shares with the one before it; then one padded batch."
     import torch
 
@@ -610,7 +610,7 @@ def _read_singly(m: Loaded, rows: Sequence[Sequence[int]], keep: int) -> _Prefil
     return _Prefilled(m.model, mask, joined, torch.cat([logits[i] for i in range(len(rows))]))
 
 # %% ../../nbs/3_models/02_local.ipynb #2dbbc9ee
-def _read_together(m: Loaded, rows: Sequence[Sequence[int]], keep: int) -> _Prefilled:
+def _read_together(m: _Loaded, rows: Sequence[Sequence[int]], keep: int) -> _Prefilled:
     "What all rows begin with, once; then the rest of them, padded."
     import torch
 
@@ -631,7 +631,7 @@ def _read_together(m: Loaded, rows: Sequence[Sequence[int]], keep: int) -> _Pref
     return _Prefilled(m.model, mask, cache, logits)
 
 
-def _prefill(m: Loaded, rows: Sequence[Sequence[int]], keep: int = 1) -> _Prefilled:
+def _prefill(m: _Loaded, rows: Sequence[Sequence[int]], keep: int = 1) -> _Prefilled:
     "Read the prompts of a batch, rows of token ids; so many positions at the end of each need logits."
     together = m.device != "cpu" or m.slides
     return _read_together(m, rows, keep) if together else _read_singly(m, rows, keep)
@@ -671,7 +671,7 @@ class _Reply:
     tokens: list[int] = field(default_factory=list)
     stop: str = "length"  # why it ended, or would if it ended now
 
-    def add(self, token: int, m: Loaded, stop: Sequence[str]) -> bool:
+    def add(self, token: int, m: _Loaded, stop: Sequence[str]) -> bool:
         "One more token; whether the reply goes on."
         if token in m.ends:
             self.stop = "end"
@@ -681,14 +681,20 @@ class _Reply:
             self.stop = "string"
         return self.stop == "length"
 
-    def text(self, m: Loaded, stop: Sequence[str]) -> str:
+    def text(self, m: _Loaded, stop: Sequence[str]) -> str:
         "What it says, up to the first stop string."
         text = m.tokenizer.decode(self.tokens, skip_special_tokens=True)
         return min((text.split(s)[0] for s in stop), key=len, default=text)
 
 
 def _generate_batch(
-    m: Loaded, rows: Sequence, max_new_tokens, temperature, seeds: Sequence[int], stop, on_text=None
+    m: _Loaded,
+    rows: Sequence,
+    max_new_tokens,
+    temperature,
+    seeds: Sequence[int],
+    stop,
+    on_text=None,
 ) -> list[Completion]:
     "Complete all rows of token ids in one padded batch, with a seed each; otherwise as `ChatModel.generate`."
     import torch
@@ -716,7 +722,7 @@ def _generate_batch(
     return [Completion(r.text(m, stop), len(p), len(r.tokens), r.stop, share) for p, r in both]
 
 # %% ../../nbs/3_models/02_local.ipynb #f44cdb1e
-def _score_batch(m: Loaded, rows: Sequence[Sequence[int]], keep: int) -> list[tuple]:
+def _score_batch(m: _Loaded, rows: Sequence[Sequence[int]], keep: int) -> list[tuple]:
     "Per row, log-probabilities of the next token at its last `keep` positions, [keep, vocabulary], and its share of the seconds."
     import torch
 
@@ -879,14 +885,14 @@ class TransformersChat(_Templated, Resident):
         m = self._loaded
         return (m.device, m.dtype) if m else _device_and_dtype(self.spec)
 
-    def load(self) -> Loaded:
+    def load(self) -> _Loaded:
         "The model, loaded on the first call. Raises TooLarge for one that does not fit; another chat model of its GPU goes first."
         with self._lock:
             if self._loaded is None:
                 self._loaded = self._load_now()
             return self._loaded
 
-    def _load_now(self) -> Loaded:
+    def _load_now(self) -> _Loaded:
         device, dtype = _device_and_dtype(self.spec)
         if self.resides == "chat" and device.startswith("cuda"):
             weights = weight_bytes(find_model(self.spec), dtype, self.spec.quantization)

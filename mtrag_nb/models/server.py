@@ -31,10 +31,10 @@ from .chat import as_sampling, chat, seeds_for, unmarked_prompt, without_system
 from .embed import prefixed
 
 # %% auto #0
-__all__ = ['Busy', 'Unreachable', 'Refused', 'key_of', 'Connection', 'ServerChat', 'ServerEmbedder']
+__all__ = ['Unreachable', 'key_of', 'Connection', 'ServerChat', 'ServerEmbedder']
 
 # %% ../../nbs/3_models/04_server.ipynb #6ca9ce9c
-class Busy(ServerError):
+class _Busy(ServerError):
     "A server that serves nobody at the moment, or takes too long."
 
 
@@ -44,12 +44,12 @@ class Unreachable(ServerError):
     taken = False  # whether it took a connection, and lost it
 
 
-class Refused(ServerError):
+class _Refused(ServerError):
     "A server that does not take a request as it is."
 
 
-_KINDS = dict.fromkeys((408, 429, 502, 503, 504), Busy)
-_KINDS |= dict.fromkeys((400, 403, 404, 405, 415, 422, 501), Refused)
+_KINDS = dict.fromkeys((408, 429, 502, 503, 504), _Busy)
+_KINDS |= dict.fromkeys((400, 403, 404, 405, 415, 422, 501), _Refused)
 _SPENT = re.compile(r"(?i)insufficient[ _](quota|balance|credit|fund)|hard[ _]limit|out of credit")
 
 
@@ -189,7 +189,7 @@ class Connection:
             raise ValueError(f"is no address that can be asked ({e})") from None
 
     def post(self, path: str, body: dict, on_text: Callable[[str], object] | None = None) -> dict:
-        "Ask, and get an object; `on_text` takes the text so far of a reply in a chat. Raises ServerError; Busy if it is worth another try."
+        "Ask, and get an object; `on_text` takes the text so far of a reply in a chat. Raises ServerError; _Busy if it is worth another try."
         import openai
 
         where, place = self.url.partition("?")[0].rstrip("/") + path, path
@@ -205,7 +205,7 @@ class Connection:
             moved = f" (redirected to {e.response.url})" if e.response.history else ""
             error = _refusal(where + moved, e.response, self.secrets)
         except openai.APITimeoutError:
-            error = Busy(f"{where} did not answer in time ({self.timeout:g} s)", *self.secrets)
+            error = _Busy(f"{where} did not answer in time ({self.timeout:g} s)", *self.secrets)
         except openai.APIConnectionError as e:
             why = e.__cause__
             to = f"redirected to {why.request.url}: " if "Redirect" in type(why).__name__ else ""
@@ -227,7 +227,7 @@ class Connection:
             return _joined(_events(self._pieces(reply)), on_text)
 
     def _pieces(self, reply) -> Iterator[bytes]:
-        "What comes, for as long as a reply may take. Raises Busy where the connection breaks."
+        "What comes, for as long as a reply may take. Raises _Busy where the connection breaks."
         until = time.monotonic() + self.timeout
         try:
             for piece in reply.iter_bytes():
@@ -236,7 +236,7 @@ class Connection:
                     raise TimeoutError(f"it is not whole after {self.timeout:g} s")
         except Exception as e:
             problem = f"{self.url} broke off its reply ({type(e).__name__}: {e})"
-            raise Busy(problem, *self.secrets) from None
+            raise _Busy(problem, *self.secrets) from None
 
     def read(self, read: Callable, *what):
         "What `read` makes of it. Raises ServerError in the place of ValueError."
@@ -262,7 +262,7 @@ class Connection:
                     found = ask()
                 except Exception as e:
                     found = e
-            if not isinstance(found, (Busy, Unreachable)):
+            if not isinstance(found, (_Busy, Unreachable)):
                 self._served = time.monotonic()
                 return found
             wait = max(2 * random.random() * pause, getattr(found, "after", 0.0))
@@ -286,7 +286,7 @@ class Connection:
         else:
             with ThreadPoolExecutor(min(width or self.most, rows)) as pool:
                 out = list(pool.map(lambda i: self._one(lambda: ask(i)), range(rows)))
-        self.down = bool(out) and all(isinstance(r, (Busy, Unreachable)) for r in out)
+        self.down = bool(out) and all(isinstance(r, (_Busy, Unreachable)) for r in out)
         if not any(isinstance(r, Exception) for r in out):
             return out
         raise out[0] if rows == 1 else PartlyFailed(out)
@@ -496,13 +496,9 @@ class ServerChat:
 
     concurrent = True  # calls of several threads need not wait for one another: the server batches
 
-    def __init__(
-        self,
-        spec: ModelSpec,
-        batch_size: int = 32,  # most requests at a time
-        check: bool = True,  # ask the server something before its fingerprint is given
-        **how,  # timeout, patience, pause: see Connection
-    ):
+    def __init__(self, spec: ModelSpec, batch_size: int = 32, check: bool = True, **how):
+        """The most requests at a time; whether the server is asked something before its fingerprint is given; timeout, patience,
+        pause of its `Connection`."""
         self.spec, self.batch_size, self.check = spec, batch_size, check
         self.connection = Connection(spec, most=batch_size, **how)
         self.url, self._scores = self.connection.url, SERVERS[spec.server][1]
@@ -591,7 +587,7 @@ class ServerChat:
         "The reply to a request for log-probabilities. Raises ServerError, with the remedy, where it is refused."
         try:
             return self._ask(prompt, max_tokens=1, temperature=0, **how)
-        except Refused as e:
+        except _Refused as e:
             if "logprobs" not in e.said.lower():
                 raise
             raise self._no_logprobs() from None
@@ -624,9 +620,6 @@ class ServerChat:
         body.pop("reasoning_effort", None)  # no word of a tokenizer
         return self.connection.post("/tokenize", body)
 
-    def unload(self) -> None:
-        "Nothing to give back: the weights are the server's."
-
 # %% ../../nbs/3_models/04_server.ipynb #218f2d06
 def _read_vectors(reply: dict, n: int) -> np.ndarray:  # float32 [n, dim], rows of length 1
     "The vectors of n texts, in their order. Raises ValueError for anything else."
@@ -644,13 +637,8 @@ def _read_vectors(reply: dict, n: int) -> np.ndarray:  # float32 [n, dim], rows 
 class ServerEmbedder:
     "An OpenAI-compatible embeddings server as an embedder."
 
-    def __init__(
-        self,
-        spec: ModelSpec,
-        batch_size: int = 32,  # texts in a request
-        width: int = 4,  # requests at a time
-        **how,  # timeout, patience, pause: see Connection
-    ):
+    def __init__(self, spec: ModelSpec, batch_size: int = 32, width: int = 4, **how):
+        "So many texts in a request, so many requests at a time; timeout, patience, pause of its `Connection`."
         self.spec, self.batch_size = spec, batch_size
         self.connection = Connection(spec, most=width, **how)
 
@@ -675,6 +663,3 @@ class ServerEmbedder:
         body = {"model": self.spec.name, "input": texts, "encoding_format": "float"}
         reply = self.connection.post("/embeddings", body)
         return self.connection.read(_read_vectors, reply, len(texts))
-
-    def unload(self) -> None:
-        "Nothing to give back: the weights are the server's."

@@ -32,7 +32,7 @@ from ..models.calls import Models, RecordedChat
 from ..models.chat import ChatModel
 from .run import identity, load_toolbox, manifest, record_run
 from ..search.sources import Retrieval, RetrieverLike, Web
-from ..search.ingest import context_of
+from ..search.store import context_of
 from ..search.retrieve import Retriever, best_hits
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox

@@ -208,7 +208,7 @@ def load_toolbox(
 
 def _open_retriever(settings: Settings, models: Models, index: str | Path | None) -> RetrieverLike:
     "What searches an index, or somebody's own retriever with its own index."
-    from mtrag_nb.search.ingest import open_index
+    from mtrag_nb.search.store import open_index
     from mtrag_nb.search.retrieve import open_retriever
 
     if names_code(settings.retrieval.retriever):
@@ -224,7 +224,7 @@ def open_web(name: str, settings: Settings, models: Models) -> Web | None:
     "What a run may search beside its own documents (`web_named`). An index that stands for the web is searched as the settings say, in all its domains."
 
     def corpus(folder: Path) -> RetrieverLike:
-        from mtrag_nb.search.ingest import open_index
+        from mtrag_nb.search.store import open_index
         from mtrag_nb.search.retrieve import open_retriever
 
         index = open_index(folder, models.embedder, chunks_of(folder, settings))

@@ -22,31 +22,24 @@ from ..core.settings import ChunkSettings
 from ..core.types import DataError, Passage, SettingsError, digest
 
 # %% auto #0
-__all__ = ['as_document', 'spans', 'node_id', 'SpanSplitter', 'piece_name', 'hierarchical_parser', 'ChildNodes',
-           'with_stable_ids', 'part_identity', 'count_children', 'capped']
+__all__ = ['as_document', 'spans', 'node_id', 'SpanSplitter', 'hierarchical_parser', 'ChildNodes', 'with_stable_ids',
+           'part_identity', 'count_children', 'capped']
 
 # %% ../../nbs/4_search/00_nodes.ipynb #docs0002
 _PASSAGE = ("title", "url", "source", "domain")
 _PARENT = ("chunk_id", "parent_id", "parent_text", "parent_title", "parent_url")
 
 
-def as_document(
-    passage: Passage,
-    titles: bool = False,  # embed the title, in a line before the text
-) -> Document:
-    "A passage as a document of LlamaIndex. Raises DataError if it holds no text."
+def as_document(passage: Passage, titles: bool = False) -> Document:
+    "A passage as a document of LlamaIndex, which is embedded with its title in a line before the text or without. Raises DataError if it holds no text."
     if not passage.text.strip():
         raise DataError(f"passage {passage.id!r} holds no text", remedy="Remove it from the corpus")
     hidden = [*_PASSAGE, *_PARENT]
-    return Document(
-        id_=passage.id,
-        text=passage.text,
-        metadata={key: getattr(passage, key) for key in _PASSAGE},
-        excluded_embed_metadata_keys=hidden[1:] if titles else hidden,
-        excluded_llm_metadata_keys=hidden[1:],
-        metadata_template="{value}",
-        text_template="{metadata_str}\n{content}",
-    )
+    metadata = {key: getattr(passage, key) for key in _PASSAGE}
+    how = {"excluded_embed_metadata_keys": hidden[1:] if titles else hidden}
+    how |= {"excluded_llm_metadata_keys": hidden[1:], "metadata_template": "{value}"}
+    how |= {"text_template": "{metadata_str}\n{content}"}
+    return Document(id_=passage.id, text=passage.text, metadata=metadata, **how)
 
 # %% ../../nbs/4_search/00_nodes.ipynb #dc94624e
 _SEPARATORS = ("\n\n", "\n", " ", "")  # LangChain's defaults, which the seed paper uses
@@ -57,9 +50,8 @@ def _cuts(text: str, start: int, end: int, separator: str) -> Sequence[int]:
     if not separator:
         return range(start, end + 1)
     first, *rest = text[start:end].split(separator)
-    cuts = list(
-        accumulate([len(separator) + len(piece) for piece in rest], initial=start + len(first))
-    )
+    sizes = [len(separator) + len(piece) for piece in rest]
+    cuts = list(accumulate(sizes, initial=start + len(first)))
     return [start, *cuts] if first else cuts  # no empty piece before a separator at the start
 
 # %% ../../nbs/4_search/00_nodes.ipynb #db60bc4f
@@ -75,19 +67,16 @@ def _glue(text: str, cuts: Sequence[int], size: int, overlap: int) -> Iterator[t
             yield start, end
         if stop == last:
             return
-        first = min(
-            stop,
-            max(bisect_left(cuts, cuts[stop] - overlap), bisect_left(cuts, cuts[stop + 1] - size)),
-        )
+        least = max(cuts[stop] - overlap, cuts[stop + 1] - size)
+        first = min(stop, bisect_left(cuts, least))
 
 # %% ../../nbs/4_search/00_nodes.ipynb #92aa9fa5
 def _split(
     text: str, start: int, end: int, size: int, overlap: int, separators: Sequence[str]
 ) -> Iterator[tuple[int, int]]:
     "Spans of `text[start:end]`, of up to `size` characters where the separators allow it."
-    level = next(
-        (i for i, s in enumerate(separators) if text.find(s, start, end) != -1), len(separators) - 1
-    )
+    found = (i for i, s in enumerate(separators) if text.find(s, start, end) != -1)
+    level = next(found, len(separators) - 1)
     cuts, finer, run = _cuts(text, start, end, separators[level]), separators[level + 1 :], 0
     if max(map(sub, cuts[1:], cuts)) < size:  # the common case, and every text cut into characters
         yield from _glue(text, cuts, size, overlap)
@@ -116,10 +105,9 @@ def spans(
 ) -> list[tuple[int, int]]:  # (start, end) into `text`, in order
     "The chunks of `RecursiveCharacterTextSplitter` as offsets. Raises SettingsError for an impossible size or overlap."
     if size < 1 or not 0 <= overlap <= size:
-        raise SettingsError(
-            f"cannot split into chunks of {size} characters with an overlap of {overlap}: "
-            "the size must be at least 1, the overlap from 0 to the size"
-        )
+        problem = f"cannot split into chunks of {size} characters with an overlap of {overlap}"
+        wanted = "the size must be at least 1, the overlap from 0 to the size"
+        raise SettingsError(f"{problem}: {wanted}")
     end = len(text) if end is None else end
     return list(_split(text, start, end, size, overlap, separators)) if start < end else []
 
@@ -155,7 +143,7 @@ class SpanSplitter(TextSplitter):
             at = getattr(source, "start_char_idx", None) or 0  # a document has no place
             places = [(at + a, at + b) for a, b in self.places(source.text)]
             texts = [source.text[a - at : b - at] for a, b in places]
-            head = f"{piece_name(source)}/" if source.ref_doc_id else f"{source.node_id}#"
+            head = f"{_piece_name(source)}/" if source.ref_doc_id else f"{source.node_id}#"
             names = [node_id(f"{head}{a}-{b}") for a, b in places]
             made = build_nodes_from_splits(texts, source, id_func=lambda i, _: names[i])
             for node, (node.start_char_idx, node.end_char_idx) in zip(made, places):
@@ -174,16 +162,14 @@ class SpanSplitter(TextSplitter):
         return nodes
 
 
-def piece_name(node: BaseNode) -> str:
+def _piece_name(node: BaseNode) -> str:
     "The readable name of a parent: its document and its place in it; of a node without a place, its id."
     if getattr(node, "start_char_idx", None) is None:
         return node.node_id
     return f"{node.ref_doc_id}#{node.start_char_idx}-{node.end_char_idx}"
 
 # %% ../../nbs/4_search/00_nodes.ipynb #split004
-def hierarchical_parser(
-    chunks: ChunkSettings = ChunkSettings(),  # sizes in characters
-) -> NodeParser:
+def hierarchical_parser(chunks: ChunkSettings = ChunkSettings()) -> NodeParser:
     "LlamaIndex's hierarchical parser with the sizes of the settings; `flat`: the splitter of its children alone."
     children = SpanSplitter(size=chunks.child_size, overlap=chunks.child_overlap)
     if chunks.flat:
@@ -203,7 +189,7 @@ class ChildNodes(TransformComponent):
         leaves = get_leaf_nodes(list(nodes))
         for leaf in leaves:
             parent = by_id.get(leaf.parent_node.node_id, leaf) if leaf.parent_node else leaf
-            name = above = piece_name(parent)
+            name = above = _piece_name(parent)
             if parent is not leaf and getattr(leaf, "start_char_idx", None) is not None:
                 name = f"{above}/{leaf.start_char_idx}-{leaf.end_char_idx}"
             about = leaf.metadata.get("title", ""), leaf.metadata.get("url", "")

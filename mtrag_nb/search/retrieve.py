@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -24,19 +23,16 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from ..core.record import Found
 from ..core.settings import Leg, RetrievalSettings, names_code, legs, load_place, plugins
 from ..core.types import Context, SettingsError, Turn, digest
-from ..models.chat import ChatModel, chat
-from ..models.embed import EmbedderLike
-from .ingest import Index, child_name, context_of, document_of_node
+from ..models.chat import ChatModel, EmbedderLike, Reranker, chat
 from .nodes import part_identity
 from .sources import Retrieval, RetrieverLike, Terms, query_vectors, rrf
 from .sources import view_terms, view_text, views_identity
-from .store import words
+from .store import Index, child_name, context_of, document_of_node, words
 
 # %% auto #0
-__all__ = ['SIGNALS', 'WEIGHTS', 'RETRIEVERS', 'Question', 'ViewRetriever', 'WeightedFusion', 'pooled', 'QuestionCosine',
-           'cosine_of', 'NodeReranker', 'CosineOrder', 'Reranker', 'TextReranker', 'OverlapReranker', 'best_three',
-           'PassageReranker', 'TalkReranker', 'LikelihoodReranker', 'make_reranker', 'best_hits', 'NodeRetriever',
-           'Retriever', 'open_retriever']
+__all__ = ['SIGNALS', 'WEIGHTS', 'RETRIEVERS', 'Question', 'ViewRetriever', 'NodeReranker', 'OverlapReranker', 'PassageReranker',
+           'TalkReranker', 'LikelihoodReranker', 'make_reranker', 'best_hits', 'NodeRetriever', 'Retriever',
+           'open_retriever']
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #quest001
 @dataclass
@@ -69,12 +65,9 @@ class ViewRetriever(BaseRetriever):
     "The best children for one view of a question: by its vector, or by its words. Raises DataError for a domain that is not in the index."
 
     def __init__(
-        self,
-        index: Index,
-        embedder: EmbedderLike,  # the one that the index was opened with
-        leg: Leg = Leg("query"),  # which view, and whether by words
-        top_k: int = 20,
+        self, index: Index, embedder: EmbedderLike, leg: Leg = Leg("query"), top_k: int = 20
     ):
+        "Over an index and the embedder that it was opened with; the leg: which view, and whether by words."
         super().__init__()
         self.index, self.embedder, self.leg, self.top_k = index, embedder, leg, top_k
 
@@ -91,7 +84,7 @@ class ViewRetriever(BaseRetriever):
         return self.index.search(vector, self.top_k, q.domain)
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #fused001
-class WeightedFusion(BaseRetriever):
+class _WeightedFusion(BaseRetriever):
     "Reciprocal rank fusion of several retrievers, with a weight for each."
 
     def __init__(
@@ -119,19 +112,19 @@ class _ByRank(BaseRetriever):
         return [NodeWithScore(node=n.node, score=round(1 / i, 9)) for i, n in enumerate(found, 1)]
 
 
-def pooled(retrievers: Sequence[BaseRetriever]) -> QueryFusionRetriever:
+def _pooled(retrievers: Sequence[BaseRetriever]) -> QueryFusionRetriever:
     "All that several retrievers find, each node once, with its best reciprocal rank, by LlamaIndex's fusion; a reranker orders it."
     how = {"mode": "simple", "num_queries": 1, "use_async": False, "similarity_top_k": 10**4}
     return QueryFusionRetriever([_ByRank(r) for r in retrievers], llm=MockLLM(), **how)
 
 
 _FUSE: dict[str, Callable[..., BaseRetriever]] = {  # of several retrievers
-    "rrf": WeightedFusion,
-    "pool": lambda retrievers, weights, top_k: pooled(retrievers),
+    "rrf": _WeightedFusion,
+    "pool": lambda retrievers, weights, top_k: _pooled(retrievers),
 }
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #post0001
-class QuestionCosine(BaseNodePostprocessor):
+class _QuestionCosine(BaseNodePostprocessor):
     "Notes in each node's metadata its cosine with the question: by the first view that is searched by a vector, else by the question."
 
     _index: Index = PrivateAttr()
@@ -159,7 +152,7 @@ class QuestionCosine(BaseNodePostprocessor):
         return nodes
 
 
-def cosine_of(n: NodeWithScore) -> float:
+def _cosine_of(n: NodeWithScore) -> float:
     "A node's cosine with the question, where it is noted; else its score."
     return n.node.metadata.get("cosine", n.score or 0.0)
 
@@ -182,32 +175,21 @@ class NodeReranker(BaseNodePostprocessor):
         scores = self.scores(nodes, _as_question(query_bundle)) if nodes else []
         for n, score in zip(nodes, scores, strict=True):
             n.score = round(float(score), 6)
-        return sorted(nodes, key=lambda n: (-n.score, -cosine_of(n), child_name(n)))
+        return sorted(nodes, key=lambda n: (-n.score, -_cosine_of(n), child_name(n)))
 
 
-class CosineOrder(NodeReranker):
+class _CosineOrder(NodeReranker):
     "Ranks by the cosine with the question, whichever search found a node."
 
     embedder: str = ""  # its fingerprint
 
-    @property
-    def fingerprint(self) -> str:
-        return f"cosine:{self.embedder}"
+    fingerprint = property(lambda self: f"cosine:{self.embedder}")
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
-        return [cosine_of(n) for n in nodes]
+        return [_cosine_of(n) for n in nodes]
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #post0003
-class Reranker(Protocol):
-    "Scores texts for a query: `embed.CrossEncoderReranker`."
-
-    fingerprint: str  # goes into the manifest of a run
-
-    def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        "One score per text, higher is better."
-
-
-class TextReranker(NodeReranker):
+class _TextReranker(NodeReranker):
     "Ranks nodes by a reranker of texts."
 
     _inner: Reranker = PrivateAttr()
@@ -216,9 +198,7 @@ class TextReranker(NodeReranker):
         super().__init__()
         self._inner = inner
 
-    @property
-    def fingerprint(self) -> str:
-        return self._inner.fingerprint
+    fingerprint = property(lambda self: self._inner.fingerprint)
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
         return self._inner.score(q.query_str, [n.text for n in nodes])
@@ -234,9 +214,7 @@ class OverlapReranker(NodeReranker):
         super().__init__(**settings)
         self._index = index
 
-    @property
-    def fingerprint(self) -> str:
-        return f"overlap:{self.weight}"
+    fingerprint = property(lambda self: f"overlap:{self.weight}")
 
     def shares(self, text: str, nodes: Sequence[NodeWithScore]) -> list[float]:
         "The share of the text's words that each node holds."
@@ -248,10 +226,10 @@ class OverlapReranker(NodeReranker):
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
         shares = self.shares(q.query_str, nodes)
-        return [cosine_of(n) + self.weight * share for n, share in zip(nodes, shares)]
+        return [_cosine_of(n) + self.weight * share for n, share in zip(nodes, shares)]
 
 
-def best_three(nodes: Sequence[NodeWithScore], cosines: Sequence[float]) -> list[float]:
+def _best_three(nodes: Sequence[NodeWithScore], cosines: Sequence[float]) -> list[float]:
     "For each node the mean cosine of the best three candidates of its passage; in the place of a missing one, the worst candidate's."
     floor, found = min(cosines, default=0.0), {}
     for n, cosine in sorted(zip(nodes, cosines), key=lambda pair: -pair[1]):
@@ -265,12 +243,10 @@ class PassageReranker(OverlapReranker):
 
     siblings: float = 0.2  # of the mean cosine of the passage's best three; chosen on mtrag-human
 
-    @property
-    def fingerprint(self) -> str:
-        return f"passage:{self.weight}:{self.siblings}"
+    fingerprint = property(lambda self: f"passage:{self.weight}:{self.siblings}")
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
-        three = best_three(nodes, [cosine_of(n) for n in nodes])
+        three = _best_three(nodes, [_cosine_of(n) for n in nodes])
         return [s + self.siblings * more for s, more in zip(super().scores(nodes, q), three)]
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #3751e55b
@@ -290,9 +266,7 @@ class TalkReranker(OverlapReranker):
         super().__init__(index, weights=tuple(map(float, weights)))
         self._embedder = embedder
 
-    @property
-    def fingerprint(self) -> str:
-        return f"talk:{digest(list(self.weights), 8)}"
+    fingerprint = property(lambda self: f"talk:{digest(list(self.weights), 8)}")
 
     def signals(
         self, nodes: Sequence[NodeWithScore], q: Question
@@ -304,7 +278,7 @@ class TalkReranker(OverlapReranker):
         parts = np.stack([q.vectors[t] if t else nothing for t in texts.values()])
         cosines = self._index.vectors([n.node.node_id for n in nodes]) @ parts.T
         shares = [self.shares(texts[part], nodes) for part in ("last", "follows")]
-        return np.c_[cosines, np.array(shares).T, best_three(nodes, cosines[:, 0].tolist())]
+        return np.c_[cosines, np.array(shares).T, _best_three(nodes, cosines[:, 0].tolist())]
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
         return (self.signals(nodes, q) @ np.array(self.weights)).tolist()
@@ -318,9 +292,7 @@ class LikelihoodReranker(NodeReranker):
 
     chars: int = 1200  # of a text that the model reads: a child, or a parent
 
-    @property
-    def fingerprint(self) -> str:
-        return f"likelihood:{digest(_LIKELIHOOD, 8)}"
+    fingerprint = property(lambda self: f"likelihood:{digest(_LIKELIHOOD, 8)}")
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
         if q.model is None:
@@ -333,7 +305,7 @@ _RERANKERS: dict[str, Callable[[Index, EmbedderLike], NodeReranker]] = {  # with
     "overlap": lambda index, embedder: OverlapReranker(index),
     "passage": lambda index, embedder: PassageReranker(index),
     "talk": TalkReranker,
-    "cosine": lambda index, embedder: CosineOrder(embedder=embedder.fingerprint),
+    "cosine": lambda index, embedder: _CosineOrder(embedder=embedder.fingerprint),
     "likelihood": lambda index, embedder: LikelihoodReranker(),
     "none": lambda index, embedder: NodeReranker(),
 }
@@ -350,10 +322,9 @@ def make_reranker(
     if name in _RERANKERS:
         return _RERANKERS[name](index, embedder)
     if given is None:
-        raise SettingsError(
-            f"retrieval.reranker={name} takes a reranker's model in the profile (settings: reranker.name)"
-        )
-    return TextReranker(given)
+        needs = "takes a reranker's model in the profile (settings: reranker.name)"
+        raise SettingsError(f"retrieval.reranker={name} {needs}")
+    return _TextReranker(given)
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #596f0a6b
 def best_hits(
@@ -385,9 +356,8 @@ class NodeRetriever:
             retriever = retriever.as_retriever()
         self.retriever, self.postprocessors = retriever, [*inner, *postprocessors]
         parts = [retriever, *self.postprocessors]
-        self.fingerprint = fingerprint or " ".join(
-            f"{type(p).__name__}:{part_identity(p)}" for p in parts
-        )
+        named = (f"{type(p).__name__}:{part_identity(p)}" for p in parts)
+        self.fingerprint = fingerprint or " ".join(named)
         self._seen: dict[str, Context] = {}
 
     def ranked(
@@ -406,35 +376,23 @@ class NodeRetriever:
 
     def as_retrieval(self, nodes: Sequence[NodeWithScore], parent_swap: bool = True) -> Retrieval:
         "These nodes as hits, with what is read for them: the parent of each, once, or the child itself."
-        hits = [
-            Found(
-                child_name(n),
-                n.node.metadata.get("parent_id") or n.node.node_id,
-                document_of_node(n),
-                round(cosine_of(n), 4),
-                n.score,
-            )
-            for n in nodes
-        ]
+
+        def found(n: NodeWithScore) -> Found:
+            parent, cosine = n.node.metadata.get("parent_id"), round(_cosine_of(n), 4)
+            about = (parent or n.node.node_id, document_of_node(n), cosine, n.score)
+            return Found(child_name(n), *about)
+
+        hits = tuple(map(found, nodes))
         if parent_swap:
-            nodes = MetadataReplacementPostProcessor("parent_text").postprocess_nodes(
-                [NodeWithScore(node=n.node.model_copy(), score=n.score) for n in nodes]
-            )
+            copies = [NodeWithScore(node=n.node.model_copy(), score=n.score) for n in nodes]
+            nodes = MetadataReplacementPostProcessor("parent_text").postprocess_nodes(copies)
         contexts = [context_of(n, parent_swap) for n in nodes]
         first = {c.id: c for c in reversed(contexts)}  # of the best hit of each parent
-        return Retrieval(
-            tuple(hits), tuple(first[i] for i in dict.fromkeys(c.id for c in contexts))
-        )
+        ids = dict.fromkeys(c.id for c in contexts)
+        return Retrieval(hits, tuple(first[i] for i in ids))
 
-    def retrieve(
-        self,
-        query: str,
-        domain: str = "",
-        task_id: str = "",  # not used here: which task asks (see GivenPassages)
-        turns: Sequence[Turn] = (),
-        model: ChatModel | None = None,
-    ) -> Retrieval:
-        "The passages for a question."
+    def retrieve(self, query, domain="", task_id="", turns=(), model=None) -> Retrieval:
+        "The passages for a question, as `RetrieverLike.retrieve`."
         found = self.as_retrieval(self.ranked(query, domain, turns, model))
         self._seen |= {c.id: c for c in found.contexts}
         return found
@@ -462,17 +420,11 @@ class Retriever(NodeRetriever):
         one = len(wanted) == 1 and not wanted[0].words
         weights = [leg.weight for leg in wanted]
         retriever = self.views[0] if one else _FUSE[settings.fusion](self.views, weights, k)
-        parts = [QuestionCosine(index, embedder, self.views), self.reranker]
+        parts = [_QuestionCosine(index, embedder, self.views), self.reranker]
         named = [index.fingerprint, *views_identity(leg.view for leg in wanted)]
         super().__init__(retriever, parts, " ".join([*named, self.reranker.fingerprint]))
 
-    def ranked(
-        self,
-        query: str,
-        domain: str = "",
-        turns: Sequence[Turn] = (),
-        model: ChatModel | None = None,
-    ) -> list[NodeWithScore]:
+    def ranked(self, query, domain="", turns=(), model=None) -> list[NodeWithScore]:
         "All candidates of a question, best first. Raises DataError for a domain that is not in the index."
         only = domain if self.settings.domain_filter else ""
         return super().ranked(query, only, turns, model)
@@ -484,15 +436,8 @@ class Retriever(NodeRetriever):
             self.index.remember(found.contexts)
         return found
 
-    def retrieve(
-        self,
-        query: str,
-        domain: str = "",  # one of the index; "": all
-        task_id: str = "",
-        turns: Sequence[Turn] = (),
-        model: ChatModel | None = None,
-    ) -> Retrieval:
-        "The best children for a question."
+    def retrieve(self, query, domain="", task_id="", turns=(), model=None) -> Retrieval:
+        "The best children for a question, of a domain of the index or of all."
         nodes, s = self.ranked(query, domain, turns, model), self.settings
         return self.as_retrieval(best_hits(nodes, s.rerank_k, s.distinct))
 
@@ -504,15 +449,14 @@ class Retriever(NodeRetriever):
 def _check(settings: RetrievalSettings, index: Index) -> None:
     "Raises SettingsError for settings that the index cannot serve."
     if not 1 <= settings.rerank_k <= settings.top_k:
-        raise SettingsError(
-            f"cannot keep rerank_k={settings.rerank_k} of top_k={settings.top_k} candidates: "
-            "rerank_k goes from 1 to top_k"
-        )
+        problem = f"cannot keep rerank_k={settings.rerank_k} of top_k={settings.top_k} candidates"
+        raise SettingsError(f"{problem}: rerank_k goes from 1 to top_k")
     if any(leg.words for leg in legs(settings.views)) and not index.manifest.sparse:
-        raise SettingsError(
-            f"retrieval.views={settings.views!r} searches by words, and {index.folder} holds none: "
-            "build it again with mtrag ingest, or search by vectors alone: retrieval.views=mix"
+        problem = (
+            f"retrieval.views={settings.views!r} searches by words, and {index.folder} holds none"
         )
+        remedy = "build it again with mtrag ingest, or search by vectors alone: retrieval.views=mix"
+        raise SettingsError(f"{problem}: {remedy}")
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #a247edda
 RETRIEVERS: dict[str, Callable[..., RetrieverLike]] = {"index": Retriever}
@@ -542,10 +486,8 @@ def open_retriever(
         return NodeRetriever(found, [p for p, _ in parts], f"{identity} {more}".strip())
     known = {**RETRIEVERS, **plugins("retriever", RETRIEVERS)}
     if name not in known:
-        there = ", ".join(known)
-        raise SettingsError(
-            f"unknown retriever {name!r}: there are {there}, and FILE.py:NAME or MODULE:NAME"
-        )
+        there = f"{', '.join(known)}, and FILE.py:NAME or MODULE:NAME"
+        raise SettingsError(f"unknown retriever {name!r}: there are {there}")
     made = known[name](index, embedder, reranker, settings)
     if parts:
         made.postprocessors += [p for p, _ in parts]

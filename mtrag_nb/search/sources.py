@@ -15,24 +15,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, urlsplit
 
-from ..core.files import JsonlLog, parse_json, read_jsonl
+from ..core.files import JsonlLog, parse_json
 from ..core.html import html_table, text_table
-from ..core.record import WEB, Found, Retrieved, is_web
+from ..core.record import WEB, Found, Retrieved, is_web, read_lines
 from ..core.text import clipped, unmarked
 from ..core.types import Context, DataError, Passage, ServerError, SettingsError, Task, Turn
 from ..core.types import as_context, digest, plain, redacted, structured
-from ..models.chat import ChatModel
+from ..models.chat import ChatModel, EmbedderLike
 
 if TYPE_CHECKING:
     import httpx
     import numpy as np
 
-    from mtrag_nb.models.embed import EmbedderLike
-
 # %% auto #0
 __all__ = ['MIX', 'Terms', 'INVISIBLE', 'view_text', 'view_terms', 'query_vectors', 'views_identity', 'rrf', 'Retrieval',
-           'RetrieverLike', 'GivenPassages', 'WebResult', 'WebSource', 'clean', 'closed', 'ShownText', 'CorpusSource',
-           'SearxSource', 'Searched', 'Web', 'WebSearched', 'web_step', 'web_named']
+           'RetrieverLike', 'GivenPassages', 'WebResult', 'clean', 'closed', 'ShownText', 'Web', 'WebSearched',
+           'web_step', 'web_named']
 
 # %% ../../nbs/4_search/04_sources.ipynb #1c8b1e7e
 def view_text(
@@ -169,15 +167,8 @@ class GivenPassages:
         self._passages = _passages_of(tasks)
         self._given = {task.id: task.contexts for task in tasks}
 
-    def retrieve(
-        self,
-        query: str,  # not used
-        domain: str = "",  # not used
-        task_id: str = "",  # whose passages
-        turns: Sequence[Turn] = (),  # not used
-        model: ChatModel | None = None,  # not used
-    ) -> Retrieval:  # all of them in the order given; possibly none
-        "The passages of a task. Raises DataError for an unknown one."
+    def retrieve(self, query, domain="", task_id="", turns=(), model=None) -> Retrieval:
+        "The passages of a task, all of them in their order, possibly none; only `task_id` is used. Raises DataError for an unknown one."
         if task_id not in self._given:
             remedy = "Retrieve with the task_id of a task that was given"
             raise DataError(f"no passages are known for task {task_id!r}", remedy=remedy)
@@ -207,7 +198,7 @@ class WebResult:
     text: str
 
 
-class WebSource(Protocol):
+class _WebSource(Protocol):
     "What can be searched in the place of the web."
 
     fingerprint: str  # names it in records and in the identity of a run
@@ -240,12 +231,6 @@ def closed(markup: str) -> str:
     before, end, rest = markup.replace("<![", "<!").rpartition("-->")
     before, end, rest = (before + end + rest.replace("<!--", "&lt;!--")).rpartition(">")
     return before + end + rest.replace("<", "&lt;")
-
-
-def _hides(attrs: Mapping) -> bool:
-    "Whether an element with these attributes is not shown."
-    hiding = _HIDING.search(ShownText.style(attrs))
-    return "hidden" in attrs or attrs.get("aria-hidden") == "true" or bool(hiding)
 
 # %% ../../nbs/4_search/04_sources.ipynb #d9d737f0
 class ShownText(HTMLParser):
@@ -285,7 +270,10 @@ class ShownText(HTMLParser):
 
     def left_out(self, tag: str, attrs: dict) -> str:
         "Why an element is not shown; '' for one that is."
-        return "hidden" if _hides(attrs) else f"<{tag}>" if tag in _LEFT_OUT else ""
+        hidden = "hidden" in attrs or attrs.get("aria-hidden") == "true"
+        if hidden or _HIDING.search(self.style(attrs)):
+            return "hidden"
+        return f"<{tag}>" if tag in _LEFT_OUT else ""
 
     def begin(self, tag: str, attrs: dict) -> None:
         self.parts += [] if tag in _INLINE else [" "]
@@ -320,7 +308,7 @@ def _web_result(url: object, title: object, text: object) -> WebResult | None:
     return WebResult(redacted(url), _plain_text(title, 200) or urlsplit(url).netloc, shown)
 
 # %% ../../nbs/4_search/04_sources.ipynb #808d0c62
-class CorpusSource:
+class _CorpusSource:
     "A retriever over other documents in the place of the web. Always finds the same."
 
     live = False
@@ -366,7 +354,7 @@ def _get_json(client: httpx.Client, url: str, params: Mapping, seconds: float) -
         raise ServerError(f"{place} gave broken JSON ({e})") from None
 
 # %% ../../nbs/4_search/04_sources.ipynb #de077361
-class SearxSource:
+class _SearxSource:
     "A SearXNG server. Live: it may find something else tomorrow."
 
     live = True
@@ -397,7 +385,7 @@ class SearxSource:
 
 # %% ../../nbs/4_search/04_sources.ipynb #47ad037a
 @dataclass(frozen=True)
-class Searched:
+class _Searched:
     "What was found for a query."
 
     key: str  # of provider, query and number
@@ -415,29 +403,21 @@ class Searched:
             found.append(Context(name, name, r.text, f"Web: {r.title}", r.url, source, score=score))
         return tuple(found)
 
-# %% ../../nbs/4_search/04_sources.ipynb #d345b119
-def _read_searched(path: object, n: int, line: Mapping) -> Searched:
-    "A recorded search, from line n of a file. Raises DataError for a line that is none."
-    try:
-        return structured(Searched, line)
-    except (TypeError, ValueError) as e:
-        remedy = "Remove the line: that search is made again"
-        raise DataError(f"not a search ({e})", path, n, remedy) from None
-
 # %% ../../nbs/4_search/04_sources.ipynb #366ecd93
 class Web:
     "A source with its record. Safe to use from several threads."
 
     def __init__(
         self,
-        source: WebSource | None,  # None: only the record answers
+        source: _WebSource | None,  # None: only the record answers
         path: str | Path | None = None,  # of the record; None: it is kept in memory
         now: Callable[[], str] = lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     ):
         self.source, self.path = source, Path(path) if path else None
         self.now, self._lock = now, threading.Lock()
-        lines = read_jsonl(self.path, torn_tail=True) if self.path and self.path.exists() else ()
-        self._known = {s.key: s for s in (_read_searched(self.path, n, line) for n, line in lines)}
+        how = {"what": "a search", "remedy": "Remove the line: that search is made again"}
+        how["read"] = lambda line: structured(_Searched, line)
+        self._known = {s.key: s for s in (read_lines(self.path, **how) if self.path else ())}
         self._contexts = {c.id: c for s in self._known.values() for c in s.contexts}
         names = sorted({s.provider for s in self._known.values()})
         self.fingerprint = source.fingerprint if source else names[0] if names else "recorded"
@@ -456,7 +436,7 @@ class Web:
         web.fingerprint = self.fingerprint
         return web
 
-    def search(self, query: str, k: int = 3) -> Searched:
+    def search(self, query: str, k: int = 3) -> _Searched:
         "What is found for a query, from the record if it is there. Raises DataError if it is not and there is no source."
         key = digest([self.fingerprint, query, k])
         with self._lock:
@@ -469,11 +449,11 @@ class Web:
             given = self.source.search(query, k)
             plain_ones = (_web_result(r.url, r.title, r.text) for r in given)  # whatever it did
             results = tuple(r for r in plain_ones if r)[:k]
-            found = Searched(key, query, self.fingerprint, self.now(), results)
+            found = _Searched(key, query, self.fingerprint, self.now(), results)
             self._keep(found)
             return found
 
-    def _keep(self, s: Searched) -> None:
+    def _keep(self, s: _Searched) -> None:
         if self.path:
             with JsonlLog(self.path) as log:
                 log.append(plain(s))
@@ -506,7 +486,7 @@ class WebSearched(Retrieved, kind="web"):
         return [("web", found), *super().lines(name)]
 
 
-def web_step(s: Searched) -> WebSearched:
+def web_step(s: _Searched) -> WebSearched:
     "A search as a turn records it."
     hits = tuple(Found(c.id, c.id, c.document_id, c.score) for c in s.contexts)
     ids, urls = tuple(c.id for c in s.contexts), tuple(r.url for r in s.results)
@@ -526,9 +506,9 @@ def web_named(
     if text in ("", "none"):
         return None
     if kind == "searxng" and where:
-        return Web(SearxSource(where))
+        return Web(_SearxSource(where))
     if kind == "corpus" and where:
-        return Web(CorpusSource(open_corpus(Path(where)), Path(where).name))
+        return Web(_CorpusSource(open_corpus(Path(where)), Path(where).name))
     if kind != "recorded" or not where:
         raise SettingsError(f"no web source {text[:60]!r}: it is {', '.join(_KINDS)}")
     if not Path(where).is_file():

@@ -29,9 +29,9 @@ from ..core.types import Context, DataError, DiskFull, IndexMismatch, Passage, S
 from .documents import Document, Section, document_of, iter_documents, start_of
 from .documents import trimmed
 from ..models.embed import EmbedderLike
-from ..search.ingest import BATCH, Index, Ingestion, batches, finish, remove_passages
-from ..search.store import Manifest, check_sums, copy_sparse, create_collection, data_folder
-from ..search.store import disk_size, document_ids, next_generation, open_store
+from ..search.ingest import BATCH, Ingestion, batches, finish, remove_passages
+from ..search.store import Index, Manifest, check_sums, copy_sparse, create_collection
+from ..search.store import data_folder, disk_size, document_ids, next_generation, open_store
 from ..search.store import require_same, sweep, sweep_if_idle
 from ..search.nodes import count_children, hierarchical_parser
 

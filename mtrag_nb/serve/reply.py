@@ -37,7 +37,7 @@ from ..systems.stages import WAYS_TO_CITE, Cited, claims_of
 if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings
     from mtrag_nb.models.calls import BatchingChat, Models
-    from mtrag_nb.search.ingest import Index
+    from mtrag_nb.search.store import Index
     from mtrag_nb.search.sources import Web
     from mtrag_nb.systems.stages import Toolbox
     from mtrag_nb.systems.system import System

@@ -69,7 +69,7 @@ class Talk:
     ):
         from mtrag_nb.models.calls import BatchingChat
         from mtrag_nb.runs.run import chunks_of
-        from mtrag_nb.search.ingest import open_index
+        from mtrag_nb.search.store import open_index
 
         self.system, self.domain, self.out, self.models = system, domain, Path(out), models
         self.turns, self.asked = _last_turns(self.out) if resume else ([], 0)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mtrag_nb.evaluate.scores import Evidence
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.embed import EmbedderLike
-    from mtrag_nb.search.ingest import Index
+    from mtrag_nb.search.store import Index
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'Service', 'ask', 'why_html', 'about_turn',
@@ -437,7 +437,7 @@ class Service:
 
     def _open_index(self) -> Index:
         from mtrag_nb.runs.run import chunks_of
-        from mtrag_nb.search.ingest import open_index
+        from mtrag_nb.search.store import open_index
 
         if not self.documents.there:
             raise Denied(409, "there are no documents yet. POST one to /api/upload")

@@ -19,10 +19,10 @@ from ..core.settings import Settings, StageSettings
 from ..core.text import Label, Verdict, clipped, declines, read_verdict, scored, sentences
 from ..core.text import spans_of, support, titled, without_thinking
 from ..core.types import Context, ReplyError, SettingsError, Turn
-from ..models.chat import ChatModel, Contract, Prompt, Sampling, chat, choose
+from ..models.chat import ChatModel, ClassifierLike, Contract, EmbedderLike, Prompt
+from ..models.chat import Sampling, chat, choose
 
 if TYPE_CHECKING:
-    from mtrag_nb.models.embed import Classifier, EmbedderLike
     from mtrag_nb.search.sources import RetrieverLike, Web
 
 # %% auto #0
@@ -406,7 +406,7 @@ def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.
 
 
 def check_by_classifier(
-    classifier: Classifier, answer: str, documents: Sequence[str], threshold: float = 0.5
+    classifier: ClassifierLike, answer: str, documents: Sequence[str], threshold: float = 0.5
 ) -> tuple[Verdict, _Places]:
     "The least support of a part of the answer, and the places below the threshold."
     parts = [(a, b, round(p, 4)) for a, b, p in classifier.parts(documents, answer)]
@@ -587,7 +587,7 @@ class Toolbox:
     retriever: RetrieverLike
     # A system's own: prompt set -> key -> text.
     system_prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    checker: Classifier | None = None  # of claims, where `stages.check` names one
+    checker: ClassifierLike | None = None  # of claims, where `stages.check` names one
     adapters: Mapping[str, Contract] = field(default_factory=dict)  # stage -> how one is asked
     web: Web | None = None  # what systems search beside the documents; None: nothing
     around: tuple[Callable, ...] = ()  # what lies around every node, innermost first (`Around`)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import Annotated, TypedDict
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -25,11 +25,8 @@ from ..core.text import Label, Verdict, cite, clipped, format_docs_for_gen, weak
 from ..core.types import Context, MTRAGError, Outcome, Reason, SettingsError, Task, Turn
 from ..core.types import digest, dotted, plain
 from ..models.calls import MeteredChat, kept_if_usable
-from ..models.chat import Sampling
+from ..models.chat import EmbedderLike, Sampling
 from .stages import Toolbox, asked_of, require_ways
-
-if TYPE_CHECKING:
-    from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
 __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'REWRITE_OFF',

@@ -38,7 +38,7 @@ from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.search.store import Manifest, data_folder
-from mtrag_nb.search.ingest import open_index
+from mtrag_nb.search.store import open_index
 from mtrag_nb.serve.api import make_app, rules_of
 from mtrag_nb.serve.library import Library
 from mtrag_nb.serve.serve import home_page
