@@ -6,7 +6,7 @@
 __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chosen', 'Domains', 'Variant', 'Web', 'Reference',
            'Limit', 'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SystemName', 'COMMANDS', 'Option', 'Parser', 'call',
            'done', 'Command', 'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of',
-           'reference_or_sample', 'completion', 'command_line', 'main']
+           'reference_or_sample', 'command_line', 'main']
 
 # %% ../../nbs/app/00_cli.ipynb #imports0
 import argparse
@@ -510,23 +510,6 @@ def reference_or_sample(
     return read_benchmark(path, contexts=True)
 
 # %% ../../nbs/app/00_cli.ipynb #complete1
-def completion(
-    shell: Literal["bash", "zsh", "tcsh"],  # which shell
-    /,
-) -> bool:
-    "Print what a shell needs to complete commands, options, their choices, files and folders."
-    import shtab
-
-    parser = command_line(COMMANDS)
-    for sub in next(x for x in parser._actions if x.dest == "command").choices.values():
-        sub.format_help()  # makes the help of its options
-        for action in sub._actions:
-            if action.metavar in ("FILE", "DIR", "RUN"):
-                action.complete = shtab.FILE if action.metavar == "FILE" else shtab.DIRECTORY
-    print(shtab.complete(parser, shell))
-    return True
-
-
 _TABLE = """\
 demo       app.run      Build an index of the sample, let a self-correcting system answer its conversations, show the result.
 ingest     app.run       Build an index of corpus files or documents, or finish one that was interrupted.
@@ -554,7 +537,6 @@ calibrate  app.evaluate Measure which ways to grade and to check can be trusted 
 fetch      app.run      Fetch the benchmark's files or a profile's models; broken off, it goes on where it stopped.
 reproduce  app.reproduce Reproduce a paper from nothing: data, models, index, runs, ablations, judgements, scores, tables, figures; goes on where it stopped.
 doctor     app.run      Say what is installed, which profiles can run here, and how to get what is missing.
-completion app.cli      Print what a shell needs to complete this command: eval "$(mtrag completion bash)"
 """  # name of command and function, module, what it is for
 COMMANDS: dict[str, Command] = {
     name: Command(room if ":" in room else f"{room}:{name}", about)

@@ -942,51 +942,43 @@ class _Server(uvicorn.Server):
 _MOST = 400  # connections in all; at 500 uvicorn itself would turn away whoever comes
 
 
-def _one_too_many(new: H11Protocol, share: int, proxy: str) -> H11Protocol | None:
-    "The connection to drop for a new one: the oldest silent one of an address above its share, or of the one with most; None for none."
-    crowds: dict[str, list] = {}
-    for c in new.connections:
-        crowds.setdefault(c.address, []).append(c)
-    crowd = crowds[new.address] if new.address != proxy else []
-    if len(crowd) <= share:
-        crowd = max(crowds.values(), key=len) if len(new.connections) > _MOST else []
-    silent = (c for c in crowd if not c.busy)
-    return min(silent, key=lambda c: c.since, default=new) if crowd else None
+class _Patient(H11Protocol):
+    """A connection that waits `seconds` for a whole request. Where an address has more than its `share`, or all together more
+    than there may be, the oldest silent one of that address, or of the one with most, is dropped."""
 
+    seconds, share = 10.0, 100
+    address = property(lambda self: self.client[0] if self.client else "")
+    busy = property(lambda self: self.cycle is not None and not self.cycle.response_complete)
 
-def _patient(seconds: float, share: int, proxy: str = "") -> type[H11Protocol]:
-    """Connections that wait so many seconds for a whole request. Where an address has more than its share, or all together more
-    than there may be, the oldest silent one of that address, or of the one with most, is dropped. A proxy has no share."""
+    def connection_made(self, transport) -> None:
+        super().connection_made(transport)
+        self.since, self.before = self.loop.time(), None
+        if dropped := self.one_too_many():
+            self.connections.discard(dropped)  # at once: uvicorn counts those that are there
+            dropped.transport.abort()
+        self.look()
 
-    class Patient(H11Protocol):
-        def connection_made(self, transport) -> None:
-            super().connection_made(transport)
-            self.since, self.before = self.loop.time(), None
-            if dropped := _one_too_many(self, share, proxy):
-                self.connections.discard(dropped)  # at once: uvicorn counts those that are there
-                dropped.transport.abort()
-            self.look()
+    def one_too_many(self) -> H11Protocol | None:
+        "The connection to drop for this one; None for none."
+        crowds: dict[str, list] = {}
+        for c in self.connections:
+            crowds.setdefault(c.address, []).append(c)
+        crowd = crowds[self.address]
+        if len(crowd) <= self.share:
+            crowd = max(crowds.values(), key=len) if len(self.connections) > _MOST else []
+        silent = (c for c in crowd if not c.busy)
+        return min(silent, key=lambda c: c.since, default=self) if crowd else None
 
-        @property
-        def address(self) -> str:
-            return self.client[0] if self.client else ""
-
-        @property
-        def busy(self) -> bool:
-            return self.cycle is not None and not self.cycle.response_complete
-
-        def look(self) -> None:
-            "Close a connection on which nothing was asked for too long; look again later."
-            if self.transport.is_closing():
-                return
-            if self.busy or self.cycle is not self.before:
-                self.since, self.before = self.loop.time(), self.cycle
-            if self.loop.time() - self.since >= seconds:
-                self.transport.abort()
-            else:
-                self.loop.call_later(seconds / 4, self.look)
-
-    return Patient
+    def look(self) -> None:
+        "Close a connection on which nothing was asked for too long; look again later."
+        if self.transport.is_closing():
+            return
+        if self.busy or self.cycle is not self.before:
+            self.since, self.before = self.loop.time(), self.cycle
+        if self.loop.time() - self.since >= self.seconds:
+            self.transport.abort()
+        else:
+            self.loop.call_later(self.seconds / 4, self.look)
 
 # %% ../../nbs/serve/06_api.ipynb #8811e98b
 def server_of(
@@ -994,9 +986,8 @@ def server_of(
     host: str,
     port: int,  # 0: any free one
     grace: int = 60,  # seconds for what was begun, when it is stopped
-    patience: float = 10.0,  # seconds that a connection waits for a whole request
-    share: int = 100,  # connections of an address
-    proxy: str = "",  # the address of a proxy in front whose X-Forwarded-For is believed; "": nobody's is
+    patience: float = _Patient.seconds,  # that a connection waits for a whole request
+    share: int = _Patient.share,  # connections of an address
 ) -> tuple[_Server, socket.socket]:
     "A server and the socket that it listens at. Raises Denied if the port is taken."
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -1011,8 +1002,8 @@ def server_of(
     listening.listen(2048)  # who comes before the server has started waits, and is not turned away
     quiet = {"log_level": "warning", "access_log": False, "server_header": False}
     waits = {"timeout_graceful_shutdown": grace, "timeout_keep_alive": 20, "limit_concurrency": 500}
-    behind = {"proxy_headers": bool(proxy), "forwarded_allow_ips": proxy or None}
-    protocol = _patient(patience, share, proxy)
-    server = _Server(uvicorn.Config(app, lifespan="on", http=protocol, **quiet, **waits, **behind))
+    protocol = type("Patient", (_Patient,), {"seconds": patience, "share": share})
+    how = {"lifespan": "on", "http": protocol, "proxy_headers": False}
+    server = _Server(uvicorn.Config(app, **how, **quiet, **waits))
     server.stopping = app.app.state.service.stop
     return server, listening

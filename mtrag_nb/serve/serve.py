@@ -327,7 +327,6 @@ def serve(
     name: _Names = (),  # another name that it is called by (may be repeated)
     collection: str = "documents",  # of uploads that name none (default documents)
     rate: int = 240,  # requests of one address in a minute (default 240)
-    proxy: str = "",  # the address of a proxy in front; its X-Forwarded-For is believed, nobody else's
     most_mb: int = 50,  # of one upload (default 50)
     most_pages: int = 1000,  # of one document (default 1000)
     system: _Serving = "",
@@ -356,7 +355,7 @@ def serve(
     with Service(library, out, base, who, changes, **how) as service:
         rules = rules_of(service, host, token, tuple(name), per_minute=rate)
         app = make_app(service, rules, *home_page())
-        server, listening = server_of(app, host, port, proxy=proxy)
+        server, listening = server_of(app, host, port)
         _print_taken_up(service)
         where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
         about = f"{service.system} on {service.profile}; library {library}, record {out}"
