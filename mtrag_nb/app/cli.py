@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chosen', 'Domains', 'Variant', 'Web', 'Reference',
-           'Limit', 'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SystemName', 'COMMANDS', 'Option', 'Parser', 'call',
-           'done', 'Command', 'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of',
-           'reference_or_sample', 'command_line', 'main']
+           'Limit', 'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SystemName', 'COMMANDS', 'Option', 'call', 'done',
+           'Command', 'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of',
+           'reference_or_sample', 'main']
 
 # %% ../../nbs/app/00_cli.ipynb #imports0
 import argparse
@@ -150,7 +150,7 @@ def _add_option(parser: argparse.ArgumentParser, p: inspect.Parameter, comment: 
     parser.add_argument(flag, **how | option.how).about = about
 
 
-class Parser(argparse.ArgumentParser):
+class _Parser(argparse.ArgumentParser):
     "A parser that makes what its help says when it is shown, and has a remedy for a name that does not exist."
 
     def format_help(self) -> str:
@@ -209,7 +209,7 @@ class Command:
     def load(self) -> Callable:
         return self.function if callable(self.function) else _named(self.function)
 
-    def fill(self, parser: Parser) -> Parser:
+    def fill(self, parser: _Parser) -> _Parser:
         "Add the options to a parser."
         for _, source, options in _options(self.load()):
             comments = _comments(source)
@@ -221,7 +221,7 @@ class Command:
 
     def read(self, *argv: str) -> argparse.Namespace:
         "A command line, without the name of the command."
-        return self.fill(Parser(description=self.about)).parse_args(argv)
+        return self.fill(_Parser(description=self.about)).parse_args(argv)
 
     def do(self, typed: argparse.Namespace) -> bool:
         "Call the function with what was typed; whether all was done that was asked."
@@ -399,7 +399,6 @@ SystemName = Annotated[str, SystemOption()]
 
 
 def with_variant(system: str, variant: str = "") -> str:
-    "A system's name with its variant: `system+variant`."
     return f"{system}+{variant}" if variant else system
 
 # %% ../../nbs/app/00_cli.ipynb #ray00002
@@ -544,17 +543,16 @@ COMMANDS: dict[str, Command] = {
 }
 
 # %% ../../nbs/app/00_cli.ipynb #parser01
-def command_line(
+def _command_line(
     argv: Iterable[str] = (),  # what will be parsed: a command that is named here has its options
 ) -> argparse.ArgumentParser:
-    "The parser of `mtrag`."
-    p = Parser(
+    p = _Parser(
         prog="mtrag",
         description="Find out where a multi-turn RAG system fails: run it over conversations, every turn on the record.",
         epilog="Start with `mtrag demo`. `mtrag doctor` says what can run on this machine.",
     )
     p.add_argument("--version", action="version", version=f"mtrag_nb {__version__}")
-    sub = p.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    sub = p.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     for name, c in COMMANDS.items():
         parser = sub.add_parser(name, help=c.about, description=c.about)
         if name in argv:
@@ -573,7 +571,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if "" in argv:
             raise SettingsError("an argument is empty")
-        a = command_line(argv).parse_args(argv)
+        a = _command_line(argv).parse_args(argv)
         whole = COMMANDS[a.command].do(a)
         sys.stdout.flush()
         return 0 if whole else 1

@@ -23,8 +23,7 @@ from .turn import measure_of, outcome_of, outcome_words, run_html
 from .turn import strip_html, turn_html
 
 # %% auto #0
-__all__ = ['VIEW', 'CaseBrowser', 'Case', 'pick_cases', 'CaseView', 'published', 'PublishedCase', 'published_cases',
-           'PublishedView']
+__all__ = ['CaseBrowser', 'Case', 'pick_cases', 'CaseView', 'published', 'published_cases', 'PublishedView']
 
 # %% ../../nbs/8_show/03_browser.ipynb #6b4c819e
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ class _TurnRow:
 
 # %% ../../nbs/8_show/03_browser.ipynb #5d8f2dc3
 def _row_of(run: Evidence, t: Trajectory) -> _TurnRow:
-    "The row of a turn."
     b, wrong = outcome_of(run, t.task_id), fault_of(run, t.task_id)
     texts = [t.task_id, t.question, t.answer, *(s.text for s in (*t.drafts, *t.rewrites))]
     m = run.measures_of(t.task_id)
@@ -240,11 +238,6 @@ class _Controls:
         "What the dropdowns ask for, as `_filtered` takes it."
         return {field: None if f.value == _ANY else f.value for field, f in self.filters.items()}
 
-    @property
-    def shown_beside(self) -> list[str]:
-        "The runs to look at beside the present one."
-        return [name for name, b in self.beside.items() if b.value]
-
 # %% ../../nbs/8_show/03_browser.ipynb #cd5743b0
 def _line_of(r: _TurnRow, by: str = _FAILED_FIRST, several: bool = True) -> str:
     "A turn in the list: its question, the value it is sorted by, its run where there are several."
@@ -286,7 +279,7 @@ def _turn_or_beside(run: Evidence, others: Sequence[Evidence], task_id: str, tim
     return render("turn.html", "with_place", (run.name, t.domain, task_id), missing, body)
 
 # %% ../../nbs/8_show/03_browser.ipynb #57a19bdb
-VIEW = "application/vnd.jupyter.widget-view+json"
+_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class CaseBrowser:
@@ -393,7 +386,6 @@ class CaseBrowser:
         return tuple(map(button, talk))
 
     def show(self) -> None:
-        "Render the present turn."
         row, c = self.current, self.controls
         last = self.labels.get((row.run, row.task_id), {}) if row else {}
         c.strip.value, c.body.value = self._rendered(row) if row else ("", "")
@@ -408,7 +400,7 @@ class CaseBrowser:
         "The first turn to fail in the conversation, in words; the turn, alone or beside others."
         c, run = self.controls, self.index.runs[row.run]
         first = first_to_fail(run, run.turns[row.task_id].conversation_id)
-        others = [self.index.runs[name] for name in c.shown_beside]
+        others = [self.index.runs[name] for name, b in c.beside.items() if b.value]
         body = _turn_or_beside(run, others, row.task_id, self.timing)
         words = "is the first to fail in this conversation"
         said = _said(f"▲ turn {run.turns[first].turn}", words) if first else ""
@@ -445,7 +437,7 @@ class CaseBrowser:
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         "Widget, page and text in one output: whoever shows it takes the richest that it can."
         widget = {"version_major": 2, "version_minor": 0, "model_id": self.controls.box.model_id}
-        return {VIEW: widget, "text/html": self.static_html(), "text/plain": repr(self)}
+        return {_VIEW: widget, "text/html": self.static_html(), "text/plain": repr(self)}
 
 # %% ../../nbs/8_show/03_browser.ipynb #4fd5279a
 def _tries(run: Evidence, t: Trajectory) -> list[float]:
@@ -467,7 +459,6 @@ def _gold_fault(run: Evidence, task_id: str) -> str:
 
 # A rule: run, other run or None, task id, measure -> how much a turn is worth a look, and why; or None
 def _by_difference(run, other, task_id, measure):
-    "Two runs that differ in a measure."
     if not other or not (d := difference(run, other, task_id, measure)):
         return None
     ours, theirs = measure_of(run, task_id, measure), measure_of(other, task_id, measure)
@@ -502,7 +493,6 @@ def _by_spoiling(run, other, task_id, measure):
 
 # %% ../../nbs/8_show/03_browser.ipynb #5602730d
 def _by_judge(run, other, task_id, measure):
-    "The judge and K-precision disagree."
     judge, k = (measure_of(run, task_id, m) for m in ("judge", "K-precision"))
     if judge is None or k is None or abs(judge - k) < 0.3:
         return None
@@ -583,7 +573,7 @@ def published(name: str) -> dict:  # name of a file of data/paper, without its e
 
 # %% ../../nbs/8_show/03_browser.ipynb #d8d191ed
 @dataclass(frozen=True)
-class PublishedCase:
+class _PublishedCase:
     "A case as a paper prints it."
 
     id: str
@@ -602,16 +592,16 @@ class PublishedCase:
     source: str = ""
 
 # %% ../../nbs/8_show/03_browser.ipynb #3ad60510
-def published_cases() -> list[PublishedCase]:
+def published_cases() -> list[_PublishedCase]:
     "All cases that papers print, of the files `*_cases.json` of data/paper."
     files = [published(p.stem) for p in sorted(data_dir("paper").glob("*_cases.json"))]
-    return [PublishedCase(**c, source=data["source"]) for data in files for c in data["cases"]]
+    return [_PublishedCase(**c, source=data["source"]) for data in files for c in data["cases"]]
 
 
 class PublishedView(View):
     "A published case, in the form of a turn."
 
-    def __init__(self, case: PublishedCase):
+    def __init__(self, case: _PublishedCase):
         why = f": {case.reason.replace('_', ' ')}" if case.reason else ""
         ended = "answered" if case.outcome == Outcome.ANSWERED else f"refused{why}"
         tone = "plain" if ended == "answered" else "warn"
