@@ -671,16 +671,15 @@ def _print_imported(run: Run, known: Benchmark | None) -> None:
     print(f"Next: `mtrag report {run.folder}`, `mtrag score {run.folder}`")
 
 
-_UNKNOWN = "none of the tasks"  # a turn that was joined to none
+def _all_joined(run: Run, tasks=None, **_) -> bool:
+    return not tasks or "none of the tasks" not in run.manifest["imported"].get("joined", {})
+
+
 _Files = Iterable[File]
 _Which = Literal["first", "last"] | None
 
 
-@done(
-    lambda run, tasks=None, **_: (
-        not tasks or _UNKNOWN not in run.manifest["imported"].get("joined", {})
-    )
-)
+@done(_all_joined)
 def import_run(
     source: File,  # spans of OpenTelemetry, OpenInference, Phoenix or LangSmith; or predictions: of the shared task, a TREC run, InspectorRAGet, also .gz
     /,

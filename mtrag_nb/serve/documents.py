@@ -1242,10 +1242,11 @@ def _answer_requests(memory: int) -> None:
 
 # %% ../../nbs/serve/00_documents.ipynb #edddf745
 class Reader:
-    "Reads documents in a process of its own. Safe to use from several threads: they take turns."
+    """Reads documents in a process of its own. Safe to use from several threads: they take turns. `seconds` are for one document,
+    its reader's start included, `memory` is in bytes."""
 
-    def __init__(self, memory: int = _MEMORY):  # bytes
-        self.memory = memory
+    def __init__(self, seconds: float = max(_SECONDS.values()), memory: int = _MEMORY):
+        self.seconds, self.memory = seconds, memory
         self._process: subprocess.Popen | None = None
         self._lock, self._closed = threading.Lock(), False
 
@@ -1280,7 +1281,8 @@ class Reader:
 
     def read(self, path: str | Path, name: str = "") -> Document:
         "A document. Raises DataError (file, remedy) for one that cannot be read, takes too long or too much memory."
-        seconds, answer = _SECONDS[KINDS.get(Path(name or path).suffix.lower(), "text")], ""
+        kind = KINDS.get(Path(name or path).suffix.lower(), "text")
+        seconds, answer = min(self.seconds, _SECONDS[kind]), ""
         with self._lock:
             begun = time.monotonic()
             if not self._closed:
