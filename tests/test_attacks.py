@@ -185,7 +185,7 @@ def imported_run(path: Path, out: Path) -> None:
 
 
 def imported_predictions(path: Path, out: Path) -> None:
-    Evidence(import_predictions(path, None, out))
+    Evidence(import_predictions(path, None, out, passages=()))
 
 
 SPANS = "\n".join(map(json.dumps, turn())).encode()
