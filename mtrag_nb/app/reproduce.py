@@ -26,9 +26,8 @@ from ..core.html import render, words_table
 from ..core.record import Run
 from ..core.settings import SPEED, Settings
 from ..core.types import DataError, SettingsError, dotted, plain, structured
-from ..data.mtrag import FETCHED, official_dir, official_file
-from ..data.mtrag import official_files, official_kinds, read_benchmark, sample_corpus
-from ..data.mtrag import sample_dir
+from ..data.mtrag import FETCHED, official_dir, official_file, official_files, official_kinds
+from ..data.mtrag import read_benchmark, sample_corpus, sample_dir
 from ..models.calls import Models
 from ..systems.registry import system_named, unknown_name
 

@@ -26,23 +26,21 @@ from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, plugins
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
-from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs
-from ..evaluate.blame import proof_of, proof_report, risk_coverage
+from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs, proof_of
+from ..evaluate.blame import proof_report, risk_coverage
 from ..evaluate.gate import mechanism_card
 from ..evaluate.judge import judge_report, run_items
-from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SHARES, SELF_CORRECTIONS, Forked, Pair
-from ..evaluate.pairs import RunSummary, disagreements, compare_right, cost_points
-from ..evaluate.pairs import dominated, endings, forked, wins, paired, price_curve
-from ..evaluate.pairs import summarize_run
+from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SELF_CORRECTIONS, SHARES, Forked, Pair
+from ..evaluate.pairs import RunSummary, compare_right, cost_points, disagreements, dominated
+from ..evaluate.pairs import endings, forked, paired, price_curve, summarize_run, wins
 from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measure
 from ..evaluate.scores import refusal_report
 from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow, compare
 from ..evaluate.statistics import mean_interval
-from .figures import QUIET, STAGE_COLOURS, comparison_figure, cost_figure
-from .figures import gain_figure, ink_on, risk_coverage_figure, score_figure
-from .figures import svg_uri
-from .turn import SIGNS, ending, first_to_fail, outcome_words, page_texts
-from .turn import turn_html, unlicensed
+from .figures import QUIET, STAGE_COLOURS, comparison_figure, cost_figure, gain_figure
+from .figures import ink_on, risk_coverage_figure, score_figure, svg_uri
+from .turn import SIGNS, ending, first_to_fail, outcome_words, page_texts, turn_html
+from .turn import unlicensed
 
 # %% auto #0
 __all__ = ['VIEWS', 'share_text', 'figure_html', 'finding', 'pair_of', 'came_later', 'turns_beside', 'views_in', 'sections',
