@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chosen', 'Domains', 'Variant', 'Web', 'Reference',
-           'Limit', 'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SystemName', 'COMMANDS', 'Option', 'call', 'done',
-           'Command', 'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of',
+           'Limit', 'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SystemName', 'COMMANDS', 'Option', 'done', 'Command',
+           'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of',
            'reference_or_sample', 'main']
 
 # %% ../../nbs/app/00_cli.ipynb #imports0
@@ -168,7 +168,7 @@ class _Parser(argparse.ArgumentParser):
             raise unknown_name(what, str(value), action.choices)
 
 # %% ../../nbs/app/00_cli.ipynb #eeebb786
-def call(function: Callable, arguments: Mapping[str, object]) -> object:
+def _call(function: Callable, arguments: Mapping[str, object]) -> object:
     "Call a function with arguments by name, those that have only a place included."
     bound = inspect.signature(function).bind_partial()
     bound.arguments.update(arguments)
@@ -235,7 +235,7 @@ class Command:
         "Call the function with arguments by name; whether all was done that was asked. `as_json`: print its result as JSON, and all else to stderr."
         function = self.load()
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-            result = call(function, given)
+            result = _call(function, given)
         if as_json:
             text = json.dumps(plain(function.data(result)))
             found = json.loads(text, parse_constant=lambda name: None)  # NaN is no JSON
@@ -412,7 +412,7 @@ class _Worker:
         self.models = Models(settings)
 
     def do(self, function: Callable, arguments: Mapping) -> None:
-        call(function, {**arguments, "models": self.models, "progress": False})
+        _call(function, {**arguments, "models": self.models, "progress": False})
 
 
 def _cluster(on: str, parts: int):  # ray, and its actors

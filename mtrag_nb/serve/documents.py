@@ -37,8 +37,8 @@ from ..core.types import DataError, plain, structured
 from ..search.sources import INVISIBLE, ShownText, clean, closed
 
 # %% auto #0
-__all__ = ['KINDS', 'Section', 'Heading', 'document_of', 'start_of', 'trimmed', 'sections_of', 'Document', 'kind_of',
-           'parse_document', 'Reader', 'iter_documents']
+__all__ = ['Section', 'Heading', 'document_of', 'start_of', 'trimmed', 'sections_of', 'Document', 'kind_of', 'parse_document',
+           'Reader', 'iter_documents']
 
 # %% ../../nbs/serve/00_documents.ipynb #04f2fe6e
 _ENDINGS = {
@@ -48,7 +48,7 @@ _ENDINGS = {
     "markdown": ".md .markdown",
     "text": ".txt .text",
 }
-KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
+_KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 _MAX_BYTES = {kind: 20_000_000 for kind in _ENDINGS}  # of the file
 _MAX_BYTES |= {"pdf": 200_000_000, "docx": 50_000_000}
 _MAX_PARTS = 10_000  # files inside a DOCX
@@ -1101,10 +1101,10 @@ def kind_of(name: str) -> str:
         problem = f"the name {name[:80]!r} leads elsewhere, or cannot be shown"
         raise DataError(problem, remedy="Rename the file")
     ending = Path(name).suffix.lower()
-    if ending in KINDS:
-        return KINDS[ending]
+    if ending in _KINDS:
+        return _KINDS[ending]
     problem = f"{ending or 'a name without an ending'} is no kind that is read"
-    raise DataError(problem, remedy=f"Save it as one of {', '.join(KINDS)}")
+    raise DataError(problem, remedy=f"Save it as one of {', '.join(_KINDS)}")
 
 
 def _file_data(path: Path, kind: str) -> bytes:
@@ -1281,7 +1281,7 @@ class Reader:
 
     def read(self, path: str | Path, name: str = "") -> Document:
         "A document. Raises DataError (file, remedy) for one that cannot be read, takes too long or too much memory."
-        kind = KINDS.get(Path(name or path).suffix.lower(), "text")
+        kind = _KINDS.get(Path(name or path).suffix.lower(), "text")
         seconds, answer = min(self.seconds, _SECONDS[kind]), ""
         with self._lock:
             begun = time.monotonic()

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mtrag_nb.search.ingest import Index
 
 # %% auto #0
-__all__ = ['ID', 'REMOVED', 'place_of', 'page_words', 'told_step', 'error_line', 'reply_of', 'Gate', 'ServedRun', 'new_id', 'now',
+__all__ = ['ID', 'REMOVED', 'place_of', 'page_words', 'told_step', 'error_line', 'reply_of', 'Gate', 'ServedRun', 'new_id',
            'readable', 'exchange', 'without_sources', 'end_of', 'Conversations', 'for_reading', 'doubt_of',
            'with_sources', 'label_of', 'marked_line', 'marked', 'accepted_questions', 'keep_mark', 'read_one',
            'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
@@ -270,7 +270,7 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
-def now() -> str:
+def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
@@ -386,7 +386,7 @@ class Conversations:
 
     def rename(self, i: str, title: str) -> None:
         with self._lock, JsonlLog(self._path(i)) as log:
-            log.append({"title": title, "time": now()})
+            log.append({"title": title, "time": _now()})
             self.known[i] = {**self.known[i], "title": title}
 
     def history(self, i: str) -> tuple[Turn, ...]:
@@ -397,7 +397,7 @@ class Conversations:
 
     def append(self, task: Task, reply: Mapping) -> None:
         i = task.conversation_id
-        line = {"turn": task.turn, "time": now(), "question": task.question, "reply": dict(reply)}
+        line = {"turn": task.turn, "time": _now(), "question": task.question, "reply": {**reply}}
         if reply["outcome"] != "error":
             line["end"] = end_of([*task.history, *exchange(task.question, reply["answer"])])
         with self._lock:
@@ -478,7 +478,7 @@ def marked_line(
         "targets": [{"text": x} for x in targets],
         "rejected": [{"text": t.answer}] if wrong and t.answered else [],
         "Answerability": [label] if label else [],
-        "marks": {**said, "time": now()},
+        "marks": {**said, "time": _now()},
     }
 
 

@@ -25,8 +25,8 @@ from ..evaluate.scores import Evidence, as_evidence
 
 # %% auto #0
 __all__ = ['SIGNS', 'unlicensed', 'ending', 'outcome_of', 'page_texts', 'outcome_words', 'fault_of', 'first_to_fail', 'turn_html',
-           'TurnView', 'strip_html', 'ConversationView', 'run_html', 'RunView', 'decisions', 'divergence',
-           'beside_html', 'measure_of', 'difference']
+           'TurnView', 'strip_html', 'ConversationView', 'run_html', 'RunView', 'divergence', 'beside_html',
+           'measure_of', 'difference']
 
 # %% ../../nbs/8_show/00_turn.ipynb #3f5be350
 _ASK_NO_MODEL = ("support", "claims", "rules")
@@ -343,7 +343,7 @@ def _nth(what: str, n: int) -> str:  # the first has no number
     return what if n < 2 else f"{what} {n}"
 
 # %% ../../nbs/8_show/00_turn.ipynb #afab6e3c
-def decisions(t: Trajectory) -> dict[str, object]:
+def _decisions(t: Trajectory) -> dict[str, object]:
     "What was decided in a turn, in order -> how: a text, or ids of contexts."
     out: dict[str, object] = {}
     rounds = gates = drafts = 0
@@ -371,7 +371,7 @@ def decisions(t: Trajectory) -> dict[str, object]:
 # %% ../../nbs/8_show/00_turn.ipynb #499d6c82
 def _side_by_side(turns: Sequence[Trajectory]) -> list[tuple[str, tuple[object, ...], bool]]:
     "The decisions of several turns in one order: what, how each decided (None: it had nothing to decide), whether all agree."
-    made, order = [decisions(t) for t in turns], []
+    made, order = [_decisions(t) for t in turns], []
     for d in made:
         for before, what in zip([None, *d], d):
             if what not in order:
