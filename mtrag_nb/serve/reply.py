@@ -645,14 +645,13 @@ def _forget_conversation(folder: Path, conversation: str) -> int:
 # %% ../../nbs/serve/02_reply.ipynb #fd998ae5
 def _without_texts(o: object, document: str) -> object:
     "A line of any log without the text of a document's passages, which have an id beside it, and without marks in it."
-    if isinstance(o, list):
-        return [_without_texts(x, document) for x in o]
-    if not isinstance(o, dict):
-        return o
-    ids = [str(o.get(key)) for key in ("id", "document_id", "passage")]
-    if "text" in o and document in map(document_of, ids):
-        return {**o, "text": REMOVED} | ({"marks": []} if "marks" in o else {})
-    return {k: _without_texts(v, document) for k, v in o.items()}
+
+    def read(o: dict) -> dict:
+        ids = [str(o.get(key)) for key in ("id", "document_id", "passage")]
+        gone = {"text": REMOVED, "marks": []} if document in map(document_of, ids) else {}
+        return {k: gone.get(k, v) for k, v in o.items()} if "text" in o else o
+
+    return json.loads(json.dumps(o), object_hook=read)
 
 
 def to_delete(folder: Path, **what: str) -> None:

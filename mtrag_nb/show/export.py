@@ -9,6 +9,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -226,20 +227,11 @@ def _annotated(found: Sequence[Mapping]) -> dict:
     return _flat("annotations", [{f"annotation.{w}": v for w, v in a.items()} for a in told])
 
 # %% ../../nbs/8_show/05_export.ipynb #de307db9
-def _strings(value: object) -> Iterator[str]:
-    "All texts in a plain value, keys included."
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (t for pair in value.items() for x in pair for t in _strings(x))
-    elif isinstance(value, (list, tuple)):
-        yield from (t for x in value for t in _strings(x))
-
-
 def _record(k: _Known, line: Mapping) -> str:
     "What the spans of a turn do not show: the turn without its steps, its task, the contexts that no search found."
     found = {i for s in k.turn.retrievals for i in s.contexts}
-    ids = dict.fromkeys(i for i in _strings(line) if i in k.run.contexts and i not in found)
+    texts = map(json.loads, re.findall(r'"(?:[^"\\]|\\.)*"', json.dumps(line)))
+    ids = dict.fromkeys(i for i in texts if i in k.run.contexts and i not in found)
     known = {"turn": {**line, "steps": []}, "steps": len(line["steps"]), "task": plain(k.task)}
     return json.dumps({**known, "contexts": [plain(k.run.contexts[i]) for i in ids]})
 
