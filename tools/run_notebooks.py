@@ -94,8 +94,7 @@ class Client(NotebookClient):
         if self.blocked:
             self.blocked = False
             hide = "; ".join(f"sys.modules[{w!r}] = None" for w in WEIGHTS)
-            hide = f"import sys; {hide}; del sys"
-            self.kc.execute(hide, silent=True, store_history=False)
+            self.kc.execute(f"import sys; {hide}; del sys", silent=True, store_history=False)
         return await super().async_execute_cell(cell, cell_index, **kw)
 
 
@@ -121,12 +120,10 @@ def forking(kernels: int):
         return
     with tempfile.TemporaryDirectory() as folder:
         socket = os.path.join(folder, "zygote")
-        backend = {
-            "MPLBACKEND": "module://matplotlib_inline.backend_inline"
-        }  # as ipykernel sets it
-        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        command = [sys.executable, str(ZYGOTE), socket]
-        with subprocess.Popen(command, **how, env={**os.environ, **backend}) as p:
+        # as ipykernel sets it
+        env = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": env}
+        with subprocess.Popen([sys.executable, str(ZYGOTE), socket], **how) as p:
             if p.stdout.readline() != "ready\n":
                 sys.exit("tools/zygote.py did not start")
             yield socket
