@@ -95,8 +95,10 @@ def serving(port: int = 0, **how) -> Iterator[tuple[type[Handler], int]]:
     kind = type("Own", (Handler,), {"guard": threading.Lock(), "answered": Counter(), **how})
     with Server(("127.0.0.1", port), kind) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield kind, server.server_port
-        server.shutdown()
+        try:
+            yield kind, server.server_port
+        finally:
+            server.shutdown()
 
 
 def tasks(n: int = TURNS) -> list[Task]:

@@ -95,5 +95,7 @@ def qdrant() -> Iterator[tuple[StandInQdrant, str]]:
     "A server while the block runs, and its address."
     with StandInQdrant() as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield server, f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+        try:
+            yield server, f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()

@@ -84,8 +84,10 @@ def serving(reply: Answering) -> Iterator[Serving]:
         server.daemon_threads = True
         kind.serving = Serving(f"http://127.0.0.1:{server.server_port}/v1")
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield kind.serving
-        server.shutdown()
+        try:
+            yield kind.serving
+        finally:  # also where the block raises: a server that is closed and not stopped spins
+            server.shutdown()
 
 
 @contextmanager
