@@ -174,12 +174,8 @@ def doctor(
         _print_profile(asked[name], found, bool(profile))
     if not profile:
         print("How to get what a profile lacks: mtrag doctor --profile NAME")
-    found = {
-        "machine": m,
-        "gpu": gpus,
-        "sample": str(sample_dir()),
-        "token": bool(local.hub_token()),
-    }
+    found = {"machine": m, "gpu": gpus, "sample": str(sample_dir())}
+    found["token"] = bool(local.hub_token())
     return found | {"packages": versions, "problems": problems}
 
 # %% ../../nbs/app/01_run.ipynb #ad72bab2

@@ -515,15 +515,11 @@ def _completion(reply: dict, system: str) -> dict:
     tokens_in, tokens_out = reply["tokens"]["in"], reply["tokens"]["out"]
     usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
     message = {"role": "assistant", "content": with_sources(reply)}
-    return {
-        "id": f"chatcmpl-{reply['trajectory_id']}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": system,
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
-        "usage": {**usage, "total_tokens": tokens_in + tokens_out},
-        "mtrag": reply,
-    }
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+    about = {"object": "chat.completion", "created": int(time.time()), "model": system}
+    usage["total_tokens"] = tokens_in + tokens_out
+    whole = {"id": f"chatcmpl-{reply['trajectory_id']}", **about, "choices": [choice]}
+    return {**whole, "usage": usage, "mtrag": reply}
 
 
 def _chunks(whole: dict, with_usage: bool) -> Iterator[dict]:

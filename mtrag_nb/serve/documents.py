@@ -41,13 +41,8 @@ __all__ = ['Section', 'Heading', 'document_of', 'start_of', 'trimmed', 'sections
            'Reader', 'iter_documents']
 
 # %% ../../nbs/serve/00_documents.ipynb #04f2fe6e
-_ENDINGS = {
-    "pdf": ".pdf",
-    "docx": ".docx",
-    "html": ".html .htm .xhtml",
-    "markdown": ".md .markdown",
-    "text": ".txt .text",
-}
+_ENDINGS = {"pdf": ".pdf", "docx": ".docx", "html": ".html .htm .xhtml"}
+_ENDINGS |= {"markdown": ".md .markdown", "text": ".txt .text"}
 _KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 _MAX_BYTES = {kind: 20_000_000 for kind in _ENDINGS}  # of the file
 _MAX_BYTES |= {"pdf": 200_000_000, "docx": 50_000_000}
@@ -1254,15 +1249,10 @@ class Reader:
         code = f"from mtrag_nb.serve.documents import _answer_requests; _answer_requests({self.memory})"
         kept = ("LC_", "LANG", "SYSTEMROOT")  # no keys and tokens
         needed = {k: v for k, v in os.environ.items() if k.startswith(kept)}
-        return subprocess.Popen(
-            [sys.executable, "-B", "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            encoding="utf-8",
-            cwd=os.sep,
-            env={**needed, "PYTHONPATH": os.pathsep.join(p for p in sys.path if os.path.isabs(p))},
-        )
+        needed["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if os.path.isabs(p))
+        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        how |= {"encoding": "utf-8", "cwd": os.sep, "env": needed}
+        return subprocess.Popen([sys.executable, "-B", "-c", code], **how)
 
     def _answer(self, request: str, seconds: float) -> str:
         "A line for a line; '' from a process that died, or was killed because it took too long."

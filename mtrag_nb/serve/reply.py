@@ -114,15 +114,10 @@ def _cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
             line = {"n": n, **place_of(c, marks), "passage": c.id, "text": c.text}
             last = line.get("last_page")
             citations.append({**line, "marks": [list(m) for m in marks], "last_page": last})
-    return {
-        "citations": citations,
-        "claims": claims,
-        "cited_by": cited.way,
-        "cited_how": WAYS_TO_CITE.get(cited.way, ""),
-        "unsupported": [c.text for c in cited.unsupported],
-        "confidence": cited.confidence,
-        "licence": cited.licence,
-    }
+    by = {"cited_by": cited.way, "cited_how": WAYS_TO_CITE.get(cited.way, "")}
+    sure = {"confidence": cited.confidence, "licence": cited.licence}
+    loose = {"unsupported": [c.text for c in cited.unsupported]}
+    return {"citations": citations, "claims": claims, **by, **loose, **sure}
 
 # %% ../../nbs/serve/02_reply.ipynb #758590dc
 _INTERRUPTED = "Interrupted"  # the type of the fault of a turn that a service's end cut off
@@ -143,21 +138,12 @@ def reply_of(
     **more,  # what else the reply says of the turn: system, run, ...
 ) -> dict:
     "A turn as it is replied. A turn that broke has no answer, but an `error`; a refusal has no citations."
-    return {
-        "answer": t.answer,
-        "outcome": t.outcome.value,
-        "reason": t.reason,
-        "why": next((r.about for r in reasons if r.name == t.reason), ""),
-        **_cited_lines(t, contexts),
-        "grades": _grade_lines(t, contexts),
-        "seconds": t.seconds,
-        "tokens": {"in": t.calls.tokens_in, "out": t.calls.tokens_out},
-        "trajectory_id": t.task_id,
-        "conversation_id": t.conversation_id,
-        "turn": t.turn,
-        "error": error_line(t) if t.error else None,
-        **more,
-    }
+    why = next((r.about for r in reasons if r.name == t.reason), "")
+    ended = {"answer": t.answer, "outcome": t.outcome.value, "reason": t.reason, "why": why}
+    known = {**_cited_lines(t, contexts), "grades": _grade_lines(t, contexts)}
+    spent = {"seconds": t.seconds, "tokens": {"in": t.calls.tokens_in, "out": t.calls.tokens_out}}
+    place = {"trajectory_id": t.task_id, "conversation_id": t.conversation_id, "turn": t.turn}
+    return ended | known | spent | place | {"error": error_line(t) if t.error else None} | more
 
 # %% ../../nbs/serve/02_reply.ipynb #4695d5b6
 class Gate:

@@ -53,21 +53,11 @@ def _row_of(run: Evidence, t: Trajectory) -> _TurnRow:
     m = run.measures_of(t.task_id)
     measured = {"turn": t.turn, "K-precision": m.support, "judge": m.judge, **m.scores}
     spent = {"drafts": len(t.drafts), "tokens": t.calls.tokens, "seconds": t.seconds}
-    return _TurnRow(
-        run=run.name,
-        task_id=t.task_id,
-        domain=t.domain,
-        turn=t.turn,
-        outcome=b.verdict,
-        stage=b.stage,
-        ended=t.outcome.value,
-        reason=t.reason,
-        sign=SIGNS["failed"] if wrong else SIGNS[b.verdict],
-        question=clean(" ".join(t.question.split())),
-        text="\n".join([*texts, t.error.message if t.error else ""]).lower(),
-        contexts=frozenset(t.found),
-        measures={**measured, **spent},
-    )
+    text = "\n".join([*texts, t.error.message if t.error else ""]).lower()
+    place, ended = (run.name, t.task_id, t.domain, t.turn), (t.outcome.value, t.reason)
+    sign, asked = SIGNS["failed" if wrong else b.verdict], clean(" ".join(t.question.split()))
+    known = (sign, asked, text, frozenset(t.found), {**measured, **spent})
+    return _TurnRow(*place, b.verdict, b.stage, *ended, *known)
 
 # %% ../../nbs/8_show/03_browser.ipynb #4e93b07a
 def _worth_a_look(run: Evidence) -> dict[str, set[str]]:  # name -> task ids
@@ -257,12 +247,9 @@ _STYLES = {SIGNS["right"]: "success", SIGNS["failed"]: "danger"}
 
 def _button_of(r: _TurnRow, here: bool, said: str, then: Callable[[str, str], None]) -> w.Button:
     "A turn of the strip, which leads to it; here: it is looked at."
-    b = w.Button(
-        description=f"{'▸ ' if here else ''}{r.sign} {r.turn}",
-        tooltip=clean(f"turn {r.turn}, {said}: {r.question}"),
-        button_style=_STYLES.get(r.sign, ""),
-        layout=w.Layout(width="auto"),
-    )
+    how = {"button_style": _STYLES.get(r.sign, ""), "layout": w.Layout(width="auto")}
+    how["tooltip"] = clean(f"turn {r.turn}, {said}: {r.question}")
+    b = w.Button(description=f"{'▸ ' if here else ''}{r.sign} {r.turn}", **how)
     b.on_click(lambda button: then(r.task_id, r.run))
     return b
 
