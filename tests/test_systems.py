@@ -10,7 +10,7 @@ from mtrag_nb.core.types import Context, Passage, SettingsError, Turn, as_contex
 from mtrag_nb.core.types import structured
 from mtrag_nb.models.chat import Contract, Sampling, ScriptedChat
 from mtrag_nb.systems.agents import LAPTOP, PLAN, AgentsSettings, cut_to, estimate, fit
-from mtrag_nb.systems.stages import PROMPTS, Cited, Toolbox, _check_by_adapter
+from mtrag_nb.systems.stages import PROMPTS, Asked, Cited, Toolbox, _check_by_adapter
 from mtrag_nb.systems.stages import _claims_in, _grade_by_adapter, _read_grade, _read_label
 from mtrag_nb.systems.stages import _rewrite_by_adapter, adapter_claims, by_words
 from mtrag_nb.systems.stages import check_by_classifier, clean_answer, copied_claims
@@ -119,7 +119,8 @@ def test_a_label_is_read_where_it_stands_alone():
 
 def test_generated_verdicts_keep_what_cannot_be_read():
     scripted = ScriptedChat(["Yes", "hm", "No, it is about glass."])
-    graded = grade_by_verdict(scripted, PROMPTS, QUESTION, show_history(TALK), DOCS)
+    asked = Asked(scripted, PROMPTS, QUESTION, show_history(TALK), DOCS)
+    graded = grade_by_verdict(asked)
     assert [(v.label.value, v.defaulted) for v in graded] == [
         ("yes", False),
         ("yes", True),

@@ -26,10 +26,9 @@ from .statistics import Interval, Report, auroc_interval, mean_interval
 
 # %% auto #0
 __all__ = ['COSTS', 'MINIMAL_CHANGE', 'STAGES', 'REPAIRS', 'STATUSES', 'costs', 'CostPoint', 'cost_point', 'RiskPoint',
-           'RiskCoverage', 'risk_coverage', 'draft_rouge_l', 'Blame', 'strayed', 'documents', 'unsupported',
-           'blame_turn', 'place_of', 'BlameReport', 'blame', 'Proof', 'proof_of', 'ProofReport', 'proof_report',
-           'Decided', 'Gate', 'merge_gates', 'turn_gates', 'gates', 'gate_table', 'blame_items', 'beside_gold',
-           'reassign_generation_failures']
+           'RiskCoverage', 'risk_coverage', 'draft_rouge_l', 'Blame', 'strayed', 'blame_turn', 'place_of',
+           'BlameReport', 'blame', 'Proof', 'proof_of', 'ProofReport', 'proof_report', 'Decided', 'Gate', 'merge_gates',
+           'turn_gates', 'gates', 'gate_table', 'blame_items', 'beside_gold', 'reassign_generation_failures']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -66,11 +65,9 @@ def _sure_scores(t: Trajectory) -> dict[str, list[float | None]]:
     "The scores that a system has before it answers, by kind: of the first gate, the first grades, the first search."
     grades = next((s.grades for s in t.of(Graded) if s.grades), ())
     hits = next((s.hits for s in t.retrievals if s.hits), ())
-    return {
-        "gate score": [g.verdict.score for g in t.gates[:1]],
-        "best grade": [g.verdict.score for g in grades],
-        "best retrieval score": [h.ranked_by for h in hits],
-    }
+    found = {"gate score": t.gates[:1], "best grade": grades}
+    scores = {name: [x.verdict.score for x in some] for name, some in found.items()}
+    return scores | {"best retrieval score": [h.ranked_by for h in hits]}
 
 
 def _confidences(turns: Iterable[Trajectory]) -> tuple[str, dict[str, float]]:
@@ -83,11 +80,8 @@ def _confidences(turns: Iterable[Trajectory]) -> tuple[str, dict[str, float]]:
     return "", {}
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #ef600ef3
-def _losses(
-    run: Evidence,
-    measure: str = "RougeL",  # the plain score of an answer, in [0, 1]
-) -> dict[str, float]:
-    "1 minus the conditioned score of each answer. A task without a label or score, or UNDERSPECIFIED, is left out."
+def _losses(run: Evidence, measure: str = "RougeL") -> dict[str, float]:
+    "1 minus the conditioned score of each answer, of a measure in [0, 1]. A task without a label or score, or UNDERSPECIFIED, is left out."
     out = {}
     for i, t in run.turns.items():
         label = run.gold[i].answerability if i in run.gold else ""
@@ -150,8 +144,7 @@ def risk_coverage(run: Evidence, measure: str = "RougeL") -> RiskCoverage:
 
     ahead = [sure[i] for i in order[1:]] + [None]
     last = [k for k, i in enumerate(order) if ahead[k] != sure[i]]  # of those with equal confidence
-    points = tuple(map(point, last))
-    return RiskCoverage(name, points, len(deciding), len(answered) - len(order))
+    return RiskCoverage(name, tuple(map(point, last)), len(deciding), len(answered) - len(order))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1931631b
 # a change of ROUGE-L that counts: two answers to one question, both rated 4 of 4, differ by less
@@ -215,9 +208,7 @@ class Blame:
     node: str = ""  # that did it, where one did
     why: str = ""  # undecided: why no measure decides; gold not found: what was compared with what
 
-    @property
-    def stage(self) -> str:
-        return _CAUSES.get(self.cause, "")
+    stage = property(lambda self: _CAUSES.get(self.cause, ""))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c6beb087
 _STRAYED = 0.5  # of a query's content words, more must have been said; of the question's, be left
@@ -232,8 +223,7 @@ def strayed(query: str, question: str, history: Sequence[str] = ()) -> bool:
     return known <= _STRAYED and len(asked & sought) / len(asked) < _STRAYED
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #696cdffc
-def documents(run: Evidence, ids: Iterable[str]) -> set[str]:
-    "The passages of contexts."
+def _documents(run: Evidence, ids: Iterable[str]) -> set[str]:
     return {run.contexts[i].document_id for i in ids if i in run.contexts}
 
 
@@ -252,7 +242,7 @@ def _evidence_cause(run: Evidence, t: Trajectory, relevant: set[str]) -> tuple[s
     "Where the gold passages of a turn were lost: cause and node; two times '' if gold arrived."
 
     def has(ids):
-        return bool(relevant & documents(run, ids))
+        return bool(relevant & _documents(run, ids))
 
     if relevant <= run.absent:
         return "gold not in the index", ""
@@ -275,7 +265,7 @@ def _evidence_cause(run: Evidence, t: Trajectory, relevant: set[str]) -> tuple[s
     return "gold lost on the way", ""
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #46316a0f
-def unsupported(run: Evidence, t: Trajectory, draft: Drafted) -> bool:
+def _unsupported(run: Evidence, t: Trajectory, draft: Drafted) -> bool:
     "Whether most of a draft stands in no passage that the generator saw: what a check of groundedness is there to see."
     texts = [run.contexts[i].text for i in t.contexts if i in run.contexts]
     return support(draft.text, texts) < LEAST_SUPPORT
@@ -287,7 +277,7 @@ def _let_through(run: Evidence, t: Trajectory) -> Checked | None:
         return None
     check = t.check_of(t.drafts[-1])
     passed = check and check.verdict.passed and check.asked == "grounded"
-    return check if passed and unsupported(run, t, t.drafts[-1]) else None
+    return check if passed and _unsupported(run, t, t.drafts[-1]) else None
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #bde894b9
 def _undrafted_cause(t: Trajectory, refused: bool) -> tuple[str, str]:
@@ -315,7 +305,7 @@ def _draft_cause(run: Evidence, t: Trajectory, refused: bool) -> tuple[str, str]
     if check := _let_through(run, t):
         return "bad draft let through", check.node
     near = [d for d, _ in written if _verdict(run, t.task_id, d.text) != "wrong"]
-    if refused and not all(unsupported(run, t, d) for d in near):
+    if refused and not all(_unsupported(run, t, d) for d in near):
         return _NO_CAUSE[1], ""
     return "wrong draft from gold", t.drafts[-1].node
 
@@ -328,14 +318,12 @@ def _answered_cause(run: Evidence, t: Trajectory) -> tuple[str, str]:
         return "query strayed", node
     if check := _let_through(run, t):
         return "bad draft let through", check.node
-    if t.drafts and unsupported(run, t, t.drafts[-1]):
+    if t.drafts and _unsupported(run, t, t.drafts[-1]):
         return "answered from nothing", t.drafts[-1].node
-    for kind, cause in (
-        (Gated, "evidence that does not answer let pass"),
-        (Graded, "passages that do not answer let pass"),
-    ):
-        if steps := t.of(kind):
-            return cause, steps[-1].node
+    if t.gates:
+        return "evidence that does not answer let pass", t.gates[-1].node
+    if grades := t.of(Graded):
+        return "passages that do not answer let pass", grades[-1].node
     return "answered from nothing", t.drafts[-1].node if t.drafts else ""
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #564da878
@@ -361,7 +349,7 @@ def _blame_ranking(run: Evidence, t: Trajectory, label: str) -> Blame:
     relevant = set(run.relevant(t.task_id))
     if label not in TO_ANSWER or not relevant or not t.retrievals:
         return Blame(t.task_id, "not judged")
-    if relevant & documents(run, t.contexts):
+    if relevant & _documents(run, t.contexts):
         return Blame(t.task_id, "undecided")
     return Blame(t.task_id, "failed", *_evidence_cause(run, t, relevant))
 
@@ -414,7 +402,6 @@ _GROUPS = {  # what turns are grouped by -> the group of a turn, by itself and i
 def _groups_of(
     turns: Mapping[str, Trajectory | Item], gold: Mapping[str, Gold], system: str
 ) -> dict[str, dict[str, str]]:
-    "What turns are grouped by -> task id -> group."
     found = {k: {i: of(t, gold.get(i)) for i, t in turns.items()} for k, of in _GROUPS.items()}
     return {"system": dict.fromkeys(turns, system), **found}
 
@@ -430,18 +417,12 @@ class BlameReport(Report):
     gold_given: Mapping[str, Blame] = field(default_factory=dict)  # the same turns, with gold given
     judge: str = ""  # that decided in the rule's place, and how often it agrees with the rule
 
-    @property
-    def judged(self) -> list[Blame]:
-        return [b for b in self.turns.values() if b.verdict != "not judged"]
+    judged = property(lambda self: [b for b in self.turns.values() if b.verdict != "not judged"])
 
-    @property
-    def failed(self) -> list[Blame]:
-        return [b for b in self.turns.values() if b.verdict == "failed"]
+    failed = property(lambda self: [b for b in self.turns.values() if b.verdict == "failed"])
 
-    def share(
-        self, rule: Callable[[Blame], bool], among: Iterable[Blame] | None = None
-    ) -> Interval:
-        "The share of the judged turns, or of others, for which something holds."
+    def share(self, rule: Callable[[Blame], bool], among=None) -> Interval:
+        "The share of the judged turns, or of others (`Blame`), for which something holds."
         some = self.judged if among is None else list(among)
         return mean_interval([float(rule(b)) for b in some], [self.talks[b.task_id] for b in some])
 
@@ -457,21 +438,14 @@ class BlameReport(Report):
         return {g: dict(c) for g, c in sorted(out.items())}
 
     def _table(self):
-        rows = [
-            [
-                cause,
-                _CAUSES.get(cause, "none can be named"),
-                n,
-                str(self.share(lambda b, c=cause: b.cause == c)),
-                f"{n / len(self.failed):.0%}",
-            ]
-            for cause, n in self.counts().items()
-        ]
+        def row(cause, n):
+            stage, share = _CAUSES.get(cause, "none can be named"), f"{n / len(self.failed):.0%}"
+            cells = [cause, stage, n, str(self.share(lambda b: b.cause == cause)), share]
+            return [*cells, str(self.mended(cause))] if self.gold_given else cells
+
         head = ["went wrong first", "stage", "turns", "of all judged", "of those that failed"]
-        if not self.gold_given:
-            return head, rows
-        mended = [self.mended(cause) for cause in self.counts()]
-        return [*head, "right with gold given"], [[*r, str(m)] for r, m in zip(rows, mended)]
+        head += ["right with gold given"] if self.gold_given else []
+        return head, [row(*x) for x in self.counts().items()]
 
     def mended(self, cause: str) -> Interval:
         "Of the turns with a cause, the share that is right in the run with gold given."
@@ -577,13 +551,11 @@ class Proof:
     @property
     def words(self) -> str:
         "The status, and what repairs the turn, or why nothing could be tried."
-        said = {
-            "verified": "verified by repair",
-            "partial": f"holds only in part: it takes {self.repairs[:1] and self.repairs[0]}",
-            "refuted": f"refuted: {self.repairs[:1] and self.repairs[0]} repairs it",
-            "open": "open: nothing tried repairs it",
-            "not testable": f"not testable: {self.why or 'its repair was not tried'}",
-        }
+        first = "".join(self.repairs[:1])
+        said = {"verified": "verified by repair", "open": "open: nothing tried repairs it"}
+        said["partial"] = f"holds only in part: it takes {first}"
+        said["refuted"] = f"refuted: {first} repairs it"
+        said["not testable"] = f"not testable: {self.why or 'its repair was not tried'}"
         return said[self.status]
 
 
@@ -613,9 +585,7 @@ class ProofReport(Report):
         "Of the turns that some repair makes right, the share in which that of the blamed stage does."
         return self.share("verified", among=STATUSES[:3])
 
-    @property
-    def forks(self) -> int:
-        return sum(len(p.tried) for p in self.proofs.values())
+    forks = property(lambda self: sum(len(p.tried) for p in self.proofs.values()))
 
     def _table(self):
         def counted(names: Iterable[str]) -> str:
@@ -655,8 +625,7 @@ class ProofReport(Report):
 def proof_report(run: Evidence, report: BlameReport) -> ProofReport | None:
     "What is kept of the proof of a run; None where nothing was tried."
     found = {b.task_id: p for b in report.failed if (p := proof_of(run, b))}
-    seconds = run.proof.get("seconds", 0.0)
-    return ProofReport(run.name, found, run.talks, seconds) if found else None
+    return ProofReport(run.name, found, run.talks, run.proof.get("seconds", 0.0)) if found else None
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #253b765a
 @dataclass(frozen=True)
@@ -682,19 +651,12 @@ class Gate:
     def count(self, good: bool, passed: bool) -> int:
         return sum(c.good == good and c.passed == passed for c in self.cases)
 
-    def _share(self, good: bool, passed: bool) -> Interval:
+    def _share(self, good: bool) -> Interval:
         some = [c for c in self.cases if c.good == good]
-        return mean_interval([float(c.passed == passed) for c in some], [c.talk for c in some])
+        return mean_interval([float(c.passed == good) for c in some], [c.talk for c in some])
 
-    @property
-    def kept(self) -> Interval:
-        "The share of what is good that passed."
-        return self._share(True, True)
-
-    @property
-    def dropped(self) -> Interval:
-        "The share of what is not good that did not pass."
-        return self._share(False, False)
+    kept = property(lambda self: self._share(True))  # of what is good, the share that passed
+    dropped = property(lambda self: self._share(False))  # of what is not, that did not pass
 
     @property
     def auroc(self) -> Interval | None:
@@ -719,7 +681,7 @@ def _step_gates(run: Evidence, t: Trajectory) -> Iterator[Gate]:
     known = label in TO_REFUSE or label in TO_ANSWER and bool(relevant)
 
     def gold(some):
-        return bool(relevant & documents(run, some)) if known else None
+        return bool(relevant & _documents(run, some)) if known else None
 
     def gate(name, what, *decided, calls=Calls()):
         "`decided`: good (None: nobody can say), passed, score."
@@ -801,14 +763,13 @@ def _blame_item(item: Item, gold: Gold, relevant: Iterable[str], idk: float | No
         return Blame(item.task_id, told.verdict, why=told.why)
     wanted = set(relevant)
     seen = {*(c.document_id for c in item.contexts), *(i for i, _ in item.ranked)}
+    cause = "declined though gold was there" if refused else "wrong draft from gold"
     if not wanted:
         cause = _NO_CAUSE[0]
     elif item.unranked and not item.contexts:
         cause = _NO_CAUSE[2]
     elif not wanted & seen:
         cause = "gold not found"
-    else:
-        cause = "declined though gold was there" if refused else "wrong draft from gold"
     return Blame(item.task_id, "failed", cause)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #f83c4218
@@ -828,23 +789,19 @@ def blame_items(name: str, items: Sequence[Item], gold: Mapping[str, Gold]) -> B
 def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
     "A report with what became of the same turns in a run with gold given. Raises DataError if they share no turn."
     if not report.turns.keys() & given.turns.keys():
-        raise DataError(
-            f"{report.name} and {given.name} share no turn",
-            remedy="Name two runs over the same tasks",
-        )
+        what, remedy = f"{report.name} and {given.name}", "Name two runs over the same tasks"
+        raise DataError(f"{what} share no turn", remedy=remedy)
     return replace(report, gold_given=given.turns)
 
 
-def reassign_generation_failures(
-    report: BlameReport,
-    given: BlameReport,  # with gold in hand, by another prompt or model
-) -> BlameReport:
-    "A report in which 'gold not found' is left only where the turn does not fail with gold given, too."
+def reassign_generation_failures(report: BlameReport, given: BlameReport) -> BlameReport:
+    """A report in which 'gold not found' is left only where the turn does not fail with gold given (by another prompt or
+    model), too."""
     found = beside_gold(report, given)
 
     def settled(b):
-        twin = found.gold_given.get(b.task_id)
-        too = b.cause == "gold not found" and twin is not None and twin.verdict == "failed"
+        twin = found.gold_given.get(b.task_id, b)
+        too = b.cause == "gold not found" and twin is not b and twin.verdict == "failed"
         return replace(b, cause="failed with gold, too", node="") if too else b
 
     return replace(found, turns={i: settled(b) for i, b in found.turns.items()})

@@ -28,19 +28,19 @@ from .statistics import auroc_interval
 from ..models.calls import Models
 from ..models.embed import BertScorer, Classifier, EmbedderLike
 from ..runs.run import machine, package_versions
-from ..systems.stages import PROMPTS, check_by_claims, check_by_classifier
+from ..systems.stages import PROMPTS, Asked, check_by_claims, check_by_classifier
 from ..systems.stages import check_by_likelihood, check_by_support, check_by_yesno
 from ..systems.stages import grade_by_cosine, grade_by_likelihood, grade_by_verdict
 from ..systems.stages import grade_by_yesno, show_history
 
 # %% auto #0
-__all__ = ['Candidate', 'read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'separated', 'discrimination',
-           'ways_table', 'Calibration', 'measure_gate', 'calibrate', 'write_calibration', 'read_calibration',
-           'calibrated', 'overlap_note', 'rated_file_of', 'measure_all', 'read_licence']
+__all__ = ['read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'separated', 'discrimination', 'ways_table',
+           'Calibration', 'measure_gate', 'calibrate', 'write_calibration', 'read_calibration', 'calibrated',
+           'overlap_note', 'rated_file_of', 'measure_all', 'read_licence']
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #b7b073ec
 @dataclass(frozen=True)
-class Candidate:
+class _Candidate:
     "A question and a passage that answers it, or doesn't."
 
     conversation: str
@@ -57,18 +57,13 @@ def _with_gold(tasks: Sequence[Task], gold: Mapping[str, Gold]) -> list[Task]:
     return sorted(known, key=lambda t: t.id)
 
 
-def _pair_of(t: Task, gold: Mapping[str, Gold], document: str, relevant: bool) -> Candidate:
+def _pair_of(t: Task, gold: Mapping[str, Gold], document: str, relevant: bool) -> _Candidate:
     asked = (t.conversation_id, gold[t.id].rewrite, show_history(t.history))
-    return Candidate(*asked, document, relevant, t.id)
+    return _Candidate(*asked, document, relevant, t.id)
 
 
-def _relevance_pairs(
-    tasks: Sequence[Task],
-    gold: Mapping[str, Gold],  # with rewrites
-    n: int = 100,  # tasks; twice as many pairs
-    seed: int = 0,
-) -> list[Candidate]:
-    "Gold passages against those of other conversations in the same domain. Raises DataError if there are too few tasks to draw from."
+def _relevance_pairs(tasks: Sequence[Task], gold: Mapping, n=100, seed=0) -> list[_Candidate]:
+    "Gold passages of n tasks against those of other conversations in the same domain. Raises DataError if there are too few tasks to draw from."
     known = _with_gold(tasks, gold)
     if len(known) < n:
         raise DataError(f"{len(known)} tasks have gold passages and a rewrite, wanted are {n}")
@@ -91,22 +86,19 @@ def read_candidates(
         try:
             found[o["task_id"]] = [(c["document_id"], c["text"].strip()) for c in o["contexts"]]
         except (KeyError, TypeError, AttributeError):
-            raise DataError(
-                "the prediction has no task_id, or a context without document_id or text",
-                path,
-                n,
-                "Wanted is a prediction file with the texts of its contexts",
-            ) from None
+            what = "the prediction has no task_id, or a context without document_id or text"
+            remedy = "Wanted is a prediction file with the texts of its contexts"
+            raise DataError(what, path, n, remedy) from None
     return found
 
 
+_Candidates = Mapping[str, Sequence[tuple[str, str]]]  # as `read_candidates` gives them
+
+
 def _retrieved_pairs(
-    tasks: Sequence[Task],
-    gold: Mapping[str, Gold],  # with rewrites
-    candidates: Mapping[str, Sequence[tuple[str, str]]],  # as `read_candidates` gives them
-    n: int = 100,  # tasks
-) -> list[Candidate]:
-    "What was retrieved for tasks that have gold passages, gold or not. Raises DataError if there are too few of them."
+    tasks: Sequence[Task], gold: Mapping[str, Gold], candidates: _Candidates, n: int = 100
+) -> list[_Candidate]:
+    "What was retrieved for n tasks that have gold passages, gold or not. Raises DataError if there are too few of them."
     known = [t for t in _with_gold(tasks, gold) if candidates.get(t.id)]
     if len(known) < n:
         what = "gold passages, a rewrite and retrieved passages"
@@ -163,13 +155,9 @@ def halves(conversations: Iterable[str]) -> tuple[set[str], set[str]]:
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #5ab5a876
 def separated(
-    scores: Sequence[float],
-    truth: Sequence[bool],
-    conversations: Sequence[str],
-    threshold: float | None = None,  # None: chosen here
-    unparsed: int = 0,
+    scores: Sequence[float], truth: Sequence[bool], conversations, threshold=None, unparsed=0
 ) -> Discrimination:
-    "AUROC of scores, and a threshold chosen on half of the conversations and judged on the other half."
+    "AUROC of scores, and a threshold (None: chosen on half of the conversations) judged on the other half."
     x, y, (choosing, _) = np.asarray(scores, float), np.asarray(truth, bool), halves(conversations)
     i, chose = auroc_interval(x, y, conversations), np.array([c in choosing for c in conversations])
     tied = None
@@ -178,13 +166,8 @@ def separated(
     passed, right = x[~chose] >= threshold, y[~chose]
     shares = tuple(round(float((~passed[right == kind]).mean()), 3) for kind in (True, False))
 
-    def rounded(v):
-        return None if v is None else round(v, 3)
-
-    span, balanced = (
-        map(rounded, (i.value, i.low, i.high)),
-        rounded(balanced_accuracy(passed, right)),
-    )
+    known = (i.value, i.low, i.high, balanced_accuracy(passed, right))
+    *span, balanced = (None if v is None else round(v, 3) for v in known)
     counts = (unparsed, int(y.sum()))
     return Discrimination(len(y), *span, threshold, balanced, *counts, tied and tuple(tied), shares)
 
@@ -201,9 +184,8 @@ def discrimination(
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #ca10c003
 _Ways = Mapping[str, Mapping[str, Discrimination]]  # what is decided -> way -> how well
 
-_WAYS_HEAD = (
-    "|n|right|AUROC|threshold|ties|balanced accuracy|right, wrong dropped|unreadable".split("|")
-)
+_WAYS_HEAD = ["", "n", "right", "AUROC", "threshold", "ties"]
+_WAYS_HEAD += ["balanced accuracy", "right, wrong dropped", "unreadable"]
 
 
 def ways_table(found: _Ways) -> str:
@@ -225,30 +207,22 @@ def ways_table(found: _Ways) -> str:
 _GRADES = ("cosine", "likelihood", "yesno", "verdict")
 
 
-def _grade_pair(way: str, p: Candidate, models: Models) -> Verdict:
-    "The grade of a pair, in one of the ways of `stages`."
+def _grade_pair(way: str, p: _Candidate, models: Models) -> Verdict:
     if way == "cosine":
         return grade_by_cosine(models.embedder, p.question, [p.document])[0]
-    if way == "likelihood":
-        return grade_by_likelihood(models.chat, PROMPTS, p.question, [p.document])[0]
-    by = grade_by_yesno if way == "yesno" else grade_by_verdict
-    return by(models.chat, PROMPTS, p.question, p.history, [p.document])[0]
+    asked = Asked(models.chat, PROMPTS, p.question, p.history, [p.document])
+    by = {"likelihood": grade_by_likelihood, "yesno": grade_by_yesno, "verdict": grade_by_verdict}
+    return by[way](asked)[0]
 
 
-def _measure_grades(
-    pairs: Sequence[Candidate],
-    models: Models,
-    ways: Sequence[str] = _GRADES,
-) -> dict[str, Discrimination]:
-    "Every way to grade, on the same pairs."
+def _measure_grades(pairs: Sequence[_Candidate], models: Models, ways: Sequence[str] = _GRADES):
+    "Every way to grade, on the same pairs: way -> `Discrimination`."
     documents = [p.document for p in pairs if "cosine" in ways]
     for k in range(0, len(documents), 64):
         models.embedder.encode(documents[k : k + 64])  # remembered, as calls of so many texts are
-    truth, conversations = [p.relevant for p in pairs], [p.conversation for p in pairs]
-    return {
-        way: discrimination([_grade_pair(way, p, models) for p in pairs], truth, conversations)
-        for way in ways
-    }
+    of = [p.relevant for p in pairs], [p.conversation for p in pairs]
+    graded = {way: [_grade_pair(way, p, models) for p in pairs] for way in ways}
+    return {way: discrimination(verdicts, *of) for way, verdicts in graded.items()}
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #eb52aa0c
 def _check_answer(
@@ -266,19 +240,14 @@ def _check_answer(
 
 
 def _measure_checks(
-    rated: Sequence[RatedAnswer],
-    models: Models | None,  # None: only `support` and `claims`
-    n: int | None = None,  # for the ways that ask a model: only so many answers, drawn at random
-    checker: Classifier | None = None,  # of claims, on the same answers
+    rated: Sequence[RatedAnswer], models: Models | None, n: int | None = None, checker=None
 ) -> dict[str, Discrimination]:
-    "Every way to check, against people's ratings of faithfulness; `support` on the answers that a model was asked of, too."
+    """Every way to check, against people's ratings of faithfulness; without models only `support` and `claims`. Those that ask a
+    model, and a classifier of claims, have only n answers, drawn at random, and `support` is measured on these, too."""
     answers = [r for r in rated if r.system != "reference"]
     some = answers if n is None else random.Random(0).sample(answers, min(n, len(answers)))
-    ways = {
-        "support": answers,
-        "claims": answers,
-        **({"likelihood": some, "yesno": some} if models else {}),
-    }
+    ways = {"support": answers, "claims": answers}
+    ways |= {"likelihood": some, "yesno": some} if models else {}
     ways |= {f"nli:{checker.spec.name}": some} if checker else {}
     if (models or checker) and len(some) < len(answers):
         ways["support, the same answers"] = some
@@ -346,24 +315,24 @@ class Calibration:
 def measure_gate(
     tasks: Sequence[Task],
     gold: Mapping[str, Gold],
-    candidates: Mapping[str, Sequence[tuple[str, str]]],  # as `read_candidates` gives them
+    candidates: _Candidates,
     embedder: EmbedderLike,
     n: int = 100,  # tasks with an answer
 ) -> dict[str, Discrimination]:  # {}: one of the two kinds is missing
     "How well the grade `together` tells answerable tasks from others by what was retrieved for them."
     known = sorted((t for t in tasks if t.id in gold and candidates.get(t.id)), key=lambda t: t.id)
-    can, cannot = (
-        [t for t in known if gold[t.id].answerability in labels]
-        for labels in (TO_ANSWER, TO_REFUSE)
-    )
+    can = [t for t in known if gold[t.id].answerability in TO_ANSWER]
+    cannot = [t for t in known if gold[t.id].answerability in TO_REFUSE]
     if not can or not cannot:
         return {}
+
+    def verdict(t):
+        texts = [text for _, text in candidates[t.id]]
+        found = grade_by_cosine(embedder, t.question, texts, history=t.history)
+        return max(found, key=lambda v: v.score)
+
     some = [*random.Random(0).sample(can, min(n, len(can))), *cannot]
-    texts = [[text for _, text in candidates[t.id]] for t in some]
-    grades = [
-        grade_by_cosine(embedder, t.question, x, history=t.history) for t, x in zip(some, texts)
-    ]
-    verdicts = [max(found, key=lambda v: v.score) for found in grades]
+    verdicts = list(map(verdict, some))
     truth = [gold[t.id].answerability in TO_ANSWER for t in some]
     return {"together": discrimination(verdicts, truth, [t.conversation_id for t in some])}
 
@@ -373,9 +342,7 @@ def calibrate(
     models: Models,
     tasks: Sequence[Task],
     gold: Mapping[str, Gold],  # with rewrites
-    candidates: Mapping[
-        str, Sequence[tuple[str, str]]
-    ] = {},  # what was retrieved; {}: random pairs
+    candidates: _Candidates = {},  # what was retrieved; {}: random pairs
     rated: Sequence[RatedAnswer] = (),  # (): no check is calibrated
     n: int = 100,  # tasks, and rated answers that a chat model is asked of
     ways: Sequence[str] = _GRADES,  # "cosine" alone asks no chat model
@@ -425,12 +392,9 @@ def read_calibration(path: str | Path) -> Calibration:
     return _read_measured(path, read, "not a calibration", "`mtrag calibrate` writes one")
 
 
-def calibrated(
-    settings: Settings,
-    path: str | Path,
-    but: Iterable[str] = (),  # dotted settings that stay as they are
-) -> Settings:
-    "The settings with what a calibration says. Raises SettingsError if it was measured with other models."
+def calibrated(settings: Settings, path: str | Path, but: Iterable[str] = ()) -> Settings:
+    """The settings with what a calibration says, but for some (dotted) that stay as they are. Raises SettingsError if it was
+    measured with other models."""
     found = read_calibration(path)
     named = {"chat": settings.chat.name, "embedder": settings.embedder.name}
     other = [k for k, said in found.models.items() if said and named[k] not in said]
@@ -441,11 +405,8 @@ def calibrated(
     return with_settings(settings, {k: v for k, v in found.changes.items() if k not in set(but)})
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #1e326992
-def overlap_note(
-    conversations: Iterable[str],  # the conversation of each task of a table
-    chose: Iterable[str],  # as a calibration names them
-) -> str:
-    "How many tasks of a table lie in conversations that chose a threshold."
+def overlap_note(conversations: Iterable[str], chose: Iterable[str]) -> str:
+    "How many tasks of a table, by their conversations, lie in those that chose a threshold (`Calibration.chose`)."
     talks, known = list(conversations), set(chose)
     return f"{sum(c in known for c in talks)} of {len(talks)} tasks lie in conversations that chose a threshold"
 
@@ -462,11 +423,8 @@ def rated_file_of(root: Path) -> Path:
 _OFFICIAL_MARK = ", official"
 
 
-def _rated_file(
-    path: str | Path,  # an InspectorRAGet file with people's ratings
-    limit: int | None = None,  # only the answers of the first so many conversations
-) -> tuple[list[RatedAnswer], RaterNames]:  # the answers, and who rated what
-    "Rated answers, and who rated them."
+def _rated_file(path: str | Path, limit: int | None = None) -> tuple[list[RatedAnswer], RaterNames]:
+    "The rated answers of an InspectorRAGet file (the first so many conversations), and who rated what."
     rated = read_ratings(path)
     keep = set(list(dict.fromkeys(a.task.conversation_id for a in rated))[:limit])
     return [a for a in rated if a.task.conversation_id in keep], rater_names(path)
@@ -476,9 +434,7 @@ def measure_all(
     ratings: str | Path,  # an InspectorRAGet file with people's ratings
     out: str | Path = "data/measured/licence.json",
     settings: Settings | None = None,  # the judge's profile; None: laptop
-    ways: Sequence[str] = tuple(
-        MODEL_WAYS
-    ),  # how the chat model is asked; (): automatic ones alone
+    ways: Sequence[str] = (*MODEL_WAYS,),  # how the chat model is asked; (): automatic ones alone
     limit: int | None = None,  # only the answers of the first so many conversations
     work: str | Path = "runs/licence",  # folder of the call records
     models: Models | None = None,
@@ -488,12 +444,9 @@ def measure_all(
     settings = settings or load_settings()
     models, (rated, names) = models or Models(settings), _rated_file(ratings, limit)
     answers = human_ratings(rated, names).answers
-    by = {
-        "machine": machine(),
-        "packages": package_versions(),
-        "judge": models.chat.fingerprint if ways else "",
-        "embedder": models.embedder.fingerprint,
-    }
+    by = {"machine": machine(), "packages": package_versions()}
+    by["judge"] = models.chat.fingerprint if ways else ""
+    by["embedder"] = models.embedder.fingerprint
     bert = BertScorer(MINILM, rescale=False)
     measured = lexical_measures(answers) + encoder_measures(answers, models.embedder, bert)
     for way in (None, *ways):

@@ -75,12 +75,8 @@ class LossTest:
         return "worse" if self.code else f"not worse: no loss of {self.least:g}{smaller}"
 
 
-def measure_loss(
-    changes: Mapping[str, float],  # task id -> new less old
-    talks: Mapping[str, str],  # task id -> conversation
-    least: float,  # the loss that matters
-) -> LossTest:
-    "Test paired differences, clustered by conversation, for a loss."
+def measure_loss(changes: Mapping[str, float], talks: Mapping[str, str], least: float) -> LossTest:
+    "Test differences, new less old by task, clustered by conversation (by task), for a loss that matters, or a greater one."
     scores = {"new": changes, "old": dict.fromkeys(changes, 0.0)}
     row = compare(scores, talks).pairs[0]
     values, at = list(changes.values()), [talks[i] for i in changes]
@@ -151,14 +147,14 @@ class GateReport(Report):
     @property
     def spoilt(self) -> list[dict]:
         "The turns whose score fell, most first: question, both answers, and what failed first in the new run."
-        found = []
-        for change, i in sorted((x, i) for i, x in self.changes.items() if x < 0):
+
+        def told(change, i):
             old, new, blamed = self.base.turns[i], self.new.turns[i], blame_turn(self.new, i)
             first = ": ".join(filter(None, (blamed.stage, blamed.cause))) or blamed.verdict
             turn = {"task_id": i, "question": new.question, "before": old.answer or old.end}
-            turn |= {"now": new.answer or new.end, "failed first": first, "change": change}
-            found.append(turn)
-        return found
+            return turn | {"now": new.answer or new.end, "failed first": first, "change": change}
+
+        return [told(x, i) for x, i in sorted((x, i) for i, x in self.changes.items() if x < 0)]
 
     def _table(self):
         runs = [[r.name, show(m)] for r, m in zip((self.base, self.new), self.means)]
@@ -238,7 +234,6 @@ _DECIDED_BY = {"questions": "clarify", "passages": "grade", "evidence": "gate", 
 
 
 def _fires(t: Trajectory, n: int) -> bool:
-    "Whether a step did anything."
     step = t.steps[n]
     if isinstance(step, Rewritten):
         queries = step.extra.get("queries") or [step.text]
@@ -273,13 +268,11 @@ _Visits = Sequence[tuple[Trajectory, bool, Calls, Step]]  # with whether it fire
 
 def _thresholds(visits: _Visits) -> list[dict]:
     "How many scores of a mechanism lie below each of its thresholds, and how many reach it."
-    found: dict[tuple[str, float], dict] = {}
-    for v in (v for *_, s in visits for v in s.verdicts):
-        if v.score is not None and v.threshold is not None:
-            new = {"score": v.how, "at": v.threshold, "below": 0, "reached": 0}
-            side = "reached" if v.score >= v.threshold else "below"
-            found.setdefault((v.how, v.threshold), new)[side] += 1
-    return list(found.values())
+    every = [v for *_, s in visits for v in s.verdicts if None not in (v.score, v.threshold)]
+    sides = Counter((v.how, v.threshold, v.score >= v.threshold) for v in every)
+    kinds = dict.fromkeys((v.how, v.threshold) for v in every)
+    both = [(how, at, sides[how, at, False], sides[how, at, True]) for how, at in kinds]
+    return [dict(zip(("score", "at", "below", "reached"), x)) for x in both]
 
 
 def _idle(kind: str, visits: int, fired: int, thresholds: list[dict]) -> str:
@@ -323,7 +316,7 @@ def _worth(p: Pair) -> dict[str, object]:
     return {"changed": p.changed, **share, "gain": p.gain, **cost}
 
 
-def _in_cell(value: object) -> object:
+def _in_cell(value: object) -> str:
     if isinstance(value, list):
         told = "{at:g}: {below} below, {reached} reach it".format
         return "; ".join(told(**x) for x in value) or "–"

@@ -9,20 +9,20 @@ import copy
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import numpy as np
 
-from ..core.files import JsonlLog, Shard, keep_identity, keep_shard, only_writer, data_dir
+from ..core.files import JsonlLog, Shard, data_dir, keep_identity, keep_shard, only_writer
 from ..core.files import read_json, read_jsonl
 from ..core.record import Calls, Judged, Judgement, Run, Trajectory, answer_digest, as_run
 from ..core.record import predicted_passages, ranking_scores
 from ..core.settings import Settings, load_settings
-from ..core.text import declines, format_docs_for_gen, idk_by_rule, sentences
-from ..core.text import content_words, json_objects, support, without_thinking
+from ..core.text import content_words, declines, format_docs_for_gen, idk_by_rule
+from ..core.text import json_objects, sentences, support, without_thinking
 from ..core.types import Context, DataError, Gold, Outcome, RunMismatch, SettingsError, Task
 from ..core.types import Turn, as_context, digest, plain
 from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
@@ -63,7 +63,6 @@ class _Field:
 
     @property
     def names(self) -> tuple[str, ...]:
-        "Its labels, in small letters."
         return tuple(n.lower() for n in (self.name, *self.aliases))
 
 
@@ -206,7 +205,6 @@ def _judge_prompt(kind: str, **values: str) -> Prompt:
     return chat(_judge_prompts()["system"], _judge_prompts()[kind].format(**values))
 
 
-WAYS = ("text", "choice")
 _REASONING_TOKENS, _REPLY_TOKENS = 64, 160
 
 
@@ -223,8 +221,7 @@ def _asked_by_choice(model: ChatModel, begun, fields, reason: bool) -> list[Read
     if reason:
         replies = model.generate(begun, _REASONING_TOKENS, stop=("\n", *_STOP_TOKENS))
         heads = [f"Reasoning: {' '.join(_before_stop(c.text).split())}\n" for c in replies]
-    both = zip(begun, heads)
-    at_field = [replace(p, prefill=f"{h}{f.name}:") for p, h in both for f in fields]
+    at_field = [replace(p, prefill=f"{h}{f.name}:") for p, h in zip(begun, heads) for f in fields]
     found = iter(choose(model, at_field, [f.options for _ in begun for f in fields]))
     return [_chosen(head, fields, found) for head in heads]
 
@@ -238,6 +235,9 @@ def _chosen(head: str, fields: Sequence[_Field], found: Iterator[tuple]) -> Read
     return ReadReply(values, head.removeprefix("Reasoning:").strip(), head, p, mass)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e4c8fc61
+WAYS = {"text": _asked_by_text, "choice": _asked_by_choice}
+
+
 def _check_way(way: str) -> None:
     "Raises SettingsError for an unknown way to ask."
     if way not in WAYS:
@@ -249,8 +249,7 @@ def _ask_judge(model: ChatModel, prompts, fields, way="text", reason=True) -> li
     SettingsError for an unknown way."""
     _check_way(way)
     begun = [replace(p, prefill="Reasoning:" if reason else "") for p in prompts]
-    ask = _asked_by_text if way == "text" else _asked_by_choice
-    return ask(model, begun, fields, reason)
+    return WAYS[way](model, begun, fields, reason)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #5c7c9c9e
 def _settle(protocol: str, way: str, r: ReadReply, f: _Field, worth=None) -> Judgement:
@@ -319,15 +318,11 @@ def judge_correctness(
         told = {"question": questions[i], "target": targets[i], "answer": answers[i]}
         return _judge_prompt("correctness", reply=_judge_prompts()["reply.score"], **told)
 
-    at = [i for i, c in enumerate(near) if c <= _SAME]
+    at, same = [i for i, c in enumerate(near) if c <= _SAME], ("correctness", "cosine", *[10.0] * 3)
     read = _ask_judge(model, [prompt(i) for i in at], [SCORE], way)
     found = {i: _settle("correctness", way, r, SCORE) for i, r in zip(at, read)}
-
-    def shortcut(cosine):
-        why = f"cosine {cosine:.3f} with the target"
-        return Judgement("correctness", "cosine", 10.0, 10.0, 10.0, reasoning=why)
-
-    return [found.get(i) or shortcut(c) for i, c in enumerate(near)]
+    whys = [f"cosine {c:.3f} with the target" for c in near]
+    return [found.get(i) or Judgement(*same, reasoning=why) for i, why in enumerate(whys)]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #03a718e8
 def judge_idk(model: ChatModel, questions: _Texts, answers: _Texts, way="text") -> list[Judgement]:
@@ -468,10 +463,8 @@ class Item:
     failed = property(lambda self: self.outcome is Outcome.ERROR)
     asked_back = property(lambda self: self.outcome is Outcome.ASKED_BACK)
 
-    @property
-    def answerless(self) -> bool:
-        "Whether no answer is on record, as in a file of rankings."
-        return self.outcome is Outcome.NOT_RECORDED
+    # no answer is on record, as in a file of rankings
+    answerless = property(lambda self: self.outcome is Outcome.NOT_RECORDED)
 
     @cached_property
     def refused(self) -> bool:
@@ -794,28 +787,18 @@ def judge_report(run: Run | str | Path, folder=None, tasks: Sequence[Task] = (),
     return JudgeReport(run.name, judge_of(run), rows, hallucinated, *counts, *agree, seconds)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f3cbccfc
-def _judge_items(
-    items: Sequence,
-    gold,
-    ask: Callable,
-    model,
-    folder: Path,
-    size: int,
-    minutes=None,
-    progress=False,
-) -> None:
-    "Judge items into a folder, `size` at a time; `ask` takes an item and a model, and gives its judgements by protocol."
+def _judge_items(items, gold, ask, model, folder: Path, size: int, minutes=None, progress=False):
+    "Judge items into a folder, `size` at a time; `ask` takes an item, its gold and a model, and gives its judgements by protocol."
 
     def judge(item: Item) -> Judged:
         calls = Calls()
-        found = ask(item, MeteredChat(work.chat, calls))
-        asked = asked_digest(item, gold.get(item.task_id))
+        known = gold.get(item.task_id)
+        found = ask(item, known, MeteredChat(work.chat, calls))
+        asked = asked_digest(item, known)
         return Judged(item.task_id, item.digest, str(item.outcome), found, calls, asked)
 
-    with (
-        JsonlLog(folder / "judgements.jsonl") as log,
-        Work(model, folder / "judge_calls.jsonl", size, minutes) as work,
-    ):
+    calls = folder / "judge_calls.jsonl"
+    with JsonlLog(folder / "judgements.jsonl") as log, Work(model, calls, size, minutes) as work:
         shown = {"unit": "answer", "name": "judge", "progress": progress}
         work.through(items, judge, lambda j: log.append(plain(j)), **shown)
 
@@ -827,20 +810,6 @@ def _own_turns(run: Run, items: Sequence[Item], shard: Shard) -> tuple[Run, list
     vars(out)["trajectories"] = {i: t for i, t in run.trajectories.items() if i in ids}
     vars(out).pop("conversations", None)
     return out, [i for i in items if i.task_id in ids]
-
-
-def _unjudged(run: Run, folder: Path, items: Sequence[Item], gold: Mapping) -> list[Item]:
-    "The answers that have no judgement in a folder yet."
-    judged = _with_judgements(run, folder)
-    whole = (i for i in items if not i.failed and not i.answerless)
-    return [i for i in whole if not _judged_on(judged, i, gold)]
-
-
-def _judge_identity(models: Models, way: str, protocols: Sequence[str], split: str) -> dict:
-    "Who judges, as `judge.json` has it."
-    identity = {"judge": models.chat.fingerprint, "embedder": models.embedder.fingerprint}
-    identity |= {"prompts": digest(_judge_prompts()), "way": way}
-    return identity | {"protocols": ", ".join(protocols), "split": split}
 
 
 def judge_run(
@@ -860,10 +829,9 @@ def judge_run(
     "Judge the turns of a run, or go on. Raises RunMismatch for judgements of another judge, DataError for another reference file."
     run, settings = as_run(run), settings or load_settings()
     models, folder = models or Models(settings), Path(out) if out else run.folder
-    small = settings.stages.prompts == "small"
-    split = "rule" if small else "judge"  # how rl_f_local splits an answer
-    way = way or ("choice" if small else "text")
-    _check_way(way)
+    # how rl_f_local splits an answer; and what a small model can do
+    split, usual = ("rule", "choice") if settings.stages.prompts == "small" else ("judge", "text")
+    _check_way(way := way or usual)
     items = run_items(run, tasks)
     check_reference(items, gold, tasks, run.folder)
     if shard and folder.resolve() == run.folder.resolve():
@@ -873,13 +841,13 @@ def judge_run(
             keep_shard(folder, shard, run.state, RunMismatch, "judge.json")
         if shard:
             run, items = _own_turns(run, items[:limit], shard)
-        _keep_judge(folder, _judge_identity(models, way, protocols, split))
-        todo = _unjudged(run, folder, items[:limit], gold)
-
-        def ask(i, model):
-            return _judge_item(
-                i, gold.get(i.task_id), model, models.embedder, way, protocols, split
-            )
-
-        _judge_items(todo, gold, ask, models.chat, folder, settings.batch_size, minutes, progress)
+        identity = {"judge": models.chat.fingerprint, "embedder": models.embedder.fingerprint}
+        identity |= {"prompts": digest(_judge_prompts()), "way": way}
+        _keep_judge(folder, identity | {"protocols": ", ".join(protocols), "split": split})
+        whole = (i for i in items[:limit] if not i.failed and not i.answerless)
+        judged, how = _with_judgements(run, folder), {"protocols": protocols, "split": split}
+        todo = [i for i in whole if not _judged_on(judged, i, gold)]
+        ask = partial(_judge_item, embedder=models.embedder, way=way, **how)
+        into = (models.chat, folder, settings.batch_size, minutes, progress)
+        _judge_items(todo, gold, ask, *into)
     return judge_report(run, folder, tasks, gold)

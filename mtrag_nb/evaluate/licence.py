@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -33,16 +34,15 @@ from ..models.chat import EmbedderLike
 from ..systems.stages import PROMPTS, check_by_likelihood
 
 # %% auto #0
-__all__ = ['RaterNames', 'BASELINE', 'MODEL_WAYS', 'HumanRatings', 'rater_names', 'human_ratings', 'Measured', 'LicenceRow',
-           'HumanAgreement', 'Licence', 'licence', 'contextual_support', 'lexical_measures', 'encoder_measures',
-           'model_measures']
+__all__ = ['RaterNames', 'BASELINE', 'MODEL_WAYS', 'rater_names', 'human_ratings', 'Measured', 'LicenceRow', 'HumanAgreement',
+           'Licence', 'licence', 'contextual_support', 'lexical_measures', 'encoder_measures', 'model_measures']
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #633c82f2
 _UNFAITHFUL = 2  # median rating at or below it
 
 
 @dataclass(frozen=True)
-class HumanRatings:
+class _HumanRatings:
     "What people said of the faithfulness of answers."
 
     answers: tuple[RatedAnswer, ...]
@@ -64,7 +64,7 @@ def rater_names(path: str | Path) -> RaterNames:
     return {(e["task_id"], e["model_id"]): tuple(e["annotations"]["faithfulness"]) for e in found}
 
 
-def human_ratings(rated: Sequence[RatedAnswer], names: RaterNames | None = None) -> HumanRatings:
+def human_ratings(rated: Sequence[RatedAnswer], names: RaterNames | None = None) -> _HumanRatings:
     "The ratings of all answers but the benchmark's own. Raises DataError if there are none, or an answer has no rating."
     answers = tuple(a for a in rated if a.system != "reference")
     if not answers:
@@ -80,10 +80,10 @@ def human_ratings(rated: Sequence[RatedAnswer], names: RaterNames | None = None)
     for i, (w, g) in enumerate(zip(who, given)):
         for r, value in zip(w, g, strict=True):
             matrix[raters.index(r), i] = value
-    return HumanRatings(answers, tuple(raters) if names else (), matrix)
+    return _HumanRatings(answers, tuple(raters) if names else (), matrix)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #bd7386d7
-def _one_person(p: HumanRatings) -> Interval:
+def _one_person(p: _HumanRatings) -> Interval:
     "AUROC of one person's rating for the others' median being 2 or less, over all persons, on answers with three ratings or more."
     scores, labels, talks = [], [], []
     for i, talk in enumerate(p.talks):
@@ -212,8 +212,7 @@ def _quarters(x: np.ndarray, unfaithful: np.ndarray) -> tuple[tuple[float, float
     return tuple((low, high, len(bad), float(bad.mean())) for low, high, bad in inside if len(bad))
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #9785ca1b
-@dataclass(frozen=True)
-class _ConstantAnswer:
+class _ConstantAnswer(NamedTuple):
     "The rating that people give most often, given to every answer."
 
     rating: float
@@ -222,7 +221,7 @@ class _ConstantAnswer:
     passes: bool  # the alternative-annotator test
 
 
-def _constant_answer(p: HumanRatings) -> _ConstantAnswer:
+def _constant_answer(p: _HumanRatings) -> _ConstantAnswer:
     "How well one fares who always says the same."
     always = np.full(len(p.answers), _commonest_rating(p.ratings))
     alt = alt_test(always, p.ratings, "neg_rmse", _EPSILON, clusters=p.talks) if p.raters else None
@@ -230,7 +229,7 @@ def _constant_answer(p: HumanRatings) -> _ConstantAnswer:
     return _ConstantAnswer(float(always[0]), _agreement(always, p.ratings), wins, passes)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #90bf8f92
-def _licence_row(m: Measured, p: HumanRatings, baseline, constant: _ConstantAnswer) -> LicenceRow:
+def _licence_row(m: Measured, p: _HumanRatings, baseline, constant: _ConstantAnswer) -> LicenceRow:
     "Hold one measure against people, the baseline and the constant answer."
     x, bad, talks = np.asarray(m.values), p.unfaithful, p.talks
     a = auroc_interval(-x, bad, talks)
@@ -245,28 +244,17 @@ def _licence_row(m: Measured, p: HumanRatings, baseline, constant: _ConstantAnsw
     use, why = _permitted_use(m.name, parsed, a, gain)
     ends = m.bounds(bad)
     rater = alt and alt.passed and not constant.passes and (ahead.low or 0) > 0
-    return LicenceRow(
-        name=m.name,
-        n=len(x),
-        auroc=_estimate_of(a),
-        gain=_estimate_of(gain),
-        with_passages=auroc(-x[has], bad[has]),
-        bounds=ends and tuple(auroc(-np.array(e.values), bad) for e in ends),
-        rho=spearman(x, p.mean),
-        rho_length=spearman_in_bands(x, p.mean, lengths),
-        alpha=krippendorff_alpha(np.vstack([p.ratings, rating])),
-        agreement=float(agrees.mean()),
-        agreement_gain=_estimate_of(ahead),
-        alt_wins=alt.winning_rate if alt else None,
-        bins=_quarters(x, bad),
-        parsed=parsed,
-        seconds=m.seconds,
-        use=use,
-        stand_in=bool(use != "refused" and rater),
-        why=why,
-        decided=(len(m.decided), int(bad[list(m.decided)].sum())),
-        undecided=auroc(-x[own], bad[own]) if m.decided else None,
-    )
+    told = {"name": m.name, "n": len(x), "seconds": m.seconds, "bins": _quarters(x, bad)}
+    told |= {"auroc": _estimate_of(a), "gain": _estimate_of(gain)}
+    told |= {"with_passages": auroc(-x[has], bad[has]), "rho": spearman(x, p.mean)}
+    told["bounds"] = ends and tuple(auroc(-np.array(e.values), bad) for e in ends)
+    told["rho_length"] = spearman_in_bands(x, p.mean, lengths)
+    told["alpha"] = krippendorff_alpha(np.vstack([p.ratings, rating]))
+    told |= {"agreement": float(agrees.mean()), "agreement_gain": _estimate_of(ahead)}
+    told |= {"alt_wins": alt.winning_rate if alt else None, "parsed": parsed}
+    told |= {"use": use, "stand_in": bool(use != "refused" and rater), "why": why}
+    told["decided"] = (len(m.decided), int(bad[list(m.decided)].sum()))
+    return LicenceRow(**told, undecided=auroc(-x[own], bad[own]) if m.decided else None)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #f3769537
 @dataclass(frozen=True)
@@ -285,32 +273,22 @@ class HumanAgreement:
     constant_alt_wins: float | None
 
 
-def _human_agreement(p: HumanRatings, constant: _ConstantAnswer) -> HumanAgreement:
-    "Measure people against each other."
-    return HumanAgreement(
-        len(p.answers),
-        int(p.unfaithful.sum()),
-        len(set(p.talks)),
-        len(p.ratings) if p.raters else "unnamed",
-        krippendorff_alpha(p.ratings),
-        _estimate_of(_one_person(p)),
-        _person_agreement(p.ratings),
-        constant.rating,
-        float(constant.agreement.mean()),
-        constant.alt_wins,
-    )
+def _human_agreement(p: _HumanRatings, constant: _ConstantAnswer) -> HumanAgreement:
+    counts = (len(p.answers), int(p.unfaithful.sum()), len(set(p.talks)))
+    raters = len(p.ratings) if p.raters else "unnamed"
+    person = (_estimate_of(_one_person(p)), _person_agreement(p.ratings))
+    always = (constant.rating, float(constant.agreement.mean()), constant.alt_wins)
+    return HumanAgreement(*counts, raters, krippendorff_alpha(p.ratings), *person, *always)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #9b43d56a
 _USES = {  # use -> in the table, in a sentence
     "refused": ("no", "may not be used for faithfulness"),
     "beside": (f"beside {BASELINE}", f"may be shown beside {BASELINE}, not in its stead"),
     "licensed": ("yes", "may rank answers and compare systems by faithfulness"),
-    "baseline": (
-        "baseline",
-        "is the baseline: it may rank answers and compare systems by faithfulness, "
-        "and is blind to swapped numbers, names and negations",
-    ),
 }
+_BLIND = "and is blind to swapped numbers, names and negations"
+_MAY = "it may rank answers and compare systems by faithfulness"
+_USES["baseline"] = ("baseline", f"is the baseline: {_MAY}, {_BLIND}")
 _LICENCE_HEAD = (
     f"measure|AUROC|minus {BASELINE}|with passages|without labels|rho|in length bands|alpha|"
     "agreement|alt-test|parsed|s/answer|may be used"
@@ -325,7 +303,6 @@ def _estimate_text(s: _Estimate, sign: str = "") -> str:
 
 
 def _row_cells(r: LicenceRow) -> list[object]:
-    "A row under LICENCE_HEAD."
     gain = "" if r.use == "baseline" else _estimate_text(r.gain, "+")
     seconds = "–" if not r.seconds else f"{r.seconds:.3f}" if r.seconds < 1 else f"{r.seconds:.1f}"
     agreeing = [show(v, 2) for v in (r.rho, r.rho_length, r.alpha, r.agreement, r.alt_wins)]
@@ -356,12 +333,11 @@ class Licence(Report):
     @property
     def statements(self) -> list[str]:
         "What each measure may be used for, in words."
-
         bad = self.people.unfaithful
 
         def left(r):
-            between = r.bounds and f"{r.bounds[0]:.3f} and {r.bounds[1]:.3f}"
-            return f"; the unread verdicts leave its AUROC between {between}" if r.bounds else ""
+            between = "; the unread verdicts leave its AUROC between {:.3f} and {:.3f}"
+            return between.format(*r.bounds) if r.bounds else ""
 
         def decided(r):
             among = f"{r.decided[1]} of the {bad} unfaithful ones among them"
@@ -526,7 +502,6 @@ def encoder_measures(answers, embedder: EmbedderLike, bert: PairScorer) -> list[
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #0574a515
 def _shown_documents(a: RatedAnswer) -> str:
-    "The passages of an answer as the generator saw them."
     shown = [Context(p.id, p.id, p.text, p.title, p.url) for p in a.task.contexts]
     return format_docs_for_gen(shown)
 

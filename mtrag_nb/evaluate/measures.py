@@ -25,10 +25,10 @@ from ..data.mtrag import conversation_of_line, domain_of_line, prediction_of_lin
 from .statistics import INTERVALS, Interval, Report, mean_interval
 
 # %% auto #0
-__all__ = ['CUTS', 'MEASURES', 'WRONG', 'RIGHT', 'RetrievalRow', 'RetrievalScores', 'retrieval_scores', 'rouge_l',
-           'target_recall', 'TargetVerdict', 'best_by_target', 'verdict_of', 'says_target', 'why_not_judged',
-           'k_precision', 'PairScorer', 'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts',
-           'condition', 'Refusals', 'refusals', 'without_answers', 'RetrievalReport', 'score_retrieval']
+__all__ = ['CUTS', 'MEASURES', 'WRONG', 'RIGHT', 'RetrievalScores', 'retrieval_scores', 'rouge_l', 'target_recall',
+           'TargetVerdict', 'best_by_target', 'verdict_of', 'says_target', 'why_not_judged', 'k_precision',
+           'PairScorer', 'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition',
+           'Refusals', 'refusals', 'without_answers', 'RetrievalReport', 'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
 CUTS = (1, 3, 5, 10)
@@ -45,21 +45,16 @@ def _discounted(gains: Sequence[int], k: int) -> float:
     return sum(g / math.log2(i + 2) for i, g in enumerate(gains[:k]))
 
 
-def _query(
-    scores: Mapping[str, float],  # of the passages that were retrieved
-    relevant: Mapping[str, int],  # passage id -> relevance; 0 and below: not relevant
-    measures: Sequence[str],
-) -> dict[str, float]:
-    "Measure -> value of one ranking; 0 where no passage is relevant."
+def _query(scores: Mapping[str, float], relevant: Mapping[str, int], measures) -> dict[str, float]:
+    "Measure -> value of one ranking, by passage id: scores, relevance (0 and below: none). 0 where no passage is relevant."
     gains = [max(0, relevant.get(p, 0)) for p in _best_first(scores)]
     best = sorted((g for g in relevant.values() if g > 0), reverse=True)
     if not best:
         return dict.fromkeys(measures, 0.0)
     hits = [g > 0 for g in gains]
     found = {"MRR": 1 / (hits.index(True) + 1) if any(hits) else 0.0}
-    for k in CUTS:
-        found[f"nDCG@{k}"] = _discounted(gains, k) / _discounted(best, k)
-        found[f"recall@{k}"] = sum(hits[:k]) / len(best)
+    found |= {f"nDCG@{k}": _discounted(gains, k) / _discounted(best, k) for k in CUTS}
+    found |= {f"recall@{k}": sum(hits[:k]) / len(best) for k in CUTS}
     return {m: found[m] for m in measures}
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #7468b79d
@@ -69,7 +64,7 @@ def _measures_to(depth: int) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class RetrievalRow:
+class _RetrievalRow:
     "The means of a domain, or of all."
 
     domain: str  # "all": the mean of the domains' means, weighted by their tasks
@@ -83,7 +78,7 @@ class RetrievalRow:
 class RetrievalScores(Report):
     "What a run retrieved, against the qrels."
 
-    rows: tuple[RetrievalRow, ...]  # domains in alphabetical order, then all
+    rows: tuple[_RetrievalRow, ...]  # domains in alphabetical order, then all
     queries: dict[str, dict[str, float]]  # task id -> measure -> value, if it was measured
     unjudged: int  # tasks of the run without qrels: not measured
     tied: int  # queries with equal scores (in single precision): trec_eval orders those by id, the larger first
@@ -91,9 +86,7 @@ class RetrievalScores(Report):
     repeated: int  # rankings that name a passage twice: its last score counts
     depth: int  # passages of the longest ranking
 
-    @property
-    def measures(self) -> tuple[str, ...]:
-        return _measures_to(self.depth)
+    measures = property(lambda self: _measures_to(self.depth))
 
     @property
     def overall(self) -> dict[str, float | None]:
@@ -116,10 +109,8 @@ class RetrievalScores(Report):
 
     def _table(self):
         head = ["domain", "tasks", "queries", "missing", *self.measures]
-        rows = [
-            [r.domain, r.tasks, r.queries, r.missing, *(r.values[m] for m in self.measures)]
-            for r in self.rows
-        ]
+        rows = [(r, map(r.values.get, self.measures)) for r in self.rows]
+        rows = [[r.domain, r.tasks, r.queries, r.missing, *values] for r, values in rows]
         return head, [*rows, ["by query", "", "", "", *self.by_query.values()]]
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #cefce45d
@@ -139,26 +130,24 @@ def _as_scores(task: str, ranking) -> tuple[dict[str, float], dict[str, bool]]:
     return dict(pairs), odd
 
 
-def _weighted(rows: list[RetrievalRow], measures: Sequence[str] = MEASURES) -> RetrievalRow:
+def _weighted(rows: list[_RetrievalRow], measures: Sequence[str] = MEASURES) -> _RetrievalRow:
     "The row of all: means weighted by the tasks of their domains; a domain in which nothing was measured has no weight."
     counted = [r for r in rows if r.queries]
     weight = sum(r.tasks for r in counted)
     sums = {m: sum(r.values[m] * r.tasks for r in counted) for m in measures}
     values = {m: s / weight if weight else None for m, s in sums.items()}
     counts = [sum(getattr(r, of) for r in rows) for of in ("tasks", "queries", "missing")]
-    return RetrievalRow("all", *counts, values)
+    return _RetrievalRow("all", *counts, values)
 
 
-def _rows(place, run, queries, absent: list[str], measures: Sequence[str]) -> list[RetrievalRow]:
+def _rows(place, run, queries, absent: list[str], measures: Sequence[str]) -> list[_RetrievalRow]:
     "One row a domain, in alphabetical order; means over queries, rounded to 5 places as the official script does."
     rows = []
     for d in sorted({place(t) for t in (*run, *absent)} - {None}):
         tasks, gone = (sum(place(t) == d for t in some) for some in (run, absent))
-        values = [v for t, v in queries.items() if place(t) == d]
-        means = dict.fromkeys(measures)
-        if values:
-            means = {m: round(float(np.mean([v[m] for v in values])), 5) for m in measures}
-        rows.append(RetrievalRow(d, tasks, len(values), gone, means))
+        some = [v for t, v in queries.items() if place(t) == d]
+        means = {m: round(float(np.mean([v[m] for v in some])), 5) for m in measures if some}
+        rows.append(_RetrievalRow(d, tasks, len(some), gone, dict.fromkeys(measures) | means))
     return rows
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #4244e2fd
@@ -179,9 +168,7 @@ def retrieval_scores(
     measures = _measures_to(depth)
     queries = {t: _query(s, qrels[t], measures) for t, (s, _) in parsed.items() if t in wanted}
     rows = _rows(place, run, queries, absent, measures)
-    total = _weighted(rows, measures)
-    if len(absent) > total.missing:
-        total = replace(total, missing=len(absent))  # some are of no known domain
+    total = replace(_weighted(rows, measures), missing=len(absent))  # some of no known domain
     odd = {k: sum(o[k] for _, o in parsed.values()) for k in ("tied", "unordered", "repeated")}
     unjudged = sum(t not in wanted for t in run)
     return RetrievalScores((*rows, total), queries, unjudged, **odd, depth=depth)
@@ -208,12 +195,8 @@ def target_recall(answer: str, target: str) -> float:  # in [0, 1]
 WRONG, RIGHT = 0.2, 0.38  # target recall
 _SHORT = 4  # content words of a target, and no more than so many words, below which recall is not licensed
 _SHORT_WORDS = 6
-_YES = frozenset(
-    "yes yeah yep true correct indeed ja oui si sí sim tak ano evet да نعم हाँ हां".split()
-)
-_NO = frozenset(
-    "no nope false incorrect not unfortunately nein non não nie hayır нет لا नहीं".split()
-)
+_YES = {*"yes yeah yep true correct indeed ja oui si sí sim tak ano evet да نعم हाँ हां".split()}
+_NO = {*"no nope false incorrect not unfortunately nein non não nie hayır нет لا नहीं".split()}
 _YES_NO = re.compile(r"(?P<no>不(?:是的?)?|いいえ|没有)|(?P<yes>是的?|对|はい)")  # at the beginning
 _IT_IS = r"(?:it|they|there|he|she|we|you|this|that) (?:is|are|was|were|do|does|did|can|may|must|will|has|have)"
 _SURE = r"(?:absolutely|certainly|definitely|of course)"
@@ -259,10 +242,6 @@ def _is_yes_or_no(target: str) -> bool:
     return word in _YES | _NO or bool(_YES_NO.fullmatch(word))
 
 
-def _negated(text: str) -> bool:
-    return any(t.negated for s in sentences(text)[:1] for t in claim_tokens(s)) or "不" in text
-
-
 @lru_cache(4096)
 def _kind_of_target(target: str) -> str:
     "The kind of a target: yes or no, list, number, name; long where target recall measures it."
@@ -285,7 +264,8 @@ def _by_polarity(answer: str, target: str, question: str) -> TargetVerdict:
         apart = [w for w in asked if script_of(w) in ("Han", "Kana") and {*w} <= {*answer}]
         if not asked or any(_share(answer, w) < 1 and w not in apart for w in asked):
             return TargetVerdict("undecided", kind, "the answer says neither yes nor no")
-        said = -1 if _negated(answer) else 1
+        negated = any(t.negated for s in sentences(answer)[:1] for t in claim_tokens(s))
+        said = -1 if negated or "不" in answer else 1
     return TargetVerdict("right" if said == _polarity(target) else "wrong", kind)
 
 
@@ -457,6 +437,9 @@ def k_precision(response: str, passages: Sequence[str]) -> float | None:
     return support(response, passages) if passages and response.strip() else None
 
 
+_Texts = Sequence[Sequence[str]]  # the passages of each response
+
+
 class PairScorer(Protocol):
     "BERTScore: `models.embed.BertScorer`."
 
@@ -466,12 +449,8 @@ class PairScorer(Protocol):
         "(Precision, recall) of each response against its text; None where either is blank."
 
 
-def bert_k_precision(
-    bert: PairScorer,
-    responses: Sequence[str],
-    passages: Sequence[Sequence[str]],  # the passages of each response
-) -> list[float | None]:  # None where there is no passage, or where the response is blank
-    "The highest BERTScore-precision of each response over its passages, in one batch."
+def bert_k_precision(bert: PairScorer, responses: Sequence[str], passages: _Texts) -> list:
+    "The highest BERTScore-precision of each response over its passages, in one batch; None where there is no passage, or where the response is blank."
     pairs = [(r, p) for r, ps in zip(responses, passages, strict=True) for p in ps]
     found = iter(bert.score([r for r, _ in pairs], [p for _, p in pairs]))
     best = [[s[0] for s in (next(found) for _ in ps) if s is not None] for ps in passages]
@@ -485,12 +464,9 @@ def harmonic_mean(*values: float | None) -> float | None:
     return 0.0 if min(values) <= 0 else len(values) / sum(1 / v for v in values)
 
 
-def rb_agg(
-    r: float | None,  # (BERTScore recall of the target + 1) / 2
-    l: float | None,  # ROUGE-L
-    k: float | None,  # (Bert-KPrec + 1) / 2, and 0 without passages
-) -> float | None:  # in [0, 1]; None if a part is None
-    "RB_agg from its three parts."
+def rb_agg(r: float | None, l: float | None, k: float | None) -> float | None:
+    """RB_agg from its three parts, in [0, 1]: (BERTScore recall of the target + 1) / 2, ROUGE-L, and (Bert-KPrec + 1) / 2, which
+    is 0 without passages; None if a part is None."""
     return harmonic_mean(r, l, k)
 
 
@@ -513,18 +489,12 @@ class AggParts:
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #407101d3
 def agg_parts(
-    bert: PairScorer,
-    responses: Sequence[str],
-    targets: Sequence[str],  # one reference answer each
-    passages: Sequence[Sequence[str]],  # the texts of the passages in the prediction
+    bert: PairScorer, responses: Sequence[str], targets: Sequence[str], passages: _Texts
 ) -> list[AggParts]:
-    "The parts of RB_agg for each response."
-    recalls = bert.score(responses, targets)
+    "The parts of RB_agg for each response, with one reference answer, and the texts of the passages in its prediction."
+    recalls = [s and s[1] for s in bert.score(responses, targets)]
     kprecs = bert_k_precision(bert, responses, passages)
-    return [
-        AggParts(s and s[1], rouge_l(r, t), k)
-        for r, t, s, k in zip(responses, targets, recalls, kprecs)
-    ]
+    return list(map(AggParts, recalls, map(rouge_l, responses, targets), kprecs))
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e2691d07
 def condition(
@@ -573,16 +543,12 @@ class Refusals(Report):
         could_not = ["unanswerable", self.answered_wrongly, self.refused]
         return ["", "answered", "refused"], [could, could_not]
 
-    @property
-    def note(self) -> str:
-        return f"accuracy {show(self.accuracy)}, {self.left_out} left out"
+    note = property(lambda self: f"accuracy {show(self.accuracy)}, {self.left_out} left out")
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #128ac855
-def refusals(
-    labels: Mapping[str, str],  # task id -> answerability
-    idks: Mapping[str, float | str | None],  # task id -> idk verdict
-) -> Refusals:
-    "The four cells. A task of `labels` without a verdict of 0, 0.5 or 1 is left out, and counted."
+def refusals(labels: Mapping[str, str], idks: Mapping[str, float | str | None]) -> Refusals:
+    """The four cells; by task id: answerability, verdict. A task of `labels` without a verdict of 0, 0.5 or 1 is left out, and
+    counted."""
     cells = [0, 0, 0, 0, 0]
     for task, label in labels.items():
         idk = idks.get(task)
@@ -637,11 +603,9 @@ def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, _Ran
         yield query, _Ranking(tuple(scores.items()), task.domain if task else "", talk, False), n
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #7ae9636c
-def _read_rankings(
-    path: str | Path,  # a prediction file of task A, B or C, or a TREC run
-    tasks: Sequence[Task] = (),  # where tasks belong; (): as the file says
-) -> dict[str, _Ranking]:  # by task id
-    "What was retrieved for each task. Raises DataError (file, line) for a line that is none, or whose task came before, or is not known."
+def _read_rankings(path: str | Path, tasks: Sequence[Task] = ()) -> dict[str, _Ranking]:
+    """What was retrieved for each task: a prediction file of task A, B or C, or a TREC run; without tasks they belong where the
+    file says. Raises DataError (file, line) for a line that is none, or whose task came before, or is not known."""
     path, known, out, seen = Path(path), {t.id: t for t in tasks}, {}, {}
     if not path.is_file():
         raise DataError("no such file", path)
@@ -735,10 +699,7 @@ def score_retrieval(
     "Score what a file retrieved, and write it down."
     path = Path(path)
     report = _retrieval_report(path.stem, _read_rankings(path, tasks), qrels)
-
-    def rounded(values):
-        return {m: round(v, 6) for m, v in values.items()}
-
-    rows = ({"task_id": t, "scores": rounded(v)} for t, v in report.scores.queries.items())
+    found = report.scores.queries.items()
+    rows = ({"task_id": t, "scores": {m: round(x, 6) for m, x in v.items()}} for t, v in found)
     write_jsonl((Path(out) if out else path.parent) / f"{path.stem}.scores.jsonl", rows)
     return report

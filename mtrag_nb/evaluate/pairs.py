@@ -15,20 +15,19 @@ import numpy as np
 from ..core.record import Checked, Clarified, Outcome, Retried, Run, Step, Trajectory
 from ..core.text import clipped, declines
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, digest
-from .blame import COSTS, REPAIRS, Blame, BlameReport, CostPoint, blame
-from .blame import blame_turn, draft_rouge_l, place_of
+from .blame import COSTS, REPAIRS, Blame, BlameReport, CostPoint, blame, blame_turn
+from .blame import draft_rouge_l, place_of
 from .measures import RetrievalReport, verdict_of
 from .scores import Evidence, decision, distinct
 from .statistics import Comparison, Interval, Report, compare, compare_all
 from .statistics import difference_interval, mean_interval, sum_intervals
 
 # %% auto #0
-__all__ = ['PRICES', 'SHARES', 'FLOOR', 'PRICED_FLOOR', 'UP', 'WITHOUT', 'RUNG_NAMES', 'LIVE_HEAD', 'SELF_CORRECTIONS', 'Ending',
-           'read_ending', 'endings', 'Pair', 'pair', 'paired', 'lost_of', 'right_and_wrong', 'PriceCurve',
-           'price_curve', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked', 'sort_rungs',
-           'forked', 'live_rows', 'TurnResult', 'turn_result', 'RunSummary', 'summarize_run', 'shared_tasks',
-           'compare_right', 'cost_points', 'dominated', 'disagreements', 'wins', 'RetrievalComparison',
-           'compare_retrieval']
+__all__ = ['PRICES', 'SHARES', 'FLOOR', 'PRICED_FLOOR', 'RUNG_NAMES', 'LIVE_HEAD', 'SELF_CORRECTIONS', 'Ending', 'read_ending',
+           'endings', 'Pair', 'pair', 'paired', 'lost_of', 'right_and_wrong', 'PriceCurve', 'price_curve', 'Audit',
+           'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked', 'sort_rungs', 'forked', 'live_rows',
+           'TurnResult', 'turn_result', 'RunSummary', 'summarize_run', 'shared_tasks', 'compare_right', 'cost_points',
+           'dominated', 'disagreements', 'wins', 'compare_retrieval']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
 def _refused(run: Evidence, task_id: str) -> bool:
@@ -69,6 +68,8 @@ class Ending:
     refused: bool = False  # in whatever words
     label: str = ""  # answerability
 
+    end = property(lambda self: (self.outcome, self.answer_digest))
+
 
 _FORMER = {"came": "verdict", "said": "answer_digest"}  # fields of 1.0.0
 
@@ -108,8 +109,7 @@ class Pair:
         "How many turns broke, and why; '' if none did."
         why = Counter(clipped(w, 150) for w in self.broken.values()).most_common()
         told, n = "; ".join(f"{w} ({n})" for w, n in why), len(self.broken)
-        all_ = n + len(self.before)
-        return f"{n} of {all_} turns broke and are left out: {told}" if why else ""
+        return f"{n} of {n + len(self.before)} turns broke and are left out: {told}" if why else ""
 
     @cached_property
     def verdicts(self) -> dict[str, tuple[str, str]]:
@@ -144,24 +144,17 @@ class Pair:
 
     @property
     def changes(self) -> list[str]:
-        "The turns that ended otherwise."
 
-        def end(e):
-            return (e.outcome, e.answer_digest)
-
-        return [i for i, e in self.before.items() if end(e) != end(self.after[i])]
+        return [i for i, e in self.before.items() if e.end != self.after[i].end]
 
     changed = property(lambda self: len(self.changes))  # how many
 
-    @property
-    def cl(self) -> float | None:
-        "Of those that were right before, the share that stays right; None without any."
-        return self.kept / n if (n := self.kept + self.spoilt) else None
+    def _ratio(self, some: int, others: int) -> float | None:
+        return some / n if (n := some + others) else None
 
-    @property
-    def cs(self) -> float | None:
-        "Of those that were wrong before, the share that is fixed; None without any."
-        return self.fixed / n if (n := self.fixed + self.left) else None
+    # of those that were right before the share that stays right, of the wrong ones that is fixed; None without any
+    cl = property(lambda self: self._ratio(self.kept, self.spoilt))
+    cs = property(lambda self: self._ratio(self.fixed, self.left))
 
     def _accuracy(self, after: bool) -> Interval:
         right = [float(x[after]) for x in self.decided.values()]
@@ -175,15 +168,8 @@ class Pair:
         differences = [float(b) - float(a) for a, b in by_task.values()]
         return difference_interval(differences, [self.after[i].talk for i in by_task])
 
-    @property
-    def gain(self) -> Interval:
-        "Accuracy after, less that before; paired."
-        return self._difference(self.decided)
-
-    @property
-    def mean_difference(self) -> Interval:
-        "Mean value after, less that before; paired."
-        return self._difference(self.values)
+    gain = property(lambda self: self._difference(self.decided))  # of accuracy
+    mean_difference = property(lambda self: self._difference(self.values))  # of the mean value
 
     def cost(self, by: str = "tokens") -> Interval:  # a key of COSTS
         "What a turn costs after, less before; paired."
@@ -350,7 +336,7 @@ def right_by_target(
     return right
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7611bc18
-UP = "up to "  # how the rungs on top of each other are called
+_UP = "up to "  # how the rungs on top of each other are called
 
 
 @dataclass(frozen=True, repr=False)
@@ -358,20 +344,17 @@ class Ladder(Report):
     "What a perfect stage would gain."
 
     name: str  # of the run
-    pairs: Mapping[str, Pair]  # rung, alone or `UP` to it -> the run as it was, and perfect there
+    pairs: Mapping[str, Pair]  # rung, alone or "up to" it -> the run as it was, and perfect there
 
-    @property
-    def alone(self) -> dict[str, Pair]:
-        return {n: p for n, p in self.pairs.items() if not n.startswith(UP)}
+    alone = property(lambda self: {n: p for n, p in self.pairs.items() if not n.startswith(_UP)})
 
     @property
     def together(self) -> dict[str, Pair]:
         "Rung -> it and all below it; the first is the same as alone."
-        return {n: self.pairs.get(UP + n, p) for n, p in self.alone.items()}
+        return {n: self.pairs.get(_UP + n, p) for n, p in self.alone.items()}
 
     @property
     def failed(self) -> list[str]:
-        "The turns that failed in the run."
         before = [(i, a) for p in self.pairs.values() for i, (a, _) in p.verdicts.items()]
         return list(dict.fromkeys(i for i, a in before if a == "failed"))
 
@@ -418,17 +401,17 @@ def ladder_pairs(run: Evidence, rungs: Mapping[str, Evidence]) -> Ladder:
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #fork0002
 # in the name of a fork's system, before what is otherwise (`6_runs/01_forks`)
-WITHOUT, _KNOWING = "+without ", "+oracle:"
+_WITHOUT, _KNOWING = "+without ", "+oracle:"
 
 
 def _fork_name(system: str) -> str:
     "The mechanism that a fork goes without, or the rung that it stands on, as `audit_run` and `climb` call them; '' for no fork."
-    if WITHOUT in system:
-        return system.rpartition(WITHOUT)[2]
+    if _WITHOUT in system:
+        return system.rpartition(_WITHOUT)[2]
     if _KNOWING not in system:
         return ""
     rungs = system.rpartition(_KNOWING)[2].rpartition(":")[0].split("+")
-    return rungs[0] if len(rungs) == 1 else UP + rungs[-1]
+    return rungs[0] if len(rungs) == 1 else _UP + rungs[-1]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #fork0004
 @dataclass(frozen=True)
@@ -455,9 +438,8 @@ class Forked:
             found[i] += [(n, "repairs") for n in names]
         for i, name in self.ladder.repaired().items():
             found[i].append((name or "no rung", "lowest"))
-        for name, p in self.ladder.alone.items():
-            for i in p.ids(True, False):
-                found[i].append((name, "spoils"))
+        for i, name in ((i, n) for n, p in self.ladder.alone.items() for i in p.ids(True, False)):
+            found[i].append((name, "spoils"))
         return found
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #fork0005
@@ -466,7 +448,7 @@ RUNG_NAMES = tuple(r for r in REPAIRS if r != "perfect rerank")  # from the lowe
 
 def sort_rungs(known: Mapping[str, Evidence]) -> dict[str, Evidence]:
     "Rungs from the lowest up, each alone, then those on top of each other."
-    order = [*RUNG_NAMES, *(UP + name for name in RUNG_NAMES)]
+    order = [*RUNG_NAMES, *(_UP + name for name in RUNG_NAMES)]
     return {name: known[name] for name in order if name in known} | dict(known)
 
 
@@ -486,9 +468,8 @@ def forked(run: Evidence) -> Forked:
     return Forked(audit_pairs(run, off), ladder_pairs(run, sort_rungs(known)), tuple(stale))
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #e656e8fa
-LIVE_HEAD = (
-    "run|turns|n|right, given history|right, own history|difference|difference in value".split("|")
-)
+LIVE_HEAD = ["run", "turns", "n", "right, given history", "right, own history"]
+LIVE_HEAD += ["difference", "difference in value"]
 
 
 def live_rows(pairs: Mapping[str, Pair]) -> list[list]:  # run -> given history, own history
@@ -556,8 +537,7 @@ class TurnResult:
 def turn_result(run: Evidence, task_id: str, known: Blame | None = None) -> TurnResult:
     "The verdict on a turn (None: asked here), and on its first draft."
     blame = known or blame_turn(run, task_id)
-    first = _first_verdict(run, task_id, blame.verdict)
-    return TurnResult(blame, _value_of(run, task_id), first)
+    return TurnResult(blame, _value_of(run, task_id), _first_verdict(run, task_id, blame.verdict))
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #c1da4360
 @dataclass(frozen=True, repr=False)
@@ -581,7 +561,6 @@ class RunSummary:
         return self.run.gold[task_id].answerability if task_id in self.run.gold else ""
 
     def mean(self, ids: Iterable[str], of: Callable[[str], float]) -> Interval:
-        "A mean over some tasks."
         ids = list(ids)
         return mean_interval([float(of(i)) for i in ids], [self.run.talks[i] for i in ids])
 
@@ -599,9 +578,7 @@ class RunSummary:
     def right(self, ids: Iterable[str] | None = None) -> Interval:  # None: all that are judged
         return self.mean(self.judged if ids is None else ids, lambda i: self.verdict(i) == "right")
 
-    @property
-    def value(self) -> Interval:
-        return self.mean(self.valued, lambda i: self.turns[i].value)
+    value = property(lambda self: self.mean(self.valued, lambda i: self.turns[i].value))
 
     @property
     def refused(self) -> Interval:
@@ -686,7 +663,7 @@ def wins(a: RunSummary, b: RunSummary) -> list[str]:  # task ids
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #23f4cbf1
 @dataclass(frozen=True, repr=False)
-class RetrievalComparison(Report):
+class _RetrievalComparison(Report):
     "Runs beside each other, paired by query."
 
     measures: tuple[Comparison, ...]
@@ -700,16 +677,14 @@ class RetrievalComparison(Report):
         head = ["pair", "measure", "difference", "p", "p (Holm)", "queries", "conversations"]
         return head, [row(r, c.measure) for c in self.measures for r in c.pairs]
 
-    @property
-    def note(self) -> str:
-        return self.measures[0].note if self.measures else ""
+    note = property(lambda self: self.measures[0].note if self.measures else "")
 
 
 def compare_retrieval(
     reports: Sequence[RetrievalReport],
     measures: Sequence[str] = (),  # (): all that every one of them has
     **how,  # as for compare.compare_all: against, resamples, ...
-) -> RetrievalComparison:
+) -> _RetrievalComparison:
     "Compare what was retrieved. Raises DataError if two reports have the same name."
     distinct([r.name for r in reports], "files")
     first = reports[0].scores.measures if reports else ()
@@ -720,4 +695,4 @@ def compare_retrieval(
 
     talks = {t: c for r in reports for t, c in r.talks.items()}
     found = compare_all({m: values(m) for m in measures or shared}, talks, **how)
-    return RetrievalComparison(tuple(found))
+    return _RetrievalComparison(tuple(found))

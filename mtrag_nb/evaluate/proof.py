@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 
 from ..core.files import write_json
 from ..core.record import Checked, Gated, Graded, Ranked, Retrieved, Run, as_run
-from ..core.types import TO_ANSWER, TO_ASK, DataError, Gold, ModelNotFound
-from ..core.types import SettingsError, Task, digest
+from ..core.types import TO_ANSWER, TO_ASK, DataError, Gold, ModelNotFound, SettingsError
+from ..core.types import Task, digest
 from .blame import REPAIRS, Blame, Proof, ProofReport, blame, blame_turn
 from .blame import proof_report
 from .pairs import right_by_target
 from .scores import Evidence
 from .statistics import Interval, mean_interval
 from ..models.calls import Models
-from ..runs.forks import RERANK, RUNGS, NotLoaded, NotRecorded, Replayer, folder_of
-from ..runs.forks import oracle, replay_run, settings_of_run, system_of_run
+from ..runs.forks import RERANK, RUNGS, NotLoaded, NotRecorded, Replayer, folder_of, oracle
+from ..runs.forks import replay_run, settings_of_run, system_of_run
 from ..systems.system import System
 
 # %% auto #0
@@ -72,11 +72,6 @@ def _plans(
     kinds = {k for t in run.trajectories.values() for s in t.steps for k in type(s).__mro__}
     found = {b.task_id: _plan(b, gold.get(b.task_id, Gold(b.task_id)), kinds) for b in failed}
     return {i: ([], why or blocked) if blocked else (able, why) for i, (able, why) in found.items()}
-
-
-def _pairs_of(plan: Sequence[str]) -> list[str]:
-    "Two repairs at once, joined by `+`; those with the first one first."
-    return ["+".join(two) for two in combinations(plan, 2)]
 
 # %% ../../nbs/7_evaluate/06a_proof.ipynb #prove000
 def _why_not(rec: Evidence, system: System | None) -> str:
@@ -135,11 +130,8 @@ class _Forks:
 
 def _by_repair(plans: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     "Task id -> repairs, turned around."
-    found: dict[str, list[str]] = {}
-    for i, repairs in plans.items():
-        for r in repairs:
-            found.setdefault(r, []).append(i)
-    return found
+    every = dict.fromkeys(r for repairs in plans.values() for r in repairs)
+    return {r: [i for i, repairs in plans.items() if r in repairs] for r in every}
 
 
 def prove(
@@ -168,16 +160,14 @@ def prove(
         models = Models(settings_of_run(run, system or system_of_run(run)))
     how = {"tasks": tasks, "index": index, "models": models, "minutes": minutes}
     forks = _Forks(rec, system, {**how, "progress": progress})
-    singles = {i: plan[:budget] for i, (plan, _) in plans.items()}
-    tried = forks.try_all(_by_repair(singles))
+    tried = forks.try_all(_by_repair({i: plan[:budget] for i, (plan, _) in plans.items()}))
     unsolved = {i: tried[i] for i in tried if "right" not in tried[i].values()}
-    pairs = {i: _pairs_of(plans[i][0])[: budget - len(some)] for i, some in unsolved.items()}
+    twos = {i: map("+".join, combinations(plans[i][0], 2)) for i in unsolved}  # the first first
+    pairs = {i: list(islice(twos[i], budget - len(some))) for i, some in unsolved.items()}
     for i, some in forks.try_all(_by_repair(pairs)).items():
         tried[i] |= some
-    turns = {
-        i: {"tried": tried.get(i, {}), "why": why or ("" if i in tried else forks.failed)}
-        for i, (_, why) in plans.items()
-    }
+    whys = {i: why or ("" if i in tried else forks.failed) for i, (_, why) in plans.items()}
+    turns = {i: {"tried": tried.get(i, {}), "why": why} for i, why in whys.items()}
     seconds = round(rec.proof.get("seconds", 0.0) + forks.seconds, 2)  # those of earlier calls, too
     kept = {"run": run.state, "budget": budget, "seconds": seconds, "turns": turns}
     write_json(run.folder / "proof.json", kept)

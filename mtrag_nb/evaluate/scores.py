@@ -10,29 +10,29 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from numbers import Real
 from pathlib import Path
 
 from ..core.files import read_json, write_json, write_jsonl
-from ..core.record import Judgement, Recorded, Run, Trajectory
-from ..core.record import as_run, is_web, telemetry
+from ..core.record import Judgement, Recorded, Run, Trajectory, as_run, is_web, telemetry
 from ..core.settings import Plugin, plugins
 from ..core.text import Stance, idk_by_rule, rule_in_words, stance, unknown_language
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Outcome
 from ..core.types import Passage, SettingsError, Task, Turn, plain
 from ..data.mtrag import falling, files_of, is_gold
-from .judge import VERDICTS, Item, asked_digest, check_reference
-from .judge import circular, judge_of, prediction_items, run_items, turn_item
+from .judge import VERDICTS, Item, asked_digest, check_reference, circular
+from .judge import judge_of, prediction_items, run_items, turn_item
 from .measures import MEASURES, PairScorer, Refusals, RetrievalScores, agg_parts
 from .measures import condition, refusals, retrieval_scores, rouge_l, says_target
 from .measures import target_recall, why_not_judged
 from .statistics import Comparison, Interval, Report, compare, mean_interval
 
 # %% auto #0
-__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'keep_refusal_phrases', 'keep_verdicts',
-           'clarifies', 'idk_verdicts', 'score_items', 'RefusalReport', 'refusal_report', 'ScoreReport',
-           'place_of_scores', 'score_run', 'named_measure', 'distinct', 'compare_runs', 'Measures', 'failure_summary',
-           'Evidence', 'as_evidence']
+__all__ = ['ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'keep_refusal_phrases', 'keep_verdicts', 'clarifies',
+           'idk_verdicts', 'score_items', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores',
+           'score_run', 'named_measure', 'distinct', 'compare_runs', 'Measures', 'failure_summary', 'Evidence',
+           'as_evidence']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -41,13 +41,13 @@ def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores t
     return [(p, s) for (p, _), s in zip(best, falling([s for _, s in best]))]
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #ae697936
-SOURCES = ("best", "recorded", "rule", "judge")  # "best": the order above
+_SOURCES = ("best", "recorded", "rule", "judge")  # "best": the order above
 
 
 def decision(item: Item, found: Mapping = {}, source: str = "best") -> tuple[str, float | None]:
     """Whether an answer with these judgements by protocol refuses: who says so, and 1, 0.5, 0, or None (nobody can say).
-    Of SOURCES "recorded" and "rule" fall back on the rule, "judge" on nothing. Raises SettingsError for another source."""
-    if source not in SOURCES:
+    "recorded" and "rule" fall back on the rule, "judge" on nothing. Raises SettingsError for another source."""
+    if source not in _SOURCES:
         raise SettingsError(f"refusals are recorded, or read by rule or judge, not {source!r}")
     judged = found.get("idk")
     if source == "judge":
@@ -181,7 +181,7 @@ def score_items(
     gold: Mapping[str, Gold],
     bert: PairScorer | None = None,  # for BERTScore and RB_agg; None: without
     judgements: Mapping[str, Mapping[str, Judgement]] = {},  # task id -> protocol -> judgement
-    idk: str = "best",  # of SOURCES: who says that an answer refuses
+    idk: str = "best",  # who says that an answer refuses: best, recorded, rule or judge
     asking: bool | None = None,  # score UNDERSPECIFIED tasks; None: if some turn asked back
 ) -> dict[str, dict[str, float | None]]:  # task id -> measure -> score; None: not measurable
     "Score answers. A failed turn is not there."
@@ -195,10 +195,9 @@ def score_items(
         if known.answerability in TO_ANSWER and says_target(i.answer, known.targets):
             verdicts[i.task_id] = 0.0  # whatever its words are
         judged = judgements.get(i.task_id, {})
-        own = {}
-        if not i.answerless:
-            own = {name: _measured(name, m, i, gold.get(i.task_id)) for name, m in measures.items()}
-            own = {"idk": verdicts[i.task_id], **own}
+        some = {} if i.answerless else measures
+        own = {name: _measured(name, m, i, gold.get(i.task_id)) for name, m in some.items()}
+        own = {"idk": verdicts[i.task_id], **own} if some else {}
         scores[i.task_id] = {**own, **_judged_scores(judged, flag=True)}
     if bert is not None:
         known = [i for i in done if i.task_id in gold and gold[i.task_id].targets]
@@ -209,12 +208,10 @@ def score_items(
             found = {"Bert-Rec": p.bert_rec, "Bert-KPrec": p.bert_kprec, "rb_agg": p.rb_agg}
             scores[i.task_id] |= found
     measured = [m for m in _CONDITIONED if any(m in s for s in scores.values())]
-    for t, s in scores.items():
+    for (t, s), m in product(scores.items(), measured):
         label = gold[t].answerability if t in gold else ""
-        for m in measured:
-            for reading, by in (("conditioned", label), ("unlabelled", "")):
-                decided = (s.get(m), by, s.get("idk"), asks[t])
-                s[f"{m}_{reading}"] = condition(*decided, official=False)
+        for reading, by in (("conditioned", label), ("unlabelled", "")):
+            s[f"{m}_{reading}"] = condition(*(s.get(m), by, s.get("idk"), asks[t]), official=False)
     return scores
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #bb71d2a7
@@ -236,18 +233,11 @@ class RefusalReport(Report):
     note: str = ""
 
     def _table(self):
-        def row(r):
-            c = r.cells
-            counts = [c.answered, c.refused_wrongly, c.answered_wrongly, c.refused, c.left_out]
-            return [r.what, *counts, c.accuracy, str(r.wrongly), str(r.rightly)]
-
-        return _REFUSAL_HEAD, [row(r) for r in self.rows]
-
-
-_REFUSAL_HEAD = (
-    "|answered|refused wrongly|answered wrongly|refused|left out|accuracy|"
-    "refused of answerable|refused of unanswerable"
-).split("|")
+        head = "|answered|refused wrongly|answered wrongly|refused|left out|accuracy".split("|")
+        keys = "answered refused_wrongly answered_wrongly refused left_out accuracy".split()
+        rows = [(r, [getattr(r.cells, k) for k in keys]) for r in self.rows]
+        rows = [[r.what, *cells, str(r.wrongly), str(r.rightly)] for r, cells in rows]
+        return [*head, "refused of answerable", "refused of unanswerable"], rows
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #d4d12c1c
 def _refusal_row(what: str, labels: Mapping, idks: Mapping, talks: Mapping) -> _RefusalRow:
@@ -275,26 +265,21 @@ def refusal_report(
     "Refusals measured on the labels and, with negatives, without the leak; the empty-context baseline beside each."
     talks = {i.task_id: i.conversation_id for i in items}
     labels = {i.task_id: gold[i.task_id].answerability for i in items if i.task_id in gold}
-    idks = idk_verdicts(items, {}) if idks is None else idks
-    rows = [
-        _refusal_row(f"{name}, as labelled", labels, idks, talks),
-        _refusal_row("empty contexts, as labelled", labels, _empty_verdicts(items), talks),
-    ]
+    idks, empty = idk_verdicts(items, {}) if idks is None else idks, _empty_verdicts(items)
+    both = {f"{name}, as labelled": idks, "empty contexts, as labelled": empty}
+    rows = [_refusal_row(what, labels, by, talks) for what, by in both.items()]
     if not negatives:
         return RefusalReport(tuple(rows))
-    both = [i for i in negatives if labels.get(i.task_id) in TO_ANSWER]
 
     def left(verdicts):
         return {f"{t} without gold": v for t, v in verdicts.items()}
 
-    unanswerable = left({i.task_id: "UNANSWERABLE" for i in both})
-    paired = {i.task_id: labels[i.task_id] for i in both} | unanswerable
-    of = talks | left({i.task_id: i.conversation_id for i in both})
-    empty = _empty_verdicts(items) | left(_empty_verdicts(negatives))
-    without = {**idks, **left(idk_verdicts(negatives, {}))}
-    rows.append(_refusal_row(f"{name}, gold left out", paired, without, of))
-    rows.append(_refusal_row("empty contexts, gold left out", paired, empty, of))
-    note = f"{len(both)} answerable questions, each with its passages and without (all must be refused without)"
+    some = {i.task_id: i.conversation_id for i in negatives if labels.get(i.task_id) in TO_ANSWER}
+    paired = {i: labels[i] for i in some} | left(dict.fromkeys(some, "UNANSWERABLE"))
+    both = {f"{name}, gold left out": {**idks, **left(idk_verdicts(negatives, {}))}}
+    both["empty contexts, gold left out"] = empty | left(_empty_verdicts(negatives))
+    rows += [_refusal_row(what, paired, by, talks | left(some)) for what, by in both.items()]
+    note = f"{len(some)} answerable questions, each with its passages and without (all must be refused without)"
     return RefusalReport(tuple(rows), note)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #feb254a1
@@ -437,11 +422,9 @@ def _how_else(run: Run | None, items: Sequence[Item], gold: Mapping[str, Gold]) 
 
 def _write_scores(report: ScoreReport, stem: Path) -> None:
     "The scores of each task in `stem`.jsonl, rounded to 6 places, and how they were obtained in `stem`.json."
-
-    def rounded(scores):
-        return {k: v if v is None else round(v, 6) for k, v in scores.items()}
-
-    lines = ({"task_id": t, "scores": rounded(s)} for t, s in report.scores.items())
+    by_task = ((t, s.items()) for t, s in report.scores.items())
+    rounded = ((t, {k: v if v is None else round(v, 6) for k, v in s}) for t, s in by_task)
+    lines = ({"task_id": t, "scores": s} for t, s in rounded)
     write_jsonl(stem.with_name(f"{stem.name}.jsonl"), lines)
     write_json(stem.with_name(f"{stem.name}.json"), report.how)
 
@@ -471,7 +454,7 @@ def score_run(
     tasks: Sequence[Task] = (),  # with contexts, for a prediction file that does not repeat them
     qrels: Mapping[str, Mapping[str, int]] | None = None,  # for the retrieval measures
     bert: PairScorer | None = None,  # for RB_agg: BertScorer() is the official one
-    idk: str = "best",  # of SOURCES: who says that an answer refuses
+    idk: str = "best",  # who says that an answer refuses: best, recorded, rule or judge
     negatives: Run | str | Path | None = None,  # the same system with `leave_gold_out`
     out: str | Path | None = None,  # folder for scores.jsonl; None: as `place_of_scores` says
     asking: bool | None = None,  # as `score_items` has it: True beside a run that asks back
@@ -647,10 +630,7 @@ class Evidence(_Scored):
         kept = read_json(path) if path.is_file() else {}
         return kept if kept.get("run") == (self.run.state if kept else "") else {}
 
-    @cached_property
-    def circular(self) -> frozenset[str]:
-        "The measures that decided inside the run: they do not score it."
-        return circular(self.run)
+    circular = cached_property(lambda self: circular(self.run))
 
     @property
     def how(self) -> dict[str, str]:
@@ -678,7 +658,6 @@ class Evidence(_Scored):
 
     @cached_property
     def talks(self) -> dict[str, str]:
-        "Task id -> conversation."
         return {i: t.conversation_id for i, t in self.turns.items()}
 
     @cached_property
@@ -686,17 +665,10 @@ class Evidence(_Scored):
         "Whether the run records its searches: one that answered without any on record does not."
         return all(t.retrievals for t in self.turns.values() if t.answered)
 
-    @cached_property
-    def cites(self) -> bool:
-        "Whether the run records citations: one without any does not."
-        return any(t.cited for t in self.turns.values())
-
+    # whether the run records citations: one without any does not
+    cites = cached_property(lambda self: any(t.cited for t in self.turns.values()))
     telemetry = cached_property(lambda self: telemetry(self.turns.values()))
-
-    @property
-    def about(self) -> str:
-        "System, profile, model and size, on one line."
-        return _about_run(self.run)
+    about = property(lambda self: _about_run(self.run))
 
     def item(self, task_id: str) -> Item:
         "A turn, ready to be scored. Raises DataError if a passage that it saw is not at hand."
@@ -745,7 +717,6 @@ class Evidence(_Scored):
     _own_ids = cached_property(lambda self: _own_ids(self.run, self.gold))
 
     def failure_summary(self, task_id: str) -> str:
-        "How a turn failed, in a few words; '' if it did not."
         known = self.gold.get(task_id), self.measures_of(task_id)
         return failure_summary(self.turns[task_id], *known)
 

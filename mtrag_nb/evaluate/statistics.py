@@ -61,8 +61,7 @@ class Interval:
 def _codes(clusters: Sequence) -> tuple[np.ndarray, int]:
     "Conversations as numbers from 0, in order of appearance."
     index: dict = {}
-    codes = np.array([index.setdefault(c, len(index)) for c in clusters], int)
-    return codes, len(index)
+    return np.array([index.setdefault(c, len(index)) for c in clusters], int), len(index)
 
 
 def _numbers(values: Sequence[float], *others: Sequence) -> np.ndarray:
@@ -142,7 +141,6 @@ def _around(value: float, error: float, df: float, level: float = 0.95) -> _Span
 
 
 def _mean_span(x, codes, k: int, resamples: int = 10_000, seed: int = 0, weights=None) -> _Span:
-    "The ends of a mean's interval."
     error = _standard_error(x, codes, k, weights)
     if k < LEAST or error <= 1e-12 * max(1.0, abs(x).max()):
         return _NOWHERE
@@ -186,12 +184,9 @@ def mean_interval(
     x, (codes, k) = _numbers(values, clusters), _codes(clusters)
     if not k:
         return _NO_VALUES
-    if weights is not None:
-        w = _numbers(weights, x)
-    elif np.isin(x, (0.0, 1.0)).all():
+    if weights is None and np.isin(x, (0.0, 1.0)).all():
         return Interval(float(x.mean()), *_share_span(x, codes, k), len(x), k)
-    else:
-        w = None
+    w = None if weights is None else _numbers(weights, x)
     span = _mean_span(x, codes, k, resamples, seed, w)
     if span[0] is not None and np.isin(x, (0.0, 0.5, 1.0)).all():
         span = max(0.0, span[0]), min(1.0, span[1])
@@ -294,10 +289,8 @@ def _separated_span(positives: int, negatives: int, df: int) -> float:
     for _ in range(60):
         a = (low + high) / 2
         spread = 1 + ((positives + negatives) / 2 - 1) * ((1 - a) / (2 - a) + a / (1 + a))
-        if (1 - a) ** 2 > t2 * a * (1 - a) * spread / (positives * negatives):
-            low = a
-        else:
-            high = a
+        above = (1 - a) ** 2 > t2 * a * (1 - a) * spread / (positives * negatives)
+        low, high = (a, high) if above else (low, a)
     return low
 
 
@@ -351,7 +344,6 @@ class _FlipTest:
 
 
 def _signed_sums(d: np.ndarray) -> np.ndarray:  # [2 ** len(d)]
-    "The sums of the numbers under all patterns of signs."
     sums = np.zeros(1)
     for x in d:
         sums = np.concatenate([sums - x, sums + x])
@@ -404,11 +396,11 @@ def testable(differences: Sequence[Sequence[float]]) -> np.ndarray:
 
 
 def sign_flip_tests(
-    differences: Sequence[Sequence[float]],  # of each comparison: sums by conversation
-    most: int = 40_960_000,  # 10,000 times 4 six times
+    differences: Sequence[Sequence[float]], most: int = 40_960_000
 ) -> tuple[list[_FlipTest], np.ndarray, int]:
-    """Sign-flip tests of all comparisons of a table, with patterns drawn until every verdict after Holm is settled, or
-    `most` are: the tests, their p by Holm (NaN: not testable), and how many verdicts are left open."""
+    """Sign-flip tests of all comparisons of a table (of each the sums by conversation), with patterns drawn until every verdict
+    after Holm is settled, or `most` are (10,000 times 4 six times): the tests, their p by Holm (NaN: not testable), and how many
+    verdicts are left open."""
     tests = [*map(_sign_flip, differences)]
     able, out = testable(differences), np.full(len(tests), math.nan)
 
@@ -568,10 +560,8 @@ class Comparison(Report):
 def _matrix(scores: Mapping, clusters: Mapping[str, str]) -> tuple[np.ndarray, list[str]]:
     "Scores as [tasks, systems], NaN where missing, over the tasks that some system has a score for; and the conversation of each task."
 
-    def number(v):
-        return math.nan if v is None else float(v)
-
-    columns = {s: {t: number(v) for t, v in by_task.items()} for s, by_task in scores.items()}
+    by_system = ((s, by_task.items()) for s, by_task in scores.items())
+    columns = {s: {t: math.nan if v is None else float(v) for t, v in x} for s, x in by_system}
     for s, by_task in columns.items():
         if bad := [t for t, v in by_task.items() if math.isinf(v)]:
             raise DataError(f"system {s!r} has an infinite score for task {bad[0]!r}")
@@ -616,35 +606,26 @@ def _sums(difference: np.ndarray, talks: np.ndarray) -> np.ndarray:
 _Scores = Mapping[str, Mapping[str, "float | None"]]
 
 
-@dataclass(frozen=True)
 class _Prepared:
-    "The scores of one measure, ready to be compared."
+    "The scores of one measure by task as a matrix, systems in order. Raises DataError and SettingsError as `compare_all` does."
 
-    systems: list[str]  # best first
-    values: np.ndarray  # [tasks, systems]
-    talks: np.ndarray  # [tasks]
-    wanted: list[tuple[int, int]]  # pairs
+    def __init__(self, scores: _Scores, clusters: Mapping[str, str], against: str | None):
+        if not scores:
+            raise DataError("there is no system to compare")
+        if against is not None and against not in scores:
+            raise SettingsError(f"unknown system {against!r}: there are {', '.join(scores)}")
+        values, talks = _matrix(scores, clusters)
+        shared = values[~np.isnan(values).any(axis=1)]
+        means = shared.mean(0) if len(shared) else np.nanmean(values, axis=0)
+        order = np.argsort(-means, kind="stable")
+        self.systems = names = [list(scores)[i] for i in order]  # best first
+        self.values, self.talks = values[:, order], np.array(talks)  # [tasks, systems], [tasks]
+        self.shared = shared[:, order]
+        every = combinations(range(len(names)), 2)
+        self.pairs = [(i, j) for i, j in every if against in (None, names[i], names[j])]
 
     def difference(self, pair: tuple[int, int]) -> np.ndarray:
         return self.values[:, pair[0]] - self.values[:, pair[1]]
-
-    shared = property(lambda self: self.values[~np.isnan(self.values).any(axis=1)])
-
-
-def _prepared(scores: _Scores, clusters: Mapping[str, str], against: str | None) -> _Prepared:
-    "Scores by task as a matrix, systems in order. Raises DataError and SettingsError as `compare_all` does."
-    if not scores:
-        raise DataError("there is no system to compare")
-    if against is not None and against not in scores:
-        raise SettingsError(f"unknown system {against!r}: there are {', '.join(scores)}")
-    values, talks = _matrix(scores, clusters)
-    shared = values[~np.isnan(values).any(axis=1)]
-    means = shared.mean(0) if len(shared) else np.nanmean(values, axis=0)
-    order = np.argsort(-means, kind="stable")
-    systems = [list(scores)[i] for i in order]
-    every = combinations(range(len(systems)), 2)
-    wanted = [(i, j) for i, j in every if against in (None, systems[i], systems[j])]
-    return _Prepared(systems, values[:, order], np.array(talks), wanted)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #0bf1db16
 def compare_all(
@@ -655,8 +636,8 @@ def compare_all(
 ) -> list[Comparison]:  # one a measure
     """Means, intervals and paired comparisons of several measures, clustered by conversation, under one correction. Raises DataError for
     a task without conversation, an infinite score or a system without scores, SettingsError for an unknown `against`."""
-    ready = {m: _prepared(s, clusters, against) for m, s in measures.items()}
-    keys = [(m, pair) for m, p in ready.items() for pair in p.wanted]
+    ready = {m: _Prepared(s, clusters, against) for m, s in measures.items()}
+    keys = [(m, pair) for m, p in ready.items() for pair in p.pairs]
     sums = [_sums(ready[m].difference(pair), ready[m].talks) for m, pair in keys]
     tested = [i for i, d in enumerate(sums) if len(d)]
     tests, adjusted, left = sign_flip_tests([sums[i] for i in tested])
@@ -669,7 +650,7 @@ def compare_all(
         columns = zip(p.systems, p.values.T, common)
         rows = tuple(_system_row(s, x, p.talks, c, resamples) for s, x, c in columns)
         pairs = []
-        for i, j in p.wanted:
+        for i, j in p.pairs:
             names, tested = (p.systems[i], p.systems[j]), found.get((m, (i, j)), (None, None))
             pairs.append(_pair_row(names, p.difference((i, j)), p.talks, *tested, resamples))
         return Comparison(m, rows, tuple(pairs), len(p.shared), family, left)

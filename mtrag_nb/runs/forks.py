@@ -20,37 +20,35 @@ from typing import NamedTuple, get_origin, get_type_hints
 from pydantic import TypeAdapter
 
 from ..core.html import esc
-from ..core.record import LEFT_OUT, Calls, Checked, Drafted, Found, Gated, Graded, Refused
-from ..core.record import Ranked, Retrieved, Rewritten, Run, Step, Trajectory, TurnDiff
+from ..core.record import LEFT_OUT, Calls, Checked, Drafted, Found, Gated, Graded, Ranked
+from ..core.record import Refused, Retrieved, Rewritten, Run, Step, Trajectory, TurnDiff
 from ..core.record import as_run, diff_turns, trajectory, turn_line
 from ..core.settings import Settings, legs
 from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMismatch
-from ..core.types import ModelNotFound, MTRAGError, Outcome, Passage, Reason, RunMismatch
+from ..core.types import MTRAGError, ModelNotFound, Outcome, Passage, Reason, RunMismatch
 from ..core.types import SettingsError, Task, Turn, as_context, digest, plain, structured
 from ..data.mtrag import BY_TEXT, files_of, is_gold
 from ..models.calls import Models, RecordedChat
 from ..models.chat import ChatModel
-from .run import identity, manifest, record_run, toolbox_of
+from .run import identity, load_toolbox, manifest, record_run
 from ..search.sources import Retrieval, RetrieverLike, Web
 from ..search.store import context_of
 from ..search.retrieve import Retriever, best_hits
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox
-from ..systems.system import ENDING, START, Around, Mechanism, Node, NodeError, NoModel
+from ..systems.system import ENDING, START, Around, Mechanism, NoModel, Node, NodeError
 from ..systems.system import NotRecorded, System, answered, edit_steps, exchanged
-from ..systems.system import own_setting, run_turn
-from ..systems.system import skip_check, skip_grade, skip_rewrite, update_of
-from ..systems.system import verdict_by_hand
+from ..systems.system import own_setting, run_turn, skip_check, skip_grade, skip_rewrite
+from ..systems.system import update_of, verdict_by_hand
 
 # %% auto #0
-__all__ = ['ASKED', 'Right', 'Changed', 'RUNGS', 'RERANK', 'Visit', 'visits_of', 'NotVisited', 'NotLoaded', 'system_of_run',
-           'settings_of_run', 'Lazy', 'RecordedPassages', 'Intervention', 'Replayer', 'Fork', 'fork', 'Change',
-           'replay_run', 'Plant', 'step_of', 'put_instead', 'planted', 'leave_out_tasks', 'LeaveGoldOut',
-           'leave_gold_out', 'mechanisms_of', 'ablation', 'folder_of', 'intervene', 'audit_run', 'Oracle',
-           'gold_passages', 'Rung', 'rungs_named', 'oracle', 'climb']
+__all__ = ['RUNGS', 'RERANK', 'visits_of', 'NotVisited', 'NotLoaded', 'system_of_run', 'settings_of_run', 'Lazy',
+           'RecordedPassages', 'Intervention', 'Replayer', 'Fork', 'fork', 'Change', 'replay_run', 'Plant', 'step_of',
+           'put_instead', 'planted', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of', 'ablation',
+           'folder_of', 'intervene', 'audit_run', 'Oracle', 'gold_passages', 'rungs_named', 'oracle', 'climb']
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a460db3
-class Visit(NamedTuple):
+class _Visit(NamedTuple):
     "One visit of a node."
 
     node: str
@@ -58,22 +56,17 @@ class Visit(NamedTuple):
     update: dict[str, object] | None  # what it put there, its steps included; None: it broke
 
 
-def visits_of(
-    t: Trajectory, hints: Mapping[str, object] = {}, reasons: Sequence[Reason] = ()
-) -> list[Visit]:
-    """The nodes that a turn visited, in order, each with its state; a node that broke stands last.
-
-    Steps of one node in a row are one visit. `hints` are the types of the state's keys, `reasons` those
-    for which the system refuses.
-    """
+def visits_of(t: Trajectory, hints: Mapping = {}, reasons: Sequence[Reason] = ()) -> list[_Visit]:
+    """The nodes that a turn visited, in order, each with its state; a node that broke stands last. Steps of one node in a row
+    are one visit. `hints` are the types of the state's keys, `reasons` those for which the system refuses."""
     state, visits = {}, []
     for node, group in groupby(t.steps, key=lambda s: s.node):
         steps = list(group)
         update = {k: v for s in steps for k, v in update_of(s, hints).items()}
-        visits.append(Visit(node, dict(state), {**update, "steps": steps}))
+        visits.append(_Visit(node, dict(state), {**update, "steps": steps}))
         state |= update
     if t.error:
-        visits.append(Visit(t.error.node, dict(state), None))
+        visits.append(_Visit(t.error.node, dict(state), None))
     elif visits:
         known = {r.name: r for r in reasons}
         why = {"reason": known.get(t.reason) or Reason(t.reason, t.role, "")} if t.refused else {}
@@ -81,24 +74,22 @@ def visits_of(
     return visits
 
 
-def _marked_visits(
-    t: Trajectory, hints: Mapping[str, object] = {}, reasons: Sequence[Reason] = ()
-) -> list[Visit]:
+def _marked_visits(t: Trajectory, hints: Mapping, reasons: Sequence[Reason]) -> list[_Visit]:
     "The visits of a graph from outside: each ends with a step that names what its node saw. Without such names, as `visits_of`, and nothing is known of what was seen."
     visits, steps = [], []
     for s in t.steps:
         steps = [*(x for x in steps if x.node == s.node), s]
         if saw := s.extra.get("saw"):
             update = {k: v for x in steps for k, v in update_of(x, hints).items()}
-            visits.append(Visit(s.node, {"saw": saw}, {**update, "steps": steps}))
+            visits.append(_Visit(s.node, {"saw": saw}, {**update, "steps": steps}))
             steps = []
     if not visits:
         whole = [v for v in visits_of(replace(t, error=None), hints, reasons) if v.update]
         visits = [v._replace(before={"saw": ""}) for v in whole]
-    return [*visits, Visit(t.error.node, {"saw": ""}, None)] if t.error else visits
+    return [*visits, _Visit(t.error.node, {"saw": ""}, None)] if t.error else visits
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a399e1b
-ASKED = ("question", "domain")  # what of a task can be changed
+_ASKED = ("question", "domain")  # what of a task can be changed
 
 
 class NotVisited(DataError):
@@ -121,8 +112,8 @@ def _read_change(key: str, text: object, hint: object) -> object:
 def _read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) -> dict[str, object]:
     "Changes of the state, read. Raises SettingsError for a key that the state does not have."
     known = [k for k in hints if k not in ("task", "steps")]
-    if bad := [k for k in changes if k not in (*known, *ASKED)]:
-        has = f"{', '.join(known)}; at the beginning: {', '.join(ASKED)}"
+    if bad := [k for k in changes if k not in (*known, *_ASKED)]:
+        has = f"{', '.join(known)}; at the beginning: {', '.join(_ASKED)}"
         raise SettingsError(f"the state has no {bad[0]!r}: it has {has}")
     for k in changes:
         if follows := getattr(hints.get(k), "follows", ""):
@@ -130,15 +121,10 @@ def _read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) ->
     return {k: _read_change(k, v, hints.get(k, str)) for k, v in changes.items()}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #43b8e741
-def _place(
-    visits: Sequence[Visit],  # of the turn
-    nodes: Sequence[str],  # of the graph
-    at: str,  # a node; "": see above
-    visit: int,
-    changes: Mapping[str, object],
-) -> int:  # position in `visits`; -1: the beginning
-    "Where a turn is resumed. Raises SettingsError for an unknown node, NotVisited for one that the turn did not visit."
-    if at in ("", START) and all(k in ASKED for k in changes):
+def _place(visits: Sequence[_Visit], nodes, at: str, visit: int, changes: Mapping) -> int:
+    """Where a turn is resumed, as a position in its visits; -1: the beginning. `at`: one of the graph's nodes; "": see above.
+    Raises SettingsError for an unknown node, NotVisited for one that the turn did not visit."""
+    if at in ("", START) and all(k in _ASKED for k in changes):
         return -1
     if at and at not in nodes:
         raise SettingsError(f"there is no node {at!r}: there are {', '.join(nodes)}")
@@ -186,7 +172,6 @@ def settings_of_run(run: Run, system: System) -> Settings:
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1ee9274e
 def _forward(name: str) -> Callable:
-    "A method that is the part's own."
     return lambda self, *args, **kw: getattr(self.part, name)(*args, **kw)
 
 
@@ -197,9 +182,7 @@ class Lazy:
         "`wanted`: the fingerprint of the one that is needed; empty: whichever it is."
         self._wanted, self._load, self._part, self._lock = wanted, load, None, threading.Lock()
 
-    @property
-    def fingerprint(self) -> str:
-        return self._wanted or self.part.fingerprint
+    fingerprint = property(lambda self: self._wanted or self.part.fingerprint)
 
     @property
     def part(self):
@@ -231,7 +214,6 @@ class RecordedPassages(Lazy):
         self._known = ChainMap(shown, run.passages)
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
-        "Contexts by id, in that order."
         there = {i: replace(self._known[i], score=None) for i in ids if i in self._known}
         missing = [i for i in ids if i not in there]
         there |= {c.id: c for c in self.part.contexts(missing)} if missing else {}
@@ -326,7 +308,7 @@ class Replayer(AbstractContextManager):
             raise NotRecorded(f"something has to be retrieved: {remedy}")
         tasks = [self.task(i) for i in self.run.trajectories] if self.setting == "reference" else ()
         how = (self.settings, self.models, index, tasks, self.setting)
-        return toolbox_of(self.system, *how).retriever
+        return load_toolbox(*how, self.system).retriever
 
     def __exit__(self, *exc):
         "Close the index, if it was opened here."
@@ -340,8 +322,8 @@ class Replayer(AbstractContextManager):
 
     def anew(self, task_id: str) -> Callable[[str], bool]:
         "Which nodes of a turn the intervention has computed anew."
-        forgets = not self.intervention.history and self.knows(task_id)
-        every = forgets and bool(self._known[task_id].history)
+        known = self._known.get(task_id)
+        every = bool(known and known.history) and not self.intervention.history
         return lambda node: every or node in self.intervention.nodes
 
     def turn(self, task_id: str) -> Trajectory:
@@ -351,7 +333,7 @@ class Replayer(AbstractContextManager):
         remedy = f"The first is {next(iter(self.run.trajectories), 'none')}"
         raise DataError(f"there is no turn {task_id!r} in it", self.run.folder, remedy=remedy)
 
-    def visits(self, task_id: str, hints: Mapping[str, object]) -> list[Visit]:
+    def visits(self, task_id: str, hints: Mapping[str, object]) -> list[_Visit]:
         "The visits of a recorded turn (`visits_of`). Raises DataError for a state that cannot be read."
         of = _marked_visits if self.system.by_visit else visits_of
         try:
@@ -359,8 +341,7 @@ class Replayer(AbstractContextManager):
         except (TypeError, ValueError, KeyError, AttributeError) as e:
             problem = f"what the steps of {task_id!r} put into the state cannot be read ({e})"
             path = self.run.folder / "trajectories.jsonl"
-            remedy = "Was it written by another version?"
-            raise DataError(problem, path, remedy=remedy) from None
+            raise DataError(problem, path, remedy="Was it written by another version?") from None
 
     def task(self, task_id: str) -> Task:
         "What was asked; with the passages that came with it, where the run had some."
@@ -402,7 +383,7 @@ class _BrokeBefore(Exception):
 class _Turn:
     "A recorded turn that is run from its beginning. Its visits are recalled one by one, also side by side and in subgraphs."
 
-    visits: list[Visit | None]  # None: of no use, or recalled and not to be recalled again
+    visits: list[_Visit | None]  # None: of no use, or recalled and not to be recalled again
     last: int  # the visit that is changed; all up to it are recalled whatever was changed
     changes: Mapping[str, object]
     anew: Callable[[str], bool]  # nodes that are computed all the same
@@ -412,7 +393,7 @@ class _Turn:
     made: list[Step] = field(default_factory=list)  # steps that were computed
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def recall(self, name: str, state: Mapping) -> tuple[int, Visit] | None:
+    def recall(self, name: str, state: Mapping) -> tuple[int, _Visit] | None:
         "The first visit of a node that saw this state, or lies before the change."
         seen = {k: v for k, v in state.items() if k not in ("task", "steps") and v is not None}
         known = [{"saw": ""}, {"saw": state["saw"]} if self.by_visit else seen]
@@ -525,10 +506,8 @@ class Fork:
         return f"<div>{esc(self.note)}</div>{self.diff._repr_html_()}"
 
 # %% ../../nbs/6_runs/01_forks.ipynb #79f67a3f
-def _retrace(
-    graph, task: Task, most: int, turn: _Turn, tools: Toolbox
-) -> tuple[dict, BaseException | None]:
-    "The final state of a turn run from its beginning by the record, and what broke."
+def _retrace(graph, task: Task, most: int, turn: _Turn, tools: Toolbox):
+    "The final state of a turn run from its beginning by the record, and the exception that broke it, or None."
     token = _TURN.set(turn)
     try:
         return _finished(run_turn(graph, task, most), tools), None
@@ -659,17 +638,13 @@ def step_of(update: Mapping[str, object], kind: type[Step]) -> Step | None:
 
 # %% ../../nbs/6_runs/01_forks.ipynb #e16e40a0
 def put_instead(
-    update: Mapping[str, object],
-    state: Mapping[str, object],  # before it
-    changes: Mapping[str, object],  # key of the state -> value; {}: none
-    tools: Toolbox,
-    derived: Mapping[str, tuple[str, Callable]] = {},  # see `System`
-    **fields,  # of the last step that has such fields
+    update: Mapping, state: Mapping, changes: Mapping, tools: Toolbox, derived={}, **fields
 ) -> dict:
-    """The update of a node with other values in it, and steps that say so.
+    """The update of a node with other values in it, and steps that say so. state: before it; changes: key of the state ->
+    value; fields: of the last step that has such fields.
 
-    What the system derives from a value follows it. A verdict or a draft that was changed ends the turn
-    as the new one would; `passed`, the verdict of a gate, stands in the state only by what is derived.
+    What the system derives from a value follows it (`derived` of `System`). A verdict or a draft that was changed ends the
+    turn as the new one would; `passed`, the verdict of a gate, stands in the state only by what is derived.
     """
     if not changes:
         return dict(update)
@@ -734,10 +709,9 @@ class LeaveGoldOut:
         whole: bool = True,  # False: only the gold passages, not all of their documents
     ):
         if not isinstance(retriever, Retriever):
-            kind = type(retriever).__name__
-            needs = f"leaving gold out needs retrieval from an index, not {kind}"
+            needs = "leaving gold out needs retrieval from an index"
             why = "of the passages that come with a task nothing would remain"
-            raise SettingsError(f"{needs}: {why}")
+            raise SettingsError(f"{needs}, not {type(retriever).__name__}: {why}")
         ids = ((t, p.id) for t, g in gold.items() for p in g.passages)
         if quoted := next((t for t, i in ids if i.startswith(BY_TEXT)), None):
             why = "which may stand anywhere: what is to be left out needs an id or a file name"
@@ -749,12 +723,7 @@ class LeaveGoldOut:
         self.fingerprint = f"{retriever.fingerprint} leave-gold-out:{what}:{_gold_digest(gold)}"
 
     def retrieve(
-        self,
-        query: str,
-        domain: str = "",
-        task_id: str = "",
-        turns: Sequence[Turn] = (),
-        model: ChatModel | None = None,
+        self, query: str, domain="", task_id="", turns: Sequence[Turn] = (), model=None
     ) -> Retrieval:
         "The best children that are not gold. Raises DataError for a task whose gold passages are not known."
         if not (hidden := self._hidden.get(task_id)):
@@ -783,7 +752,6 @@ def leave_gold_out(system: System, gold: Mapping[str, Gold], whole: bool = True)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f8cff537
 def _steps_by_node(turns: Iterable[Trajectory]) -> dict[str, list[Step]]:
-    "Node -> its steps in a run."
     by_node: dict[str, list[Step]] = {}
     for s in (s for t in turns for s in t.steps):
         by_node.setdefault(s.node, []).append(s)
@@ -809,9 +777,8 @@ _BY_KIND = {
 
 def _shared(settings: Settings, retrieving: tuple[str, ...]) -> list[Mechanism]:
     "The mechanisms of every system; of retrieval where nodes retrieve."
-    r = settings.retrieval
-    plain_views = {"retrieval.views": "query"}
-    views = Mechanism("views", "the question as it was put", plain_views, retrieving)
+    r, how = settings.retrieval, {"retrieval.views": "query"}
+    views = Mechanism("views", "the question as it was put", how, retrieving)
     unranked = {"retrieval.reranker": "none"}
     rerank = Mechanism("rerank", "the order of the search", unranked, retrieving)
     used = [views] if [leg.view for leg in legs(r.views)] != ["query"] else []
@@ -820,13 +787,9 @@ def _shared(settings: Settings, retrieving: tuple[str, ...]) -> list[Mechanism]:
     return [*(used if retrieving else ()), memory]
 
 
-def mechanisms_of(
-    system: System,
-    settings: Settings,
-    turns: Iterable[Trajectory],  # of a run
-    web: bool = False,  # whether the run could search beside the documents
-) -> list[Mechanism]:
-    "The mechanisms that a run used; one that its settings have switched off already is none."
+def mechanisms_of(system: System, settings: Settings, turns: Iterable[Trajectory], web=False):
+    """The mechanisms (`Mechanism`) that the turns of a run used; one that its settings have switched off already is none. web:
+    whether it could search beside the documents."""
     by_node, found = _steps_by_node(turns), []
     for kind, (name, what, work) in _BY_KIND.items():
         nodes = _leaving(by_node, kind)
@@ -889,7 +852,7 @@ def audit_run(
     return intervene(run, folder, wanted, **how)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1e6f094f
-Right = Callable[[str, str], "bool | None"]  # task id, draft -> right, wrong, or nobody can say
+_Right = Callable[[str, str], "bool | None"]  # task id, draft -> right, wrong, or nobody can say
 
 
 @dataclass(frozen=True)
@@ -897,7 +860,7 @@ class Oracle:
     "What is known of the tasks of a run."
 
     gold: Mapping[str, Gold]
-    right: Right = lambda task_id, draft: None
+    right: _Right = lambda task_id, draft: None
     derived: Mapping[str, tuple[str, Callable]] = field(default_factory=dict)  # see `System`
     retrieving: frozenset[str] = frozenset()  # nodes that retrieve
     # nodes that draft -> what else they put, empty
@@ -926,11 +889,11 @@ class Oracle:
         return True if label in TO_ANSWER else False if label in TO_REFUSE else None
 
 # %% ../../nbs/6_runs/01_forks.ipynb #ef5ac378
-Changed = tuple[Mapping[str, object], Mapping[str, object]]  # keys of the state, fields of the step
-_NOTHING: Changed = ({}, {})
+_Changed = tuple[Mapping, Mapping]  # keys of the state, fields of the step -> their new values
+_NOTHING: _Changed = ({}, {})
 
 
-def _human_rewrite(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
+def _human_rewrite(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
     "The query is the benchmark's."
     query = o.of(state).rewrite
     searched = step_of(update, Retrieved) and "query" not in state
@@ -944,7 +907,7 @@ def _with_query(o: Oracle, name: str, state: Mapping) -> Mapping:
     return {**state, "query": query} if query else state
 
 
-def gold_passages(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
+def gold_passages(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
     "Retrieval finds what answers the question."
     step, ids = step_of(update, Retrieved), o.ids(state)
     if not step or not ids or "found" not in update:
@@ -958,14 +921,14 @@ def gold_passages(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) ->
     return {"found": found}, {"hits": hits, "contexts": tuple(found)}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0020c3b6
-def _set_gate(step: Gated, opens: bool) -> Changed:
+def _set_gate(step: Gated, opens: bool) -> _Changed:
     "A gate that decides otherwise."
     if step.verdict.passed == opens:
         return _NOTHING
     return {"passed": opens}, {"verdict": verdict_by_hand(opens)}
 
 
-def _perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
+def _perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
     "Only what answers the question is kept."
     answers = o.answers(state)
     if answers is None or answers and not o.of(state).passages:
@@ -980,7 +943,7 @@ def _perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -
     return {"kept": [*before, *o.among(state, graded, tools)]}, {}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0ea577d2
-def _perfect_rerank(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
+def _perfect_rerank(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
     "Of what was found, the gold passages come first."
     ids = state.get("found") or []
     if not (step := step_of(update, Ranked)) or not (gold := o.among(state, ids, tools)):
@@ -992,7 +955,7 @@ def _perfect_rerank(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) 
 _KNOWN = Reason("known", "declined", "an oracle knew that there is no answer")
 
 
-def _perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
+def _perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
     "Answer what has an answer, and nothing else."
     answers = o.answers(state)
     if answers is False and update.get("outcome") is Outcome.ANSWERED:
@@ -1011,7 +974,7 @@ def _perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox)
     return answered(state["draft"], tools.contexts(state.get("kept", []))), {}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #56819763
-def _perfect_check(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
+def _perfect_check(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
     "A check that knows a right draft from a wrong one."
     if not (step := step_of(update, Checked)):
         return _NOTHING
@@ -1035,35 +998,35 @@ def _reference_answer(o: Oracle, state: Mapping, tools: Toolbox) -> dict | None:
 
 # %% ../../nbs/6_runs/01_forks.ipynb #927aa592
 @dataclass(frozen=True)
-class Rung:
+class _Rung:
     "A stage made perfect."
 
     name: str  # as it stands in the identity of a run
-    after: Callable[[Oracle, Mapping, Mapping, Toolbox], Changed] | None = None
+    after: Callable[[Oracle, Mapping, Mapping, Toolbox], _Changed] | None = None
     "From what is known, the state, the update of a node and the tools; None: the reference in the place of a draft."
     needs: tuple[type[Step], ...] = (Step,)  # kinds of step, one of which a run has
 
 
 RUNGS = (
-    Rung("human rewrite", _human_rewrite),
-    Rung("gold passages", gold_passages, (Retrieved,)),
-    Rung("perfect grade", _perfect_grade, (Graded, Gated)),
-    Rung("perfect refusal", _perfect_refusal),
-    Rung("perfect check", _perfect_check, (Checked,)),
-    Rung("reference answer"),
+    _Rung("human rewrite", _human_rewrite),
+    _Rung("gold passages", gold_passages, (Retrieved,)),
+    _Rung("perfect grade", _perfect_grade, (Graded, Gated)),
+    _Rung("perfect refusal", _perfect_refusal),
+    _Rung("perfect check", _perfect_check, (Checked,)),
+    _Rung("reference answer"),
 )
 "What the benchmark's knowledge can make perfect, in the order of the ladder."
-RERANK = Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluate.proof`
+RERANK = _Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluate.proof`
 
 
-def rungs_named(names: Sequence[str]) -> tuple[Rung, ...]:
+def rungs_named(names: Sequence[str]) -> tuple[_Rung, ...]:
     "Rungs by name, in the order of the ladder. Raises SettingsError for one that there is not."
     if bad := [n for n in names if n not in {r.name for r in RUNGS}]:
         raise SettingsError(f"no rung {bad[0]!r}: there are {', '.join(r.name for r in RUNGS)}")
     return tuple(r for r in RUNGS if r.name in names)
 
 
-def _perfect(o: Oracle, rungs: Sequence[Rung]) -> Around:
+def _perfect(o: Oracle, rungs: Sequence[_Rung]) -> Around:
     "What the nodes of a graph do where the stages of these rungs are perfect."
     afters = [r.after for r in rungs if r.after]
 
@@ -1072,13 +1035,12 @@ def _perfect(o: Oracle, rungs: Sequence[Rung]) -> Around:
             if _human_rewrite in afters:
                 state = _with_query(o, name, state)
             drafts = name in o.drafting and any(r.after is None for r in rungs)
-            update = _reference_answer(o, state, tools) if drafts else None
-            if update is None:
-                update = node(state)
-            else:
+            if known := drafts and _reference_answer(o, state, tools):
                 beside = {k: v for k, v in o.drafting[name].items() if k not in state}
-                (step,) = update["steps"]
-                update = {**beside, **update, "steps": [replace(step, node=name, extra=beside)]}
+                (step,) = known["steps"]
+                update = {**beside, **known, "steps": [replace(step, node=name, extra=beside)]}
+            else:
+                update = node(state)
             for after in afters:
                 changes, fields = after(o, state, update, tools)
                 update = put_instead(update, state, changes, tools, o.derived, **fields)
@@ -1092,8 +1054,8 @@ def _perfect(o: Oracle, rungs: Sequence[Rung]) -> Around:
 def oracle(
     run: Run,
     gold: Mapping[str, Gold],
-    rungs: Sequence[Rung],
-    right: Right = lambda task_id, draft: None,  # for the perfect check
+    rungs: Sequence[_Rung],
+    right: _Right = lambda task_id, draft: None,  # for the perfect check
     system: System | None = None,  # None: the run's
 ) -> Intervention:
     "Some stages of a run made perfect."
@@ -1110,13 +1072,13 @@ def oracle(
 
 
 def _steps_of_ladder(
-    run: Run, gold: Mapping[str, Gold], rungs: Sequence[Rung] = RUNGS
-) -> dict[str, tuple[Rung, ...]]:
+    run: Run, gold: Mapping[str, Gold], rungs: Sequence[_Rung] = RUNGS
+) -> dict[str, tuple[_Rung, ...]]:
     "Each rung alone, and all up to it: name -> rungs that are known at once."
     by_node = _steps_by_node(run.trajectories.values())
     rewritten = any(gold[i].rewrite for i in run.trajectories if i in gold)
 
-    def applies(r: Rung) -> bool:
+    def applies(r: _Rung) -> bool:
         has = any(_leaving(by_node, k) for k in r.needs)
         return has and (rewritten or r.after is not _human_rewrite)
 
@@ -1129,8 +1091,8 @@ def climb(
     run: Run | str | Path,
     folder: str | Path,  # of the new runs: one folder each
     gold: Mapping[str, Gold],
-    right: Right = lambda task_id, draft: None,  # whether a draft is right, for the perfect check
-    rungs: Sequence[Rung] = RUNGS,
+    right: _Right = lambda task_id, draft: None,  # whether a draft is right, for the perfect check
+    rungs: Sequence[_Rung] = RUNGS,
     **how,  # tasks, index, models, minutes, limit, progress: see `intervene`
 ) -> dict[str, Run]:  # "human rewrite", ..., "up to gold passages", ...
     "The ladder of a run."

@@ -25,8 +25,8 @@ from ..core.files import JsonlLog, Shard, diff_identity, keep_identity, keep_sha
 from ..core.files import only_writer, read_json, read_jsonl, shards_in, write_json
 from ..core.files import write_jsonl
 from ..core.record import VERSION, Run, Trajectory, predicted_passages, ranking_scores
-from ..core.record import read_lines, read_manifest, read_passages, read_trajectories
-from ..core.record import tell, turn_line
+from ..core.record import read_lines, read_manifest, read_passages, read_trajectories, tell
+from ..core.record import turn_line
 from ..core.settings import ChunkSettings, Settings, names_code, settings_digest
 from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, digest, plain
 from ..core.types import require_packages
@@ -38,14 +38,12 @@ from ..systems.system import System, take_turn
 
 # %% auto #0
 __all__ = ['package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'last_questions', 'selected', 'chunks_of',
-           'load_toolbox', 'toolbox_of', 'open_web', 'Recorder', 'manifest', 'record_run', 'run_tasks',
-           'write_predictions', 'merge_runs', 'Dialogue', 'live_run']
+           'load_toolbox', 'open_web', 'Recorder', 'manifest', 'record_run', 'run_tasks', 'write_predictions',
+           'merge_runs', 'Dialogue', 'live_run']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
-_PACKAGES = tuple(
-    "mtrag_nb torch transformers bitsandbytes sentence-transformers langgraph llama-index-core "
-    "llama-index-vector-stores-qdrant qdrant-edge-py numpy".split()
-)
+_PACKAGES = "mtrag_nb torch transformers bitsandbytes sentence-transformers langgraph".split()
+_PACKAGES += "llama-index-core llama-index-vector-stores-qdrant qdrant-edge-py numpy".split()
 
 
 def package_versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
@@ -69,13 +67,8 @@ def machine() -> dict:
         gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return {
-        "system": platform.system(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-        "memory_gib": round(memory, 1),
-        "gpu": gpus,
-    }
+    found = {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()}
+    return found | {"memory_gib": round(memory, 1), "gpu": gpus}
 
 
 def _git_commit() -> str:
@@ -87,12 +80,8 @@ def _git_commit() -> str:
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 # %% ../../nbs/6_runs/00_run.ipynb #5b17b40d
-def identity(
-    system: System,
-    passages: str,  # "rag" or "reference": where they come from
-    tools: Toolbox,
-) -> dict:
-    "What decides the answers of a run."
+def identity(system: System, passages: str, tools: Toolbox) -> dict:
+    'What decides the answers of a run; passages: where they come from, "rag" or "reference".'
     settings = system.with_own(tools.settings)
     prompts = replace(tools, system_prompts=system.prompts).prompts
     index, web = getattr(tools.retriever, "index", None), tools.web
@@ -116,11 +105,8 @@ def identity(
     }
 
 # %% ../../nbs/6_runs/00_run.ipynb #cef66129
-def begin_session(
-    folder: Path,
-    entries: Mapping,  # with the keys `identity` and `sessions`
-) -> None:
-    "Record a session in `manifest.json`. Raises RunMismatch for a folder that holds another run."
+def begin_session(folder: Path, entries: Mapping) -> None:
+    "Record a session in `manifest.json`; entries: as `manifest` gives them. Raises RunMismatch for a folder that holds another run."
     path = folder / "manifest.json"
     if path.exists():
         read_manifest(folder)
@@ -134,11 +120,7 @@ def begin_session(
 
 
 def end_session(
-    folder: Path,
-    seconds: float,
-    turns: int,
-    batches: Sequence[int],
-    placed: Mapping[str, str] | None = None,
+    folder: Path, seconds: float, turns: int, batches: Sequence[int], placed: Mapping | None = None
 ) -> None:
     "Note in the manifest what the last session did, and where its models lay; a session that was killed has no such note."
     entries = read_json(folder / "manifest.json")
@@ -180,28 +162,18 @@ def last_questions(tasks: Iterable[Task]) -> list[Task]:
     return [max(some, key=lambda t: t.turn) for some in _conversations_of(tasks)]
 
 
-_SELECTIONS: dict[str, Callable[[Iterable[Task]], list[Task]]] = {
-    "all": list,
-    "last-questions": last_questions,
-}
+_SELECTIONS = {"all": list, "last-questions": last_questions}
 
 
-def selected(
-    tasks: Iterable[Task],
-    how: str = "all",  # a key of _SELECTIONS
-    limit: int | None = None,  # only the first so many of those selected
-) -> list[Task]:
-    "Some of the tasks. Raises SettingsError for an unknown way."
+def selected(tasks: Iterable[Task], how: str = "all", limit: int | None = None) -> list[Task]:
+    "The tasks that a key of _SELECTIONS selects, the first so many. Raises SettingsError for an unknown way."
     if how not in _SELECTIONS:
         raise SettingsError(f"unknown selection {how!r}: there are {', '.join(_SELECTIONS)}")
     return _SELECTIONS[how](tasks)[:limit]
 
 # %% ../../nbs/6_runs/00_run.ipynb #9cca0c7e
-def chunks_of(
-    index: str | Path,  # its folder
-    settings: Settings,
-) -> ChunkSettings:
-    "How an index has to be cut to go with some settings: the parents of one of documents are what its manifest says."
+def chunks_of(index: str | Path, settings: Settings) -> ChunkSettings:
+    "How the index in a folder has to be cut to go with some settings: the parents of one of documents are what its manifest says."
     from mtrag_nb.search.store import Manifest
 
     manifest = Manifest.load(index)
@@ -217,19 +189,20 @@ def load_toolbox(
     index: str | Path | None,  # the index folder, for "rag"
     tasks: Sequence[Task],  # whose contexts are handed out, for "reference"
     passages: str,  # "rag" or "reference"
+    system: System | None = None,  # that may bring tools of its own
 ) -> Toolbox:
-    "The toolbox of a run, with a retriever that searches an index or hands out what came with the tasks."
+    "What the turns of a run work with: a retriever searches an index or hands out what came with the tasks."
+    require_packages()
+    if system and system.toolbox_for:
+        return system.toolbox_for(settings, tasks)
     if passages not in ("rag", "reference"):
         raise SettingsError(f"unknown setting {passages!r}: it is rag or reference")
     bare = [t.id for t in tasks if any(not c.text for c in t.contexts or ())]
     if bare and passages == "reference":
         problem = f"a passage that came with task {bare[0]!r} has no text"
         raise DataError(problem, remedy="Its contexts name gold: run it with --setting rag")
-    parts = models.parts(settings)
-    if passages == "reference":
-        retriever = GivenPassages(tasks)
-    else:
-        retriever = _open_retriever(settings, models, index)
+    parts, given = models.parts(settings), passages == "reference"
+    retriever = GivenPassages(tasks) if given else _open_retriever(settings, models, index)
     return Toolbox(settings, models.chat, models.embedder, retriever, **parts)
 
 
@@ -246,28 +219,9 @@ def _open_retriever(settings: Settings, models: Models, index: str | Path | None
     opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
     return open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
 
-
-def toolbox_of(
-    system: System,
-    settings: Settings,
-    models: Models,
-    index: str | Path | None,  # the index folder, for "rag"
-    tasks: Sequence[Task],
-    passages: str,  # "rag" or "reference"
-) -> Toolbox:
-    "What the turns of a run work with: the system's own tools where it brings them, else as `load_toolbox`."
-    require_packages()
-    if system.toolbox_for:
-        return system.toolbox_for(settings, tasks)
-    return load_toolbox(settings, models, index, tasks, passages)
-
 # %% ../../nbs/6_runs/00_run.ipynb #4b3b3409
-def open_web(
-    name: str,  # as `search.sources.web_named` takes it
-    settings: Settings,
-    models: Models,
-) -> Web | None:
-    "What a run may search beside its own documents. An index that stands for the web is searched as the settings say, in all its domains."
+def open_web(name: str, settings: Settings, models: Models) -> Web | None:
+    "What a run may search beside its own documents (`web_named`). An index that stands for the web is searched as the settings say, in all its domains."
 
     def corpus(folder: Path) -> RetrieverLike:
         from mtrag_nb.search.store import open_index
@@ -311,17 +265,14 @@ class Recorder:
             log.close()
 
 # %% ../../nbs/6_runs/00_run.ipynb #868904c0
-def _own_history(
-    task: Task,
-    before: Sequence[tuple[Task, str]],  # its conversation so far: tasks as given, own answers
-) -> tuple[Turn, ...]:
-    "The history of a task with a system's own answers in it. Raises DataError for one that does not hold what was asked before."
+def _own_history(task: Task, before: Sequence[tuple[Task, str]]) -> tuple[Turn, ...]:
+    """The history of a task with a system's own answers in it; before: its conversation so far, tasks as given and own answers.
+    Raises DataError for one that does not hold what was asked before."""
     turns = list(task.history)
     for asked, answer in before:
         at = len(asked.history)
-        pair = turns[at : at + 2]
-        holds = len(pair) == 2 and pair[0].text == asked.question and pair[1].speaker == "agent"
-        if not holds:
+        pair = [(t.speaker, t.text) for t in turns[at : at + 2]]
+        if len(pair) < 2 or pair[0][1] != asked.question or pair[1][0] != "agent":
             lost = f"does not hold the question of {asked.id!r} and an answer to it"
             remedy = "Hold whole conversations: tasks whose histories go on from one another"
             raise DataError(f"the history of task {task.id!r} {lost}", remedy=remedy)
@@ -329,13 +280,9 @@ def _own_history(
     return tuple(turns)
 
 # %% ../../nbs/6_runs/00_run.ipynb #c3707b48
-def _talk_through(
-    tasks: Sequence[Task],  # of one conversation
-    done: Mapping[str, Trajectory],  # task id -> turns that were finished earlier
-    take,  # task -> trajectory
-    late,  # () -> whether it is too late to begin another turn
-) -> list[tuple[Task, Trajectory]]:  # every turn with the task as it was asked
-    "The turns of a conversation on its own answers."
+def _talk_through(tasks: Sequence[Task], done: Mapping[str, Trajectory], take, late) -> list:
+    """The turns of a conversation on its own answers, every one with the task as it was asked. done: those that were finished
+    earlier; take: task -> trajectory; late: () -> whether it is too late to begin another turn."""
     out, before = [], []
     for given in sorted(tasks, key=lambda t: t.turn):
         asked = replace(given, history=_own_history(given, before))
@@ -360,25 +307,13 @@ def manifest(identity: Mapping, about: str, settings: Settings) -> dict:
 _Answering = Callable[[Toolbox], Callable[[Task], Trajectory]]  # tools -> what answers a task
 
 
-def _finished(folder: Path) -> dict[str, Trajectory]:
-    "The recorded turns that did not break."
-    turns = read_trajectories(folder / "trajectories.jsonl")
-    return {i: t for i, t in turns.items() if not t.failed}
-
-
 def _answer_all(
-    folder: Path,
-    tasks: Sequence[Task],
-    tools: Toolbox,
-    answering: _Answering,
-    live: bool,
-    name: str,
-    minutes: float | None,
-    progress: bool,
-    models: Models | None,
+    folder: Path, tasks: Sequence[Task], tools: Toolbox, answering: _Answering, live: bool, **how
 ) -> list[Task]:
-    "Answer those tasks that have no recorded end, under a progress bar of this name; the tasks as they were asked."
-    done = _finished(folder)
+    "Answer those tasks that have no recorded end; the tasks as they were asked. how: name and progress of the bar, minutes, models."
+    name, progress, minutes, models = (how[k] for k in ("name", "progress", "minutes", "models"))
+    turns = read_trajectories(folder / "trajectories.jsonl")
+    done = {i: t for i, t in turns.items() if not t.failed}
     todo = _conversations_of(tasks) if live else [[t] for t in tasks if t.id not in done]
     recorder = Recorder(folder, tools)
     work = Work(tools.chat, folder / "calls.jsonl", tools.settings.batch_size, minutes)
@@ -434,7 +369,8 @@ def record_run(
             _keep_tasks(folder, tasks)
         if tools.web:  # replayed from its record when the run goes on
             tools = replace(tools, web=tools.web.kept_in(folder / "web.jsonl"))
-        asked = _answer_all(folder, tasks, tools, answering, live, name, minutes, progress, models)
+        how = {"name": name, "progress": progress, "minutes": minutes, "models": models}
+        asked = _answer_all(folder, tasks, tools, answering, live, **how)
         run = Run(folder)
         write_predictions(run, asked if live else tasks, lines)
     return run
@@ -463,7 +399,7 @@ def run_tasks(
     if setting == "rag":
         tasks = [replace(t, contexts=None) for t in tasks]  # what came with a task is gold
     models = models or Models(settings)
-    tools = replace(toolbox_of(system, settings, models, index, tasks, setting), web=web)
+    tools = replace(load_toolbox(settings, models, index, tasks, setting, system), web=web)
     decides = {**identity(system, setting, tools), **({"history": "own"} if live else {})}
 
     def answering(tools: Toolbox) -> Callable[[Task], Trajectory]:
@@ -483,21 +419,13 @@ def run_tasks(
 def _input_line(task: Task) -> dict:
     "A task as a line of an input file, for one that did not come from a file."
     said = [*(plain(u) for u in task.history), {"speaker": "user", "text": task.question}]
-    return {
-        "conversation_id": task.conversation_id,
-        "task_id": task.id,
-        "turn": str(task.turn),
-        "Collection": task.collection or task.domain,
-        "input": said,
-    }
+    about = {"conversation_id": task.conversation_id, "task_id": task.id, "turn": str(task.turn)}
+    return {**about, "Collection": task.collection or task.domain, "input": said}
 
 
-def write_predictions(
-    run: Run,
-    tasks: Sequence[Task],
-    lines: Mapping[str, dict] | None = None,  # task id -> input line
-) -> int:  # lines written
-    "Write `predictions.jsonl` in the official format, in the order of the tasks; what it holds of other tasks stays behind them."
+def write_predictions(run: Run, tasks: Sequence[Task], lines: Mapping | None = None) -> int:
+    """Write `predictions.jsonl` in the official format, in the order of the tasks; what it holds of other tasks stays behind
+    them. lines: task id -> input line. Returns how many lines were written."""
     path, asked = run.folder / "predictions.jsonl", {t.id for t in tasks}
     there = [line for _, line in read_jsonl(path)] if path.exists() else []
     others = [line for line in there if line.get("task_id") not in asked]
@@ -603,15 +531,14 @@ class Dialogue:
         if not isinstance(tools, Toolbox):
             models = models or Models(system.configured(Settings()))
             settings = system.configured(models.settings)
-            tools = toolbox_of(system, settings, models, tools, (), "rag")
+            tools = load_toolbox(settings, models, tools, (), "rag", system)
         self.system, self.tools, self.domain = system, tools, domain
         self._graph, self.history, self.turns = system.graph(tools), (), []
 
     def ask(self, question: str) -> Trajectory:
         "The record of the next turn. A fault is an `error` outcome, and leaves the history as it was."
         n = len(self.turns) + 1
-        about = (f"dialogue<::>{n}", "dialogue", n, self.domain, question, self.history)
-        task = Task(*about)
+        task = Task(f"dialogue<::>{n}", "dialogue", n, self.domain, question, self.history)
         t = take_turn(self._graph, task, self.system.max_steps(self.tools.settings))
         self.turns.append(t)
         if not t.failed:

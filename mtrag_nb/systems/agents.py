@@ -15,7 +15,6 @@ from typing import Annotated, Literal
 from annotated_types import Ge
 
 from ..search.sources import WebSearched, rrf, web_step
-
 from ..core.html import Table
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
 from ..core.settings import BGE_M3, ChunkSettings, ModelSpec, RetrievalSettings, Settings
@@ -31,14 +30,13 @@ from .system import Work, answered, as_node, by_state, read_departures, refuse
 from .system import seed_for, unless_declined
 
 # %% auto #0
-__all__ = ['VARIATION_PROMPTS', 'KINDS', 'Count', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'PROFILES', 'SERVED', 'AGENTS', 'Variation',
-           'variations', 'fused', 'estimate', 'cut_to', 'fit', 'BudgetTable', 'Window', 'tokens_in', 'folded', 'recent',
-           'summarize', 'extract', 'Memory', 'remember', 'AgentsSettings', 'AgentsState', 'Remembered', 'Varied',
-           'Composed', 'memory_of', 'varied', 'reformulate_node', 'tokens_used', 'why']
+__all__ = ['VARIATION_PROMPTS', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'AGENTS', 'Variation', 'variations', 'fused', 'estimate',
+           'cut_to', 'fit', 'BudgetTable', 'Window', 'tokens_in', 'folded', 'recent', 'summarize', 'extract',
+           'remember', 'AgentsSettings', 'Remembered', 'Varied', 'Composed', 'varied', 'tokens_used', 'why']
 
 # %% ../../nbs/5_systems/05_agents.ipynb #dea56c6b
 VARIATION_PROMPTS = read_prompts("variation")
-KINDS = ("synonyms", "context", "decomposition")
+_KINDS = ("synonyms", "context", "decomposition")
 _MOST_TOKENS = 100
 
 
@@ -46,7 +44,7 @@ _MOST_TOKENS = 100
 class Variation:
     "One wording of a question."
 
-    kind: str  # one of KINDS
+    kind: str  # synonyms, context or decomposition
     text: str  # what is searched for
     raw: str = ""  # what the model wrote; "" if it was not asked
     kept: bool = False  # True: `text` is the model's
@@ -56,7 +54,6 @@ class Variation:
 def _variation_prompt(
     prompts: Mapping[str, str], kind: str, question: str, history: str, tried: Sequence[str] = ()
 ) -> Prompt:
-    "What is asked for a wording."
     texts = {**VARIATION_PROMPTS, **prompts}
     again = texts["variation.tried"].format(queries="\n".join(tried)) if tried else ""
     shown = {"history": history_head(history), "question": question, "tried": again}
@@ -70,7 +67,7 @@ def variations(
     question: str,
     history: str,  # as it is shown; "" for a first question
     seeds: Sequence[int],  # one per kind
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] = _KINDS,
     temperature: float | Sampling = 0.5,
     tried: Sequence[str] = (),  # queries of an earlier round
 ) -> list[Variation]:  # one per kind, in their order
@@ -80,25 +77,18 @@ def variations(
     if not at:
         return out
     asked = [_variation_prompt(prompts, kinds[i], question, history, tried) for i in at]
-    their_seeds = [seeds[i] for i in at]
-    replies = model.generate(asked, _MOST_TOKENS, temperature, their_seeds, ["\n"])
-    for i, c in zip(at, replies):
+    how = (_MOST_TOKENS, temperature, [seeds[i] for i in at], ["\n"])
+    for i, c in zip(at, model.generate(asked, *how)):
         text = clean_rewrite(c.text)
         out[i] = Variation(kinds[i], text or question, c.text, bool(text))
     return out
 
 # %% ../../nbs/5_systems/05_agents.ipynb #25c6f3fa
-def _guarded_by(
-    found: Sequence[Variation],
-    guard: Callable[[Rewritten, str], Rewritten],
-    question: str,
-) -> list[Variation]:
-    "The wordings as a guard of rewrites leaves them."
-    out = []
-    for v in found:
-        r = guard(Rewritten(text=v.text, raw=v.raw, kept=v.kept), question)
-        out.append(replace(v, text=r.text, kept=r.kept, similarity=r.similarity))
-    return out
+def _guarded_by(found: Sequence[Variation], guard: Callable, question: str) -> list[Variation]:
+    "The wordings as a guard of rewrites (`Toolbox.guarded`) leaves them."
+    read = [guard(Rewritten(text=v.text, raw=v.raw, kept=v.kept), question) for v in found]
+    kept = [{"text": r.text, "kept": r.kept, "similarity": r.similarity} for r in read]
+    return [replace(v, **k) for v, k in zip(found, kept)]
 
 
 def _queries_of(found: Sequence[Variation], question: str) -> list[str]:
@@ -109,16 +99,13 @@ def _queries_of(found: Sequence[Variation], question: str) -> list[str]:
     return list(wordings.values()) or [question]
 
 # %% ../../nbs/5_systems/05_agents.ipynb #231f4fab
-def fused(
-    rankings: Sequence[Sequence[Context]],  # what each wording found, best first
-    most: int,  # contexts that are kept; 0: all
-) -> list[tuple[str, float]]:  # id and fused score, best first
-    "One ranking of contexts."
+def fused(rankings: Sequence[Sequence[Context]], most: int) -> list[tuple[str, float]]:
+    "Ids and fused scores of the contexts that some wordings found, best first; at most so many, 0: all."
     ids = [[c.id for c in contexts] for contexts in rankings]
     return rrf(ids, [1.0] * len(ids))[: most or None]
 
 # %% ../../nbs/5_systems/05_agents.ipynb #30291625
-Count = Callable[[str], int]
+_Count = Callable[[str], int]
 _CHARS_A_TOKEN = 4
 
 
@@ -127,7 +114,7 @@ def estimate(text: str) -> int:
     return math.ceil(len(text) / _CHARS_A_TOKEN)
 
 
-def _counter(model: ChatModel, way: str = "estimate") -> Count:
+def _counter(model: ChatModel, way: str = "estimate") -> _Count:
     "How tokens are counted. Raises SettingsError for a model that cannot: a server has no tokenizer here."
     if way == "estimate":
         return estimate
@@ -139,7 +126,7 @@ def _counter(model: ChatModel, way: str = "estimate") -> Count:
     return lambda text: inner.count([text])[0]
 
 # %% ../../nbs/5_systems/05_agents.ipynb #4b0a3713
-def cut_to(text: str, tokens: int, count: Count = estimate) -> str:
+def cut_to(text: str, tokens: int, count: _Count = estimate) -> str:
     'The beginning of a text, up to a word, that fits; "" if none does.'
     if count(text) <= tokens:
         return text
@@ -151,13 +138,8 @@ def cut_to(text: str, tokens: int, count: Count = estimate) -> str:
     return " ".join(words[:low])
 
 
-def fit(
-    texts: Sequence[str],  # best first
-    tokens: int,  # for all of them
-    count: Count = estimate,
-    least: int = 32,  # tokens: a shorter piece of a text is not worth showing
-) -> list[str]:
-    "The texts that fit."
+def fit(texts: Sequence[str], tokens: int, count: _Count = estimate, least=32) -> list[str]:
+    "The texts, best first, that fit into so many tokens; the last one is cut, unless fewer than `least` are left for it."
     out, left = [], tokens
     for text in texts:
         if count(text) > left:
@@ -167,17 +149,13 @@ def fit(
     return out
 
 # %% ../../nbs/5_systems/05_agents.ipynb #173841a2
-def _budget_rows(
-    plan: Mapping[str, int],  # part -> tokens
-    used: Iterable[Mapping[str, int]],  # one per turn
-) -> list[list]:  # part, planned, median, most, turns over it
-    "How the parts kept to the plan."
+def _budget_rows(plan: Mapping[str, int], used: Iterable[Mapping[str, int]]) -> list[list]:
+    "How the parts of the turns kept to the plan, both part -> tokens: part, planned, median, most, turns over it."
     turns, rows = list(used), []
     for part, most in plan.items():
         found = [u[part] for u in turns if part in u]
         middle = round(median(found)) if found else None
-        over = sum(n > most for n in found)
-        rows.append([part, most, middle, max(found, default=None), over])
+        rows.append([part, most, middle, max(found, default=None), sum(n > most for n in found)])
     return rows
 
 
@@ -200,12 +178,12 @@ class Window:
     when: str = "over"  # one of FOLDS
 
 
-def tokens_in(turns: Sequence[Turn], count: Count = estimate) -> int:
+def tokens_in(turns: Sequence[Turn], count: _Count = estimate) -> int:
     "Tokens of messages."
     return sum(count(t.text) for t in turns)
 
 # %% ../../nbs/5_systems/05_agents.ipynb #110efb1d
-def folded(turns: Sequence[Turn], w: Window = Window(), count: Count = estimate) -> int:
+def folded(turns: Sequence[Turn], w: Window = Window(), count: _Count = estimate) -> int:
     "How many of the oldest messages are only in the summary, a multiple of `every`."
     groups = range(0, len(turns) + 1, w.every)
     if w.when == "every":
@@ -217,14 +195,11 @@ def folded(turns: Sequence[Turn], w: Window = Window(), count: Count = estimate)
     return next((n for n in groups if fits(n)), max(groups))
 
 
-def recent(
-    turns: Sequence[Turn], w: Window = Window(), count: Count = estimate
-) -> tuple[Turn, ...]:
-    "The messages that are shown as they are, within the limits; the newest first to get room."
+def recent(turns: Sequence[Turn], w: Window = Window(), count: _Count = estimate) -> tuple:
+    "The messages (`Turn`) that are shown as they are, within the limits; the newest first to get room."
     last = turns[-w.most :] if w.when == "every" else turns[folded(turns, w, count) :]
     texts = fit([t.text for t in reversed(last)], w.tokens, count, least=1)
-    shown = [Turn(t.speaker, text) for t, text in zip(reversed(last), texts)]
-    return tuple(reversed(shown))
+    return tuple(Turn(t.speaker, text) for t, text in zip(reversed(last), texts))[::-1]
 
 # %% ../../nbs/5_systems/05_agents.ipynb #2ce2db72
 _MEMORY_PROMPTS = read_prompts("memory")
@@ -244,7 +219,7 @@ def summarize(
     temperature: float | Sampling = 0.3,
     seed: int = 0,
     group_tokens: int = 2000,  # of the messages of one group, as they are shown to the model
-    count: Count = estimate,
+    count: _Count = estimate,
 ) -> list[str]:  # one summary per group: the last stands for all
     "Summaries of a conversation, each made from the one before. Raises ReplyError for an empty one."
     texts, out = {**_MEMORY_PROMPTS, **prompts}, []
@@ -261,14 +236,14 @@ def summarize(
     return out
 
 
-def extract(turns: Sequence[Turn], count: Count = estimate) -> str:
+def extract(turns: Sequence[Turn], count: _Count = estimate) -> str:
     "A summary without a model: who said what, in the first sentence of each message; the newest that fit."
     lines = [f"{t.speaker}: {first[0]}" for t in turns if (first := sentences(t.text))]
     return "\n".join(fit(lines[::-1], _SUMMARY_TOKENS, count)[::-1])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #ce2932ac
 @dataclass(frozen=True)
-class Memory:
+class _Memory:
     "What is remembered of a conversation."
 
     folded: int  # messages that only the summary stands for
@@ -289,15 +264,15 @@ def remember(
     summary: str = "model",  # one of SUMMARIES
     temperature: float | Sampling = 0.3,
     seed: int = 0,
-    count: Count = estimate,
-) -> Memory:
+    count: _Count = estimate,
+) -> _Memory:
     "The memory of a conversation."
     n, last = folded(turns, window, count), recent(turns, window, count)
     if summary == "extract":
-        return Memory(n, last, extract(turns[:n], count))
+        return _Memory(n, last, extract(turns[:n], count))
     how = (window.every, temperature, seed, window.tokens, count)
     made = summarize(model, prompts, turns[:n], *how)
-    return Memory(n, last, made[-1] if made else "")
+    return _Memory(n, last, made[-1] if made else "")
 
 # %% ../../nbs/5_systems/05_agents.ipynb #a856c4c1
 @dataclass(frozen=True)
@@ -338,8 +313,8 @@ class AgentsSettings:
     deadline: Annotated[float, Ge(0)] = 30.0  # seconds for a turn (8.2, 12.1); 0: none
 
     def __post_init__(self):
-        if unknown := sorted(set(self.kinds.split()) - set(KINDS)):
-            there = ", ".join(KINDS)
+        if unknown := sorted(set(self.kinds.split()) - set(_KINDS)):
+            there = ", ".join(_KINDS)
             raise SettingsError(f"unknown agents.kinds {unknown[0]!r}: there are {there}")
         self.sampling
 
@@ -361,7 +336,7 @@ LAPTOP |= _GREEDY
 PLAN = {"system": 500, "history": 2000, "context": 3000, "question": 100, "answer": 2048}
 
 # %% ../../nbs/5_systems/05_agents.ipynb #df39759f
-class AgentsState(TurnState, total=False):
+class _AgentsState(TurnState, total=False):
     "The state of a turn, with what the agents keep in mind (5.2)."
 
     summary: str  # of the messages that are folded away
@@ -406,16 +381,14 @@ class Composed(Drafted, kind="composed"):
     tokens: Mapping[str, int]
 
 # %% ../../nbs/5_systems/05_agents.ipynb #d028802a
-def memory_of(state: AgentsState, tools: Toolbox) -> Memory:
-    "What is remembered at this point."
+def _memory_of(state: _AgentsState, tools: Toolbox) -> _Memory:
     own, turns = tools.settings.own, state["task"].history
-    if not own.memory:
-        return Memory(0, ())
     how = (turns, own.window, _counter(tools.chat, own.count))
-    return Memory(folded(*how), recent(*how), state.get("summary", ""))
+    known = (folded(*how), recent(*how), state.get("summary", "")) if own.memory else (0, ())
+    return _Memory(*known)
 
 
-def _summarize_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Remembered]:
+def _summarize_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Remembered]:
     "The older messages in a summary (5.1)."
     own, turns, seed = tools.settings.own, state["task"].history, tools.settings.seed
     how = (own.window, own.summary, own.summary_temperature, seed, _counter(tools.chat, own.count))
@@ -423,7 +396,7 @@ def _summarize_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Remembere
     return {"summary": m.summary}, Remembered(folded=m.folded, summary=m.summary, way=own.summary)
 
 
-def _summarize_if_due(tools: Toolbox) -> Callable[[AgentsState], str]:
+def _summarize_if_due(tools: Toolbox) -> Callable[[_AgentsState], str]:
     "Transition 1: the summary comes first if messages are folded away."
     own = tools.settings.own
 
@@ -436,7 +409,7 @@ def _summarize_if_due(tools: Toolbox) -> Callable[[AgentsState], str]:
 
 # %% ../../nbs/5_systems/05_agents.ipynb #803da648
 def varied(
-    state: AgentsState, tools: Toolbox, round: int, tried: Sequence[str] = ()
+    state: _AgentsState, tools: Toolbox, round: int = 1, tried: Sequence[str] = ()
 ) -> tuple[dict, Varied]:
     "The wordings of a round (5.1)."
     own, task, kinds = tools.settings.own, state["task"], tools.settings.own.kinds.split()
@@ -444,7 +417,7 @@ def varied(
     found: list[Variation] = []
     if tools.stages.rewrite != "never":
         seeds = [seed_for(tools.settings.seed, f"{task.id} {kind}", round) for kind in kinds]
-        asked = (tools.chat, tools.prompts, question, memory_of(state, tools).shown(), seeds)
+        asked = (tools.chat, tools.prompts, question, _memory_of(state, tools).shown(), seeds)
         made = variations(*asked, kinds, own.rewrite_temperature, tried)
         found = _guarded_by(made, tools.guarded, question)
     main = next((v for v in found if v.kind == "context"), Variation("context", question))
@@ -453,17 +426,12 @@ def varied(
     return {"query": main.text, "queries": _queries_of(found, question), "rounds": round}, step
 
 
-def _rewrite_query_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Varied]:
-    "The first round."
-    return varied(state, tools, 1)
-
-
-def reformulate_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Varied]:
+def _reformulate_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Varied]:
     "One more round: other words than those that brought too little."
     return varied(state, tools, state["rounds"] + 1, state["queries"])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #23ceba46
-def _retrieve_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Retrieved]:
+def _retrieve_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Retrieved]:
     "Contexts for all wordings, each once, best first (4.2, 5.1)."
     own, task, seen = tools.settings.own, state["task"], state.get("seen", [])
     queries, turns = state["queries"], (*task.history, Turn("user", task.question))
@@ -471,20 +439,18 @@ def _retrieve_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Retrie
     about = (task.domain, task.id, turns, tools.chat)
     found = [tools.retriever.retrieve(q, *about) for q in queries]
     new = [(i, s) for i, s in fused([f.contexts for f in found], 0) if i not in seen]
-    ranked, hits = new[: own.graded or None], {}
-    for h in (h for f in found for h in f.hits):
-        for i in (h.id, h.parent_id):
-            hits.setdefault(i, h)
+    ranked, every = new[: own.graded or None], [h for f in found for h in f.hits]
+    hits = {i: h for h in reversed(every) for i in (h.parent_id, h.id)}  # the first of an id
     scored = tuple(replace(hits[i], rerank_score=s) for i, s in ranked if i in hits)
     step = Retrieved(hits=scored, contexts=tuple(i for i, _ in ranked))
     return {"found": list(step.contexts), "seen": [*seen, *step.contexts]}, step
 
 # %% ../../nbs/5_systems/05_agents.ipynb #c606524c
-def _grade_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
+def _grade_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
     "Grades for what this round brought; what is kept of all rounds, the best first (5.1)."
     own, contexts = tools.settings.own, tools.contexts(state["found"])
     how = (own.grade, own.grade_threshold, own.grade_default, state["query"])
-    turns, texts = memory_of(state, tools).recent, [c.text for c in contexts]
+    turns, texts = _memory_of(state, tools).recent, [c.text for c in contexts]
     verdicts = tools.grade_by(*how, turns, texts) if texts else []
     step = Graded(grades=tuple(Grade(c.id, v) for c, v in zip(contexts, verdicts)))
     passed = {g.id: g.verdict.score or 0.0 for g in step.grades if g.verdict.passed}
@@ -493,7 +459,7 @@ def _grade_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
     return {"kept": kept[: own.keep], "grades": grades}, step
 
 # %% ../../nbs/5_systems/05_agents.ipynb #a4d5bda6
-def _web_node(state: AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
+def _web_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
     "Web results beside what is kept (5.1, 7.2)."
     own = tools.settings.own
     query = state["task"].question if own.web_query == "question" else state["query"]
@@ -502,17 +468,13 @@ def _web_node(state: AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
     return {"kept": kept, "web_used": True}, web_step(found)
 
 # %% ../../nbs/5_systems/05_agents.ipynb #0e202059
-def _shown_contexts(contexts: Sequence[Context], tokens: int, count: Count) -> list[Context]:
-    "Those that fit into the budget; the last may be cut."
-    texts = fit([c.text for c in contexts], tokens, count)
-    return [replace(c, text=text) for c, text in zip(contexts, texts)]
-
-
-def _compose_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Composed]:
+def _compose_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Composed]:
     "One draft is the answer, unless the generator declines."
     own, task, s, prompts = tools.settings.own, state["task"], tools.stages, tools.prompts
-    count, history = _counter(tools.chat, own.count), memory_of(state, tools).shown()
-    contexts = _shown_contexts(tools.contexts(state["kept"]), own.context_tokens, count)
+    count, history = _counter(tools.chat, own.count), _memory_of(state, tools).shown()
+    kept = tools.contexts(state["kept"])
+    texts = fit([c.text for c in kept], own.context_tokens, count)
+    contexts = [replace(c, text=text) for c, text in zip(kept, texts)]
     documents, talks = format_docs_for_gen(contexts), "{history}" in prompts["generate.user"]
     question = cut_to(task.question, own.question_tokens, count) if talks else state["query"]
     asked = (tools.chat, prompts, question, history, documents, s.max_new_tokens, own.sampling)
@@ -533,10 +495,10 @@ def tokens_used(t: Trajectory) -> dict[str, int]:
     return {**drafts[-1].tokens, "answer": drafts[-1].calls.tokens_out} if drafts else {}
 
 # %% ../../nbs/5_systems/05_agents.ipynb #67a69935
-def _after_grading(own: AgentsSettings, web: bool) -> Callable[[AgentsState], str]:
+def _after_grading(own: AgentsSettings, web: bool) -> Callable[[_AgentsState], str]:
     "Transitions 5 and 6."
 
-    def route(state: AgentsState) -> str:
+    def route(state: _AgentsState) -> str:
         if len(state["kept"]) >= own.enough > 0:
             return "generate"
         if web:
@@ -555,10 +517,10 @@ def why(state: TurnState) -> object:
 # %% ../../nbs/5_systems/05_agents.ipynb #b145561a
 AGENTS_NODES: dict[str, Work] = {
     "summarize_history": _summarize_node,
-    "rewrite_query": _rewrite_query_node,
+    "rewrite_query": varied,
     "retrieve_documents": _retrieve_all_node,
     "grade_documents": _grade_all_node,
-    "reformulate": reformulate_node,
+    "reformulate": _reformulate_node,
     "web_search": _web_node,
     "generate": _compose_node,
     "fallback": refuse(why),
@@ -571,7 +533,7 @@ def _build_agents(tools: Toolbox):
 
     own, limit = tools.settings.own, Deadline(tools.settings.own.deadline)
     graded = _after_grading(own, tools.web is not None)
-    g = StateGraph(AgentsState)
+    g = StateGraph(_AgentsState)
     for name, work in AGENTS_NODES.items():
         g.add_node(name, as_node(name, limit.within(work), tools))
     g.add_conditional_edges(START, _summarize_if_due(tools), ["summarize_history", "rewrite_query"])
@@ -598,22 +560,15 @@ _SHARED = {
 }
 _OLLAMA = "http://localhost:11434/v1"
 _PREFIXES = "search_query: |search_document: "
-PROFILES = {  # the specification's models: on a GPU of one's own, and served by Ollama
-    "agents": Settings(
-        profile="agents",
-        chat=ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4"),
-        embedder=BGE_M3,
-        **_SHARED,
-    ),
-    "agents-server": Settings(
-        profile="agents-server",
-        chat=ModelSpec("llama3.2", url=_OLLAMA),
-        embedder=ModelSpec("nomic-embed-text", url=_OLLAMA, prefixes=_PREFIXES),
-        **_SHARED,
-    ),
+_LLAMA = ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4")
+_SERVED = {"chat": ModelSpec("llama3.2", url=_OLLAMA)}
+_SERVED["embedder"] = ModelSpec("nomic-embed-text", url=_OLLAMA, prefixes=_PREFIXES)
+_PROFILES = {  # the specification's models: on a GPU of one's own, and served by Ollama
+    "agents": Settings(profile="agents", chat=_LLAMA, embedder=BGE_M3, **_SHARED),
+    "agents-server": Settings(profile="agents-server", **_SERVED, **_SHARED),
 }
 # Ollama gives no probabilities of labels, and has 40 and 1.1 by itself.
-SERVED = {"grade": "scale-text", "top_k": 0, "repeat_penalty": 1.0}
+_BY_OLLAMA = {"grade": "scale-text", "top_k": 0, "repeat_penalty": 1.0}
 
 # %% ../../nbs/5_systems/05_agents.ipynb #3b711b72
 _WORDED = ("rewrite_query", "reformulate")
@@ -625,8 +580,8 @@ AGENTS = System(
     reasons=(IRRELEVANT, DECLINED),
     prompts=_AGENTS_PROMPTS,
     settings=AgentsSettings,
-    defaults={"laptop": LAPTOP, "agents-server": SERVED},
-    profiles=PROFILES,
+    defaults={"laptop": LAPTOP, "agents-server": _BY_OLLAMA},
+    profiles=_PROFILES,
     retries=lambda settings: settings.own.rounds,
     paper="agents",
     variants=read_departures("agents"),

@@ -18,23 +18,22 @@ from ..core.settings import ByAdapter, constant, later
 from ..core.text import Verdict, clipped, content_words, known_words, scored
 from ..core.types import DataError, Outcome, Reason, Task, Turn, digest
 from .stages import Toolbox, asked_of
-from .system import DECLINED, END, GRADE_OFF, START, Mechanism, System, TurnState
-from .system import Quoted, answered, as_node, by_state, copied_draft
+from .system import DECLINED, END, GRADE_OFF, START, Mechanism, Quoted, System
+from .system import TurnState, answered, as_node, by_state, copied_draft
 from .system import generate_node, refuse, retrieve_node, unless_declined
+from .system import unless_ended
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
 __all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'NAIVE', 'NOTHING', 'QUOTE', 'SELECTIVE', 'unclear', 'features',
-           'underspecified', 'choices', 'gate_digest', 'near', 'answer_node', 'QuoteSettings', 'grade_node']
+           'underspecified', 'gate_digest', 'near', 'QuoteSettings']
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #019e4636
 _PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
-_ENDS = set(
-    """the this that these those a an is are was were be been can could will would do does did has have had of in on at for to
-            from by with and or as which who whom whose it they""".split()
-)
+_ENDS = "the this that these those a an is are was were be been can could will would do does did has have had of in on"
+_ENDS = {*_ENDS.split(), *"at for to from by with and or as which who whom whose it they".split()}
 
 
 def _pointed_at(question: str) -> list[tuple[str, str]]:
@@ -55,7 +54,6 @@ def unclear(question: str, history: Sequence[Turn] = ()) -> list[str]:
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #4218c1cd
 def _word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, float]:
-    "What the words of a question tell."
     words, content = question.split(), content_words(question)
     pointers, before = [d for d, _ in _pointed_at(question)], known_words(t.text for t in history)
     pronoun = re.search(r"\b(?:it|its|they|them|their|he|she|his|her|him|ones?)\b", question, re.I)
@@ -77,9 +75,7 @@ def _word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, flo
 ALONE = {"near the last": 0.3, "nearest": 0.4}
 
 
-def _near_features(
-    question: str, history: Sequence[Turn], embedder: EmbedderLike
-) -> dict[str, float]:
+def _near_features(question: str, history: Sequence[Turn], embedder) -> dict[str, float]:
     "How near a question is to the user's last one, and to the nearest turn; cosines."
     turns = [t for t in history if t.text.strip()]
     if not turns:
@@ -91,42 +87,28 @@ def _near_features(
     return {"near the last": last, "nearest": max(cosines)}
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #7064cbbc
-def _hit_features(
-    scores: Sequence[float],  # of the hits that were kept: cosines with the question
-    titles: Sequence[str],  # of the passages that they are from
-) -> dict[str, float]:
-    "What the hits for a question tell. Raises DataError for a score that is no number."
+def _hit_features(scores: Sequence[float], titles: Sequence[str]) -> dict[str, float]:
+    "What the hits that were kept tell: cosines with the question, titles of their passages. Raises DataError for a score that is no number."
     import numpy as np
 
-    x = np.asarray(scores, float)
+    x, names = np.asarray(scores, float), ("best", "spread", "entropy", "titles")
     if not np.isfinite(x).all():
         remedy = "Search again: the record is broken"
         raise DataError("a hit has a score that is no number", remedy=remedy)
     if not len(x):
-        return {"best": 0.0, "spread": 0.0, "entropy": 0.0, "titles": 0.0}
+        return dict.fromkeys(names, 0.0)
     p = np.exp((x - x.max()) / 0.05)
     p /= p.sum()
-    return {
-        "best": float(x.max()),
-        "spread": float(x.max() - x.min()),
-        "entropy": float(-(p * np.log(np.maximum(p, 1e-12))).sum()),
-        "titles": float(len({t.strip().lower() for t in titles})),
-    }
+    entropy, n = -(p * np.log(np.maximum(p, 1e-12))).sum(), len({t.strip().lower() for t in titles})
+    return dict(zip(names, map(float, (x.max(), x.max() - x.min(), entropy, n))))
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #04496ffb
 def features(
-    question: str,
-    history: Sequence[Turn],
-    embedder: EmbedderLike,
-    scores: Sequence[float],
-    titles: Sequence[str],
+    question: str, history: Sequence[Turn], embedder: EmbedderLike, scores, titles
 ) -> dict[str, float]:
-    "All that the gate looks at."
-    return {
-        **_word_features(question, history),
-        **_near_features(question, history, embedder),
-        **_hit_features(scores, titles),
-    }
+    "All that the gate looks at; scores and titles of the hits that were kept."
+    words, near = _word_features(question, history), _near_features(question, history, embedder)
+    return {**words, **near, **_hit_features(scores, titles)}
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #bf08130d
 WEIGHTS = {  # of the numbers as they are
@@ -164,16 +146,11 @@ def _clear_enough(p: float) -> Verdict:
     return scored(1 - p, 1 - THRESHOLD + 1e-4, "clarity")
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #65bfd77e
-def choices(titles: Sequence[str]) -> list[str]:
-    "The first three titles, each once, short."
-    plain = (" ".join(t.replace("?", " ").split()) for t in titles if t.strip())
-    return list(dict.fromkeys(clipped(t, 60) for t in plain))[:3]
-
-
 def _asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[str] = ()) -> str:
-    "A question to the user that quotes what is unclear."
+    "A question to the user that quotes what is unclear, with the first three titles, each once, short."
     open_ = unclear(question, history) or [f"{d} {p}" for d, p in _pointed_at(question)]
-    named = choices(titles)
+    plain = (" ".join(t.replace("?", " ").split()) for t in titles if t.strip())
+    named = list(dict.fromkeys(clipped(t, 60) for t in plain))[:3]
     among = f": {', '.join(named[:-1])} or {named[-1]}" if len(named) > 1 else ""
     if open_:
         return f"Which one do you mean by “{open_[-1]}”{among}?"
@@ -210,23 +187,13 @@ def _clarify_node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
     return asks, Clarified(verdict=verdict, text=text, seen=seen)
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #1a7dcdb6
-def _through_clarify(
-    graph,  # under construction; has the nodes `after` and `before`
-    tools: Toolbox,
-    after: str,  # the node that searches
-    before: str,  # the node that a clear question goes on to
-    on: bool = True,  # False: a plain edge, no node
-) -> None:
-    "Lead a graph from one node to another by way of `clarify`."
+def _through_clarify(graph, tools: Toolbox, after: str, before: str, on: bool = True) -> None:
+    "Lead a graph under construction from the node that searches to the next by way of `clarify`; not `on`: by a plain edge."
     if not on:
         return graph.add_edge(after, before)
-
-    def route(state: TurnState) -> str:
-        return END if "outcome" in state else before
-
     graph.add_node("clarify", as_node("clarify", _clarify_node, tools))
     graph.add_edge(after, "clarify")
-    graph.add_conditional_edges("clarify", route, [before, END])
+    graph.add_conditional_edges("clarify", unless_ended(before), [before, END])
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #85b56512
 def _keep_all_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
@@ -235,7 +202,7 @@ def _keep_all_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
     return {**update, "kept": update["found"]}, step
 
 
-def answer_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
+def _answer_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
     "One draft is the answer, unless the generator declines."
     update, step = generate_node(state, tools)
     end = {} if step.declined else answered(step.text, tools.retriever.contexts(state["kept"]))
@@ -246,13 +213,9 @@ def _build_naive(tools: Toolbox):
     "Retrieve, generate."
     from langgraph.graph import StateGraph
 
-    nodes = {
-        "retrieve": _keep_all_node,
-        "generate": answer_node,
-        "fallback": refuse(lambda state: DECLINED),
-    }
+    nodes = {"retrieve": _keep_all_node, "generate": _answer_node}
     g = StateGraph(TurnState)
-    for name, work in nodes.items():
+    for name, work in {**nodes, "fallback": refuse(lambda state: DECLINED)}.items():
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "retrieve")
     g.add_edge("retrieve", "generate")
@@ -261,14 +224,8 @@ def _build_naive(tools: Toolbox):
     return g.compile()
 
 
-NAIVE = System(
-    "naive",
-    _build_naive,
-    "the last question, the first contexts, one draft",
-    (DECLINED,),
-    retries=lambda settings: 0,
-    mechanisms=(),
-)
+_NAIVE = "the last question, the first contexts, one draft"
+NAIVE = System("naive", _build_naive, _NAIVE, (DECLINED,), retries=lambda s: 0, mechanisms=())
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #7cadea90
 @dataclass(frozen=True)
@@ -294,7 +251,7 @@ def _grades(
     return [max(vs, key=lambda v: (v.passed, v.score or 0.0)) for vs in zip(*ways)]
 
 
-def grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
+def _grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
     "The grade over the question, and over the question with the one before it."
     contexts, task = tools.retriever.contexts(state["found"]), state["task"]
     verdicts = _grades(tools, task.question, task.history, [c.text for c in contexts])
@@ -321,13 +278,8 @@ def _build_quote(tools: Toolbox):
     from langgraph.graph import StateGraph
 
     g = StateGraph(TurnState)
-    nodes = {
-        "retrieve": retrieve_node,
-        "grade_documents": grade_node,
-        "quote": _quote_node,
-        "fallback": refuse(lambda state: NOTHING),
-    }
-    for name, work in nodes.items():
+    nodes = {"retrieve": retrieve_node, "grade_documents": _grade_node, "quote": _quote_node}
+    for name, work in {**nodes, "fallback": refuse(lambda state: NOTHING)}.items():
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "retrieve")
     _through_clarify(g, tools, "retrieve", "grade_documents", tools.settings.own.clarify)

@@ -21,18 +21,18 @@ from ..core.text import without_thinking
 from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
 from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts, read_stated
-from .system import DECLINED, END, START, Mechanism, System, TurnState, Work
-from .system import after_check, answered, as_node, by_state, drafted
+from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, System, TurnState
+from .system import Work, after_check, answered, as_node, by_state, drafted
 from .system import read_departures, refuse, retrieve_node, retry_node, skip_check
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
-__all__ = ['LAPTOP', 'QWEN', 'MAX_NEW_TOKENS', 'CLASSES', 'LABELS', 'FIELDS', 'EMPTY', 'UNANSWERABLE', 'NCL', 'NclSettings',
-           'Relation', 'relate_by_score', 'read_class', 'relate_by_words', 'relate_by_cosine', 'exchanges', 'Local',
-           'local_rewrite', 'bad_answer', 'NclState', 'Prechecked', 'GloballyRewritten', 'LocallyRewritten', 'Related',
-           'global_rewrite_node', 'relation_node', 'rerank_node', 'answerability', 'answer_node', 'why']
+__all__ = ['LAPTOP', 'MAX_NEW_TOKENS', 'QWEN', 'CLASSES', 'EMPTY', 'UNANSWERABLE', 'NCL', 'NclSettings', 'Relation',
+           'relate_by_score', 'read_class', 'relate_by_words', 'relate_by_cosine', 'exchanges', 'Local',
+           'local_rewrite', 'bad_answer', 'LocallyRewritten', 'global_rewrite_node', 'relation_node', 'rerank_node',
+           'answerability', 'why']
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c2d471de
 @dataclass(frozen=True)
@@ -56,24 +56,17 @@ class NclSettings:
     local: Literal["fields", "once"] = later("fields")
 
 
-LAPTOP = {
-    "relation": "cosine",
-    "gate": "cosine",
-    "relation_threshold": 0.15,
-    "gate_threshold": 0.31,
-}
-QWEN = Settings(
-    profile="ncl",
-    chat=ModelSpec("Qwen/Qwen2.5-1.5B-Instruct", quantization="nf4"),
-    embedder=BGE_M3,
-    stages=StageSettings(max_new_tokens=96),
-)
+LAPTOP = {"relation": "cosine", "relation_threshold": 0.15}
+LAPTOP |= {"gate": "cosine", "gate_threshold": 0.31}
+MAX_NEW_TOKENS = 96  # Table 1
+_CHAT = ModelSpec("Qwen/Qwen2.5-1.5B-Instruct", quantization="nf4")
+_STAGES = StageSettings(max_new_tokens=MAX_NEW_TOKENS)
+QWEN = Settings(profile="ncl", chat=_CHAT, embedder=BGE_M3, stages=_STAGES)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #ebcf0545
 _ABSTAIN = "I cannot find the answer in the given documents."
 _PRONOUNS = "it this that these those they them he she him her its their there".split()
 _PRONOUNS += "such former latter".split()
-MAX_NEW_TOKENS = 96  # Table 1
 _PRONOUN = re.compile(rf"\b(?:{'|'.join(_PRONOUNS)})\b", re.I)
 
 
@@ -84,11 +77,8 @@ def _pronouns_in(question: str) -> list[str]:
 # %% ../../nbs/5_systems/04_ncl.ipynb #e235cbec
 _ALL = read_prompts("ncl")
 _CONTROL = {k: text for k, text in _ALL.items() if not k.startswith("generate.")}
-_NCL_PROMPTS = {
-    "permissive": _ALL,
-    "small": _CONTROL | read_prompts("ncl-small"),
-    "published": _ALL | read_prompts("ncl-published"),
-}
+_NCL_PROMPTS = {"permissive": _ALL, "published": _ALL | read_prompts("ncl-published")}
+_NCL_PROMPTS["small"] = _CONTROL | read_prompts("ncl-small")
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #862cabb5
 CLASSES = {
@@ -100,9 +90,7 @@ CLASSES = {
 
 
 def _class_of(to_question: bool, to_answer: bool) -> int:
-    "The class of the two relations."
-    classes = {(True, True): 1, (True, False): 2, (False, True): 3, (False, False): 4}
-    return classes[to_question, to_answer]
+    return 4 - 2 * bool(to_question) - bool(to_answer)
 
 
 @dataclass(frozen=True)
@@ -118,11 +106,12 @@ class Relation:
     defaulted: bool = False
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #d55afce2
-LABELS = ("1", "2", "3", "4")
+_LABELS = ("1", "2", "3", "4")
+_Prompts = Mapping[str, str]
 
 
 def _relation_prompt(
-    prompts: Mapping[str, str], question: str, exchange: Sequence[Turn], chars: int
+    prompts: _Prompts, question: str, exchange: Sequence[Turn], chars: int
 ) -> Prompt:
     "The prompt of the controller; long turns clipped."
     before, after = exchange[0].text, " ".join(t.text for t in exchange[1:])
@@ -132,23 +121,18 @@ def _relation_prompt(
 
 
 def relate_by_score(
-    model: ChatModel,
-    prompts: Mapping[str, str],
-    question: str,
-    exchange: Sequence[Turn],
-    chars: int = 600,
+    model: ChatModel, prompts: _Prompts, question: str, exchange: Sequence[Turn], chars: int = 600
 ) -> Relation:
     "The likeliest of the four labels; of equals, the first."
     asked = _relation_prompt(prompts, question, exchange, chars)
-    odds = [s.logprob for s in model.score([asked] * len(LABELS), LABELS)]
+    odds = [s.logprob for s in model.score([asked] * len(_LABELS), _LABELS)]
     total = sum(math.exp(o - max(odds)) for o in odds)
     shares = tuple(round(math.exp(o - max(odds)) / total, 4) for o in odds)
     return Relation(1 + shares.index(max(shares)), "score", shares)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #a682d2f4
-_UNSURE = re.compile(
-    r"\b(?:not|neither|either|or|but|between|maybe|perhaps|rather|document)\b|n['’]t\b|[?%]", re.I
-)
+_DOUBT = "not|neither|either|or|but|between|maybe|perhaps|rather|document"
+_UNSURE = re.compile(rf"\b(?:{_DOUBT})\b|n['’]t\b|[?%]", re.I)
 
 
 def read_class(text: str) -> int | None:
@@ -158,11 +142,7 @@ def read_class(text: str) -> int | None:
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c62ec3d6
 def relate_by_words(
-    model: ChatModel,
-    prompts: Mapping[str, str],
-    question: str,
-    exchange: Sequence[Turn],
-    chars: int = 600,
+    model: ChatModel, prompts: _Prompts, question: str, exchange: Sequence[Turn], chars: int = 600
 ) -> Relation:
     "The class that the model writes."
     (c,) = model.generate([_relation_prompt(prompts, question, exchange, chars)], max_new_tokens=8)
@@ -187,12 +167,10 @@ def exchanges(history: Sequence[Turn]) -> list[tuple[Turn, ...]]:
 
 
 def _select_history(
-    question: str,
-    history: Sequence[Turn],
-    relate: Callable[[str, Sequence[Turn]], Relation],  # question, exchange -> relation
-    user_turns: int = 3,  # HIST_USER_TURNS
+    question: str, history: Sequence[Turn], relate: Callable[..., Relation], user_turns: int = 3
 ) -> tuple[tuple[Turn, ...], list[Relation]]:
-    "The turns that the relations select, oldest first; the relations, nearest exchange first."
+    """The turns that the relations select, oldest first; the relations (of question and exchange), nearest exchange first. At
+    most so many user turns are looked back at (HIST_USER_TURNS)."""
     past, found = exchanges(history), []
     for before in reversed(past[-user_turns:] if user_turns else []):
         found.append(relate(question, before))
@@ -203,7 +181,7 @@ def _select_history(
     return tuple(t for e in past[len(past) - kept :] for t in e), found
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #00f40c95
-FIELDS = {"Summary": 72, "Intent": 48, "Question": 64}  # field -> most tokens
+_FIELDS = {"Summary": 72, "Intent": 48, "Question": 64}  # field -> most tokens
 
 
 @dataclass(frozen=True)
@@ -216,9 +194,14 @@ class Local:
     empty: tuple[str, ...]  # fields in which nothing came
 
 
+def _local(fields: Mapping[str, str]) -> Local:
+    fields = {name: clean_rewrite(text) for name, text in fields.items()}
+    return Local(*fields.values(), tuple(n for n, text in fields.items() if not text))
+
+
 def local_rewrite(
     model: ChatModel,
-    prompts: Mapping[str, str],
+    prompts: _Prompts,
     question: str,  # the globally rewritten one
     history: str,  # the selected turns, as `show_history` gives them
     category: int = 0,  # the relation's class; 0: not classified
@@ -227,39 +210,31 @@ def local_rewrite(
     "Summary of the selected history, intent of the question, and the question on its own."
     shown = {"history": history, "relation": prompts[f"relation.{category}"], "question": question}
     system, user = prompts["local.system"], prompts["local.user"].format(**shown)
-    if way == "once":
-        return _local_at_once(model, chat(system, user, prefill="Summary:"))
+    if way == "once":  # a field whose label does not come is empty
+        asked = chat(system, user, prefill="Summary:")
+        (c,) = model.generate([asked], sum(_FIELDS.values()))
+        said, how = asked.prefill + c.text, re.I | re.M
+        found = {n: re.search(rf"^\W*{n}\W*:(.*)$", said, how) for n in _FIELDS}
+        return _local({n: m[1] if m else "" for n, m in found.items()})
     said, fields = "", {}
-    for name, tokens in FIELDS.items():
-        asked = chat(system, user, prefill=f"{said}{name}:")
-        (c,) = model.generate([asked], tokens, stop=["\n"])
-        fields[name] = clean_rewrite(c.text)
-        said += f"{name}: {fields[name]}\n"
-    return Local(*fields.values(), tuple(n for n, text in fields.items() if not text))
-
-
-def _local_at_once(model: ChatModel, prompt: Prompt) -> Local:
-    "The three fields from one reply; one whose label does not come is empty."
-    (c,) = model.generate([prompt], sum(FIELDS.values()))
-    said, how = prompt.prefill + c.text, re.I | re.M
-    found = {n: re.search(rf"^\W*{n}\W*:(.*)$", said, how) for n in FIELDS}
-    fields = {n: clean_rewrite(m[1]) if m else "" for n, m in found.items()}
-    return Local(*fields.values(), tuple(n for n, text in fields.items() if not text))
+    for name, tokens in _FIELDS.items():
+        (c,) = model.generate([chat(system, user, prefill=f"{said}{name}:")], tokens, stop=["\n"])
+        fields[name] = c.text
+        said += f"{name}: {clean_rewrite(c.text)}\n"
+    return _local(fields)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #96359104
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _ASKS_WHAT = re.compile(r"\b(?:what|which|who|whom|whose|when|where|why|how)\b", re.I)
-_COUNT = re.compile(
-    r"\bhow many\b|\b(?:what|which) (?:is the )?(?:number|count|percentage|share)\b|\bnumber of\b",
-    re.I,
-)
+_WHICH = r"\b(?:what|which) (?:is the )?(?:number|count|percentage|share)\b"
+_COUNT = re.compile(rf"\bhow many\b|{_WHICH}|\bnumber of\b", re.I)
 _NUMBER_WORDS = frozenset(
     "zero no none one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion dozen half both "
     "neither once twice all".split()
 )
 _MANY = "many several some few various numerous multiple lot lots plenty countless"
-_VAGUE_WORDS = frozenset(_MANY.split())
+_VAGUE_WORDS = {*_MANY.split()}
 _DANGLING = frozenset(
     "a an the and or but nor of to in on at by for with from into as than that which who whose because although while if is are "
     "was were be been such including like between".split()
@@ -281,7 +256,6 @@ def _too_short(question: str, answer: str, least: int = 3) -> bool:
 
 
 def _ends_badly(question: str, answer: str) -> bool:
-    "Whether an answer breaks off."
     text = answer.rstrip().rstrip("\"'*_`")
     if not text or text[-1] in ",;:-–([{/&" or text.count("(") > text.count(")"):
         return True
@@ -311,7 +285,7 @@ def bad_answer(question: str, answer: str, least_words: int = 3) -> str:
     return next(broken, "")
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #cbcc6508
-class NclState(TurnState, total=False):
+class _NclState(TurnState, total=False):
     "The state of a turn, with what the relation control decided."
 
     selected: int  # how many of the last turns of the history are kept
@@ -320,21 +294,21 @@ class NclState(TurnState, total=False):
     answerable: bool  # what the gate said
 
 
-def _selected_turns(state: NclState) -> tuple[Turn, ...]:
+def _selected_turns(state: _NclState) -> tuple[Turn, ...]:
     "The turns of the history that later steps may see."
     n = state.get("selected", 0)
     return state["task"].history[-n:] if n else ()
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #be8c3ede
 @dataclass(frozen=True, kw_only=True)
-class Prechecked(Step, kind="evidence"):
+class _Prechecked(Step, kind="evidence"):
     "What came with the task."
 
     given: int | None  # passages; None: the task brings none, they are retrieved
 
 
 @dataclass(frozen=True, kw_only=True)
-class GloballyRewritten(Rewritten, kind="globally"):
+class _GloballyRewritten(Rewritten, kind="globally"):
     "A rewrite from the conversation as it is."
 
     pronouns: tuple[str, ...]  # that fired
@@ -349,22 +323,22 @@ class LocallyRewritten(Rewritten, kind="locally"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Related(Step, kind="related"):
+class _Related(Step, kind="related"):
     "How the question relates to what came before."
 
     relations: tuple[Relation, ...]  # nearest exchange first
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #382a4e9f
-def _evidence_node(state: NclState, tools: Toolbox) -> tuple[dict, Prechecked]:
+def _evidence_node(state: _NclState, tools: Toolbox) -> tuple[dict, _Prechecked]:
     "The passages that came with the task, counted."
     given = state["task"].contexts
     if given is None:
-        return {"empty": False}, Prechecked(given=None)
+        return {"empty": False}, _Prechecked(given=None)
     note = "" if given else "no passages came with the task"
-    return {"empty": not given}, Prechecked(given=len(given), note=note)
+    return {"empty": not given}, _Prechecked(given=len(given), note=note)
 
 
-def global_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, GloballyRewritten]:
+def global_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, _GloballyRewritten]:
     "The question, made to stand alone."
     task, fired = state["task"], _pronouns_in(state["task"].question)
     way, turns = "global.full", task.history
@@ -373,14 +347,14 @@ def global_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, Globally
     prompts = {**tools.prompts, "rewrite.system": tools.prompts[way]}
     r = tools.rewrite(task.question, turns, prompts, whole=True)
     how = {"raw": r.raw, "kept": r.kept, "similarity": r.similarity, "template": way}
-    return {"query": r.text}, GloballyRewritten(text=r.text, **how, pronouns=tuple(fired))
+    return {"query": r.text}, _GloballyRewritten(text=r.text, **how, pronouns=tuple(fired))
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #253181e7
-def relation_node(state: NclState, tools: Toolbox) -> tuple[dict, Related]:
+def relation_node(state: _NclState, tools: Toolbox) -> tuple[dict, _Related]:
     "The classes, and the turns that they select (3.3, 3.4)."
     own, history = tools.settings.own, state["task"].history
     if not own.classify:
-        step = Related(relations=(), note=f"not classified: all {len(history)} turns kept")
+        step = _Related(relations=(), note=f"not classified: all {len(history)} turns kept")
         return {"selected": len(history), "category": 0}, step
 
     def relate(question, exchange):
@@ -393,10 +367,12 @@ def relation_node(state: NclState, tools: Toolbox) -> tuple[dict, Related]:
     classes = ", ".join(str(r.category) for r in found) or "–"
     note = f"class {classes}: {len(kept)} of {len(history)} turns kept"
     category = found[0].category if found else 0
-    return {"selected": len(kept), "category": category}, Related(relations=tuple(found), note=note)
+    return {"selected": len(kept), "category": category}, _Related(
+        relations=tuple(found), note=note
+    )
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #99e1c80b
-def _local_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, LocallyRewritten]:
+def _local_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, LocallyRewritten]:
     "The question rewritten once more, from the selected turns only (3.4); the guard holds here too."
     before, turns = state["query"], tools.history(_selected_turns(state), whole=True)
     about = (before, turns, state["category"], tools.settings.own.local)
@@ -407,7 +383,7 @@ def _local_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, LocallyR
     return {"query": r.text}, LocallyRewritten(text=r.text, **how, local=local)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #271c7b59
-def rerank_node(state: NclState, tools: Toolbox) -> tuple[dict, Ranked]:
+def rerank_node(state: _NclState, tools: Toolbox) -> tuple[dict, Ranked]:
     "The `top_k` contexts nearest to the question; without any, the evidence is empty."
     from mtrag_nb.models.embed import CosineReranker
 
@@ -422,27 +398,27 @@ def answerability(
     tools: Toolbox, question: str, turns: Sequence[Turn], contexts: Sequence[Context]
 ) -> Verdict:
     "One verdict on contexts as a whole (at least one), as `gate` says."
-    own = tools.settings.own
-    near = own.gate in ("cosine", "together")  # by the passages one by one: the nearest decides
-    documents = [c.text for c in contexts] if near else [format_docs_for_gen(contexts)]
-    way = "together" if near else own.gate
-    asked = (own.gate_threshold, own.gate_default, question, turns, documents)
-    return tools.grade_by(way, *asked)[0]
+    own, way, documents = tools.settings.own, tools.settings.own.gate, [c.text for c in contexts]
+    if way in ("cosine", "together"):  # by the passages one by one: the nearest decides
+        way = "together"
+    else:
+        documents = [format_docs_for_gen(contexts)]
+    return tools.grade_by(way, own.gate_threshold, own.gate_default, question, turns, documents)[0]
 
 
-def _gate_node(state: NclState, tools: Toolbox) -> tuple[dict, Gated]:
+def _gate_node(state: _NclState, tools: Toolbox) -> tuple[dict, Gated]:
     "The answerability gate: no answer is generated from passages that don't hold one."
     contexts = tools.retriever.contexts(state["kept"])
     v = answerability(tools, state["query"], _selected_turns(state), contexts)
     return {"answerable": v.passed}, Gated(verdict=v)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c1f3ce0d
-def answer_node(state: NclState, tools: Toolbox) -> tuple[dict, Drafted]:
+def _answer_node(state: _NclState, tools: Toolbox) -> tuple[dict, Drafted]:
     "A greedy draft from the kept contexts and the selected turns."
     return drafted(state, tools, _selected_turns(state))
 
 
-def _quality_node(state: NclState, tools: Toolbox) -> tuple[dict, Checked]:
+def _quality_node(state: _NclState, tools: Toolbox) -> tuple[dict, Checked]:
     "The bad-answer gate: neither the question as it was asked nor as it was rewritten may be answered badly."
     draft, least = state["draft"], tools.settings.own.least_words
     asked = (state["task"].question, state["query"])
@@ -459,7 +435,7 @@ UNANSWERABLE = Reason("unanswerable", "dropped", "the answerability gate said no
 _BAD_ANSWER = Reason("bad_answer", "exhausted", "the quality gate rejected every draft")
 
 
-def why(state: NclState) -> Reason:
+def why(state: _NclState) -> Reason:
     "The reason of a refusal."
     if state["empty"]:
         return EMPTY
@@ -476,7 +452,7 @@ _NCL_NODES: dict[str, Work] = {
     "retrieve": retrieve_node,
     "rerank": rerank_node,
     "gate": _gate_node,
-    "generate": answer_node,
+    "generate": _answer_node,
     "quality": _quality_node,
     "increment_retry": retry_node,
     "fallback": refuse(why),
@@ -489,7 +465,7 @@ def _build_ncl(tools: Toolbox):
 
     local = "local_rewrite" if tools.stages.rewrite != "never" else "retrieve"
     checked = after_check(tools.settings.own.max_retries)
-    g = StateGraph(NclState)
+    g = StateGraph(_NclState)
     for name, work in _NCL_NODES.items():
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "evidence")
@@ -514,17 +490,15 @@ def _build_ncl(tools: Toolbox):
 def _as_the_paper_fixes(settings: Settings) -> Settings:
     "The refusal's words and the cap on tokens (3.1, Table 1)."
     most = min(settings.stages.max_new_tokens, MAX_NEW_TOKENS)
-    fixed = {"stages.refusal_text": _ABSTAIN, "stages.max_new_tokens": most}
-    return with_settings(settings, fixed)
+    return with_settings(settings, {"stages.refusal_text": _ABSTAIN, "stages.max_new_tokens": most})
 
 
 _REWRITES = ("global_rewrite", "local_rewrite")
+_UNCLASSIFIED = {"ncl.classify": False}
 _GATE_OFF = {"ncl.gate": "cosine", "ncl.gate_threshold": -1.0}
 _MECHANISMS = (
-    Mechanism("rewrite", "the question as it was put", {"stages.rewrite": "never"}, _REWRITES),
-    Mechanism(
-        "relation control", "the whole history is kept", {"ncl.classify": False}, ("relation",)
-    ),
+    Mechanism("rewrite", "the question as it was put", REWRITE_OFF, _REWRITES),
+    Mechanism("relation control", "the whole history is kept", _UNCLASSIFIED, ("relation",)),
     Mechanism("gate", "all evidence passes", _GATE_OFF, ("gate",)),
     Mechanism("check and retry", "the first draft stands", instead={"quality": skip_check}),
     Mechanism("bad-answer retry", "refuse when the first draft fails", {"ncl.max_retries": 0}),

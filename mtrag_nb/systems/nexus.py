@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
 from annotated_types import Ge
 
 from ..search.sources import view_text
-
 from ..core.files import data_dir, read_json
 from ..core.html import Table
 from ..core.record import Drafted, Grade, Retrieved, Rewritten
@@ -25,35 +24,30 @@ from ..core.text import Verdict, format_docs_for_gen
 from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
 from .agents import VARIATION_PROMPTS, variations
 from .baselines import NOTHING, asked_of
-from .system import Quoted, copied_draft, copied_text
+from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, Quoted, System
+from .system import TurnState, Work, as_node, by_state, copied_draft, copied_text
+from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_node
+from .system import seed_for, unless_ended
 from .self_crag import IRRELEVANT
-from .stages import CITING_PROMPTS, LABEL_PROMPTS, WAYS_TO_LABEL, Cited, Claim
-from .stages import Labelled, Supports, Toolbox, adapter_claims, attached_claims
-from .stages import by_claims, by_words, copied_claims, counted, format_sources
-from .stages import label_by_choice, label_by_cosine, label_by_text, read_marks
-from .stages import weighed, written_claims
-from .system import DECLINED, END, START, Mechanism, System, TurnState, Work
-from .system import as_node, by_state, read_departures, refuse, retrieve_node
-from .system import retry_node, rewrite_node, seed_for
+from .stages import CITING_PROMPTS, LABEL_PROMPTS, WAYS_TO_LABEL, Asked, Cited
+from .stages import Claim, Labelled, Supports, Toolbox, adapter_claims
+from .stages import attached_claims, by_claims, by_words, copied_claims, counted
+from .stages import format_sources, label_by_choice, label_by_cosine, label_by_text
+from .stages import read_marks, weighed, written_claims
 
 # %% auto #0
-__all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence',
-           'read_confidence', 'NexusSettings', 'NexusState', 'search_node', 'reformulate_node', 'answer_node', 'why']
+__all__ = ['LAPTOP', 'SERVED', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence', 'read_confidence',
+           'NexusSettings', 'search_node', 'reformulate_node', 'answer_node', 'why']
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #73d71323
-def coverage(
-    claims: Sequence[Claim],
-    weights: Mapping[str, float] = {},  # context id -> weight; 1 for one that is not named
-) -> float | None:  # in [0, 1]; None for an answer that claims nothing
-    "Source coverage times citation density (NexusRAG, 4.3)."
+def coverage(claims: Sequence[Claim], weights: Mapping[str, float] = {}) -> float | None:
+    """Source coverage times citation density (NexusRAG, 4.3), in [0, 1]; None for an answer that claims nothing. weights:
+    context id -> weight; 1 for one that is not named."""
     if not claims:
         return None
-    best = []
-    for claim in claims:
-        bearing = [weights.get(c.context, 1.0) for c in claim.citations if c.supports]
-        best.append(max(bearing, default=0.0))
-    cited = sum(bool(c.citations) for c in claims)
-    return round(sum(best) / len(claims) * cited / len(claims), 4)
+    each = [[weights.get(x.context, 1.0) for x in c.citations if x.supports] for c in claims]
+    best, cited = sum(max(x, default=0.0) for x in each), sum(bool(c.citations) for c in claims)
+    return round(best / len(claims) * cited / len(claims), 4)
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #2c029591
 @dataclass(frozen=True)
@@ -119,27 +113,22 @@ class ConfidenceLicence(Table):
 
     @property
     def rows(self) -> list[list]:
-        rows = []
-        for b in self.bins:
+        def row(b):
             few = b.observed_low is None
             span = "" if few else f" [{b.observed_low:.2f}, {b.observed_high:.2f}]"
-            limits, observed = f"{b.low:.2f} to {b.high:.2f}", f"{b.observed:.2f}{span}"
-            rows.append([limits, b.n, f"{b.stated:.2f}", observed])
-        return rows
+            limits = f"{b.low:.2f} to {b.high:.2f}"
+            return [limits, b.n, f"{b.stated:.2f}", f"{b.observed:.2f}{span}"]
 
-    @property
-    def note(self) -> str:
-        return f"{self.about}; {'granted' if self.granted else 'refused'}"
+        return list(map(row, self.bins))
+
+    note = property(lambda self: f"{self.about}; {'granted' if self.granted else 'refused'}")
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #aa66f3b5
 def _stated_confidence(
-    licence: ConfidenceLicence | None,
-    raw: float | None,  # of `coverage`
-    way: str,  # of this answer
-    least: float,
-    generator: str,  # the name of the model that wrote the answer
-) -> tuple[float | None, str]:  # what may be shown, and on what ground
-    "The number that a reader sees, or why there is none."
+    licence: ConfidenceLicence | None, raw: float | None, way: str, least: float, generator: str
+) -> tuple[float | None, str]:
+    """The number that a reader sees, or None, and on what ground, or why there is none. raw: of `coverage`; way: of this
+    answer; generator: the name of the model that wrote it."""
     if licence is None:
         why = "none was asked for"
     elif raw is None:
@@ -208,7 +197,7 @@ _ASIDE = {**LABEL_PROMPTS, **VARIATION_PROMPTS}
 _NEXUS_PROMPTS = {"permissive": {**CITING_PROMPTS, **_ASIDE}, "small": _ASIDE}
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #2a14eeb5
-class NexusState(TurnState, total=False):
+class _NexusState(TurnState, total=False):
     "The state of a turn. The question that stands alone stays; what is searched for changes from round to round."
 
     question: str  # that stands alone
@@ -219,33 +208,32 @@ class NexusState(TurnState, total=False):
     places: list[tuple[str, int, int]]  # of copied sentences: context id, start and end in its text
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #55957d6e
-def _begin_node(state: NexusState, tools: Toolbox) -> tuple[dict, Rewritten]:
+def _begin_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Rewritten]:
     "The question, made to stand alone."
     update, step = rewrite_node(state, tools)
     return {**update, "question": step.text, "tried": [step.text], "rounds": 0}, step
 
 
-def search_node(state: NexusState, tools: Toolbox) -> tuple[dict, Retrieved]:
+def search_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Retrieved]:
     "Contexts that no earlier round has found, best first."
-    update, step = retrieve_node(state, tools)
-    seen = state.get("seen", [])
+    (update, step), seen = retrieve_node(state, tools), state.get("seen", [])
     fresh = [i for i in update["found"] if i not in seen]
-    hits = tuple(h for h in step.hits if h.parent_id in fresh or h.id in fresh)
-    step = replace(step, hits=hits, contexts=tuple(fresh))
-    return {"found": fresh, "seen": [*seen, *fresh]}, step
+    hits = tuple(h for h in step.hits if {h.parent_id, h.id} & {*fresh})
+    found = replace(step, hits=hits, contexts=tuple(fresh))
+    return {"found": fresh, "seen": [*seen, *fresh]}, found
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #f4567813
 # Views of a conversation: with the question before, with all, with the last answer.
-TALK = ("follows", "questions", "answered")
+_TALK = ("follows", "questions", "answered")
 
 
-def reformulate_node(state: NexusState, tools: Toolbox) -> tuple[dict, Rewritten]:
+def reformulate_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Rewritten]:
     "Another wording for the search."
     own, task, n = tools.settings.own, state["task"], state["rounds"] + 1
     question, tried = state["question"], state["tried"]
     if own.reformulate == "talk":
         turns = (*task.history, Turn("user", task.question))
-        step = Rewritten(text=view_text(TALK[min(n, len(TALK)) - 1], question, turns))
+        step = Rewritten(text=view_text(_TALK[min(n, len(_TALK)) - 1], question, turns))
     else:
         seeds = [seed_for(tools.settings.seed, task.id, n)]
         asked = (tools.chat, tools.prompts, question, tools.history(task.history), seeds)
@@ -254,20 +242,20 @@ def reformulate_node(state: NexusState, tools: Toolbox) -> tuple[dict, Rewritten
     return {"query": step.text, "rounds": n, "tried": [*tried, step.text]}, step
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #1cf9c99c
-def _labels_of(state: NexusState, tools: Toolbox, texts: Sequence[str]) -> list[Verdict]:
+def _labels_of(state: _NexusState, tools: Toolbox, texts: Sequence[str]) -> list[Verdict]:
     "One of three labels a document, as `nexus.grade` says."
     own, task, question = tools.settings.own, state["task"], state["question"]
     if own.grade == "cosine":
-        wordings = [question, state["query"], *asked_of(task.question, task.history)]
-        wordings = list(dict.fromkeys(wordings))
-        return label_by_cosine(tools.embedder, wordings, texts, own.correct, own.ambiguous)
-    asked = (tools.chat, tools.prompts, question, tools.history(task.history), texts)
+        wordings = (question, state["query"], *asked_of(task.question, task.history))
+        cuts = (own.correct, own.ambiguous)
+        return label_by_cosine(tools.embedder, [*dict.fromkeys(wordings)], texts, *cuts)
+    asked = Asked(tools.chat, tools.prompts, question, tools.history(task.history), texts)
     if own.grade == "labels":
-        return label_by_choice(*asked)
-    return label_by_text(*asked, own.grade_default)
+        return label_by_choice(asked)
+    return label_by_text(asked, own.grade_default)
 
 
-def _label_node(state: NexusState, tools: Toolbox) -> tuple[dict, Labelled]:
+def _label_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Labelled]:
     "What this round found, in three labels; the correct ones are kept, and the ambiguous ones behind them."
     contexts = tools.contexts(state["found"])
     verdicts = _labels_of(state, tools, [c.text for c in contexts])
@@ -277,13 +265,12 @@ def _label_node(state: NexusState, tools: Toolbox) -> tuple[dict, Labelled]:
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #e24271a8
 def _written_draft(
-    state: NexusState, tools: Toolbox, contexts: Sequence[Context]
+    state: _NexusState, tools: Toolbox, contexts: Sequence[Context]
 ) -> tuple[dict, Drafted]:
     "What the model writes, citations and all."
     own, task, attempt = tools.settings.own, state["task"], state.get("retries", 0)
-    shown, again = format_docs_for_gen(contexts), {}
-    if own.cite == "model":
-        shown = format_sources(contexts, state["weights"])
+    cites, again = own.cite == "model", {}
+    shown = format_sources(contexts, state["weights"]) if cites else format_docs_for_gen(contexts)
     if attempt:
         seed = seed_for(tools.settings.seed, task.id, attempt)
         again = {"temperature": tools.stages.retry_temperature, "seed": seed}
@@ -293,7 +280,7 @@ def _written_draft(
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #eff49f76
 def _placed_draft(
-    state: NexusState, tools: Toolbox, contexts: Sequence[Context]
+    state: _NexusState, tools: Toolbox, contexts: Sequence[Context]
 ) -> tuple[dict, Quoted]:
     "The sentences that are nearest to the question, those of ambiguous sources at half their nearness."
     own = tools.settings.own
@@ -303,16 +290,13 @@ def _placed_draft(
     return {**update, "places": [(q.context, q.start, q.end) for q in step.quotes]}, step
 
 
-def answer_node(state: NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
+def answer_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
     "A draft from what is kept."
     by = _written_draft if tools.settings.own.generator == "write" else _placed_draft
     return by(state, tools, tools.contexts(state["kept"]))
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #36f9d1b3
-@lru_cache(maxsize=1)
-def _measured_licence() -> ConfidenceLicence:
-    "The licence that this project measured (`9_studies/03_specifications`)."
-    return read_confidence()
+_measured_licence = cache(read_confidence)  # by `9_studies/03_specifications`
 
 
 def _by_check(tools: Toolbox, question: str) -> Supports:
@@ -326,13 +310,13 @@ def _by_check(tools: Toolbox, question: str) -> Supports:
 
 
 def _claims_of_draft(
-    state: NexusState, tools: Toolbox, contexts: Sequence[Context]
+    state: _NexusState, tools: Toolbox, contexts: Sequence[Context]
 ) -> tuple[str, list[Claim], str]:
     "The answer without its numbers, its claims, and how they were cited."
-    own = tools.settings.own
-    if "places" in state and state["draft"] == copied_text(state["places"], contexts):
-        return state["draft"], copied_claims(state["draft"], state["places"], contexts), "copied"
-    text, marks = read_marks(state["draft"])
+    own, draft, places = tools.settings.own, state["draft"], state.get("places")
+    if places is not None and draft == copied_text(places, contexts):
+        return draft, copied_claims(draft, places, contexts), "copied"
+    text, marks = read_marks(draft)
     supports = by_claims if own.verify == "claims" else by_words(own.least)
     if own.cite.startswith("adapter:"):
         found = adapter_claims(tools, state["question"], text, contexts, supports)
@@ -345,7 +329,7 @@ def _claims_of_draft(
     return text, written_claims(text, marks, contexts, supports), "written"
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #7d809471
-def _verify_node(state: NexusState, tools: Toolbox) -> tuple[dict, Cited]:
+def _verify_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Cited]:
     "The claims of the draft, held against their sources; the answer, unless it is sent back."
     own, contexts = tools.settings.own, tools.contexts(state["kept"])
     text, claims, way = _claims_of_draft(state, tools, contexts)
@@ -363,10 +347,10 @@ def _verify_node(state: NexusState, tools: Toolbox) -> tuple[dict, Cited]:
     return {**update, "outcome": Outcome.ANSWERED, "answer": text, "cited": list(cited)}, step
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #1be95417
-def _after_labels(rounds: int) -> Callable[[NexusState], str]:
+def _after_labels(rounds: int) -> Callable[[_NexusState], str]:
     "An answer if anything is kept; else another search while rounds are left."
 
-    def route(state: NexusState) -> str:
+    def route(state: _NexusState) -> str:
         if state["kept"]:
             return "generate"
         return "reformulate" if state["rounds"] < rounds else "fallback"
@@ -374,12 +358,12 @@ def _after_labels(rounds: int) -> Callable[[NexusState], str]:
     return route
 
 
-def _after_reformulating(state: NexusState) -> str:
+def _after_reformulating(state: _NexusState) -> str:
     "A wording that was tried already brings nothing."
     return "fallback" if state["query"] in state["tried"][:-1] else "retrieve"
 
 
-def why(state: NexusState) -> Reason:
+def why(state: _NexusState) -> Reason:
     "The reason of a refusal."
     if not state.get("declined"):
         return IRRELEVANT
@@ -402,11 +386,8 @@ def _build_nexus(tools: Toolbox):
     "Rewrite, retrieve, grade, perhaps again, generate, verify."
     from langgraph.graph import StateGraph
 
-    def verified(state: NexusState) -> str:
-        return END if "outcome" in state else "increment_retry"
-
-    labelled = _after_labels(tools.settings.own.rounds)
-    g = StateGraph(NexusState)
+    labelled, verified = _after_labels(tools.settings.own.rounds), unless_ended("increment_retry")
+    g = StateGraph(_NexusState)
     for name, work in _NEXUS_NODES.items():
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "rewrite")
@@ -426,10 +407,8 @@ _SEARCH = {"top_k": 20, "rerank_k": 5, "views": "query*0.7 bm25:query*0.3", "rer
 _SHARED = {"embedder": MINILM, "retrieval": RetrievalSettings(**_SEARCH)}  # (3.1)
 _LLAMA = ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4")
 _SERVED_LLAMA = ModelSpec("llama3.2:3b", url="http://localhost:11434/v1")
-PROFILES = {
-    "nexus": Settings(profile="nexus", chat=_LLAMA, **_SHARED),
-    "nexus-server": Settings(profile="nexus-server", chat=_SERVED_LLAMA, **_SHARED),
-}
+_CHATS = {"nexus": _LLAMA, "nexus-server": _SERVED_LLAMA}
+_PROFILES = {name: Settings(profile=name, chat=chat, **_SHARED) for name, chat in _CHATS.items()}
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #20584e51
 _GRADE_OFF = {"nexus.grade": "cosine", "nexus.correct": -1.0, "nexus.ambiguous": -1.0}
@@ -443,15 +422,13 @@ NEXUS = System(
     prompts=_NEXUS_PROMPTS,
     settings=NexusSettings,
     defaults=_DEFAULTS,
-    profiles=PROFILES,
+    profiles=_PROFILES,
     retries=lambda settings: settings.own.rounds + settings.own.retry,
     paper="nexus",
     variants=read_departures("nexus"),
     derived={"weights": ("kept", lambda ids: dict.fromkeys(ids, 1.0))},
     mechanisms=(
-        Mechanism(
-            "rewrite", "the question as it was put", {"stages.rewrite": "never"}, ("rewrite",)
-        ),
+        Mechanism("rewrite", "the question as it was put", REWRITE_OFF, ("rewrite",)),
         Mechanism("grade", "all that was found is kept", _GRADE_OFF, ("grade_documents",)),
         Mechanism("reformulation", "one search", {"nexus.rounds": 0}),
         Mechanism("check and retry", "the first draft stands", {"nexus.retry": 0}),

@@ -24,16 +24,16 @@ from pathlib import Path
 from typing import Annotated, TypedDict, get_type_hints
 
 from ..core.record import Calls, Checked, Drafted, Gated, Grade, Graded, Rank, Ranked
-from ..core.record import Found as Hit
 from ..core.record import Refused, Retried, Retrieved, Rewritten, Step
-from ..core.settings import Address, ModelSpec, Settings, names_code, load_place
+from ..core.record import Found as Hit
+from ..core.settings import Address, ModelSpec, Settings, load_place, names_code
 from ..core.text import Label, Stance, Verdict, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
 from ..core.types import Task, digest, plain
 from ..data.mtrag import BY_TEXT
 from ..data.traces import STEPS, by_name
 from .stages import Toolbox
-from .system import END, START, NodeError, NoModel, NotRecorded, System, TurnState
+from .system import END, START, NoModel, NodeError, NotRecorded, System, TurnState
 from .system import Work, answered, as_node, extra_of, state_of, surround
 
 # %% auto #0
@@ -72,8 +72,8 @@ def as_passage(value: object, domain: str = "") -> Context:
     places = [p for p in (value, node, *extra) if p]
     some = {f: [_get(p, n) for n in names for p in places] for f, names in _FIELDS.items()}
     got = {f: next((v for v in vs if v not in (None, "")), None) for f, vs in some.items()}
-    text, url, source, score = (got[k] for k in ("text", "url", "source", "score"))
-    text, url, source = (v if isinstance(v, str) else "" for v in (text, url, source))
+    texts, score = [got[k] for k in ("text", "url", "source")], got["score"]
+    text, url, source = (v if isinstance(v, str) else "" for v in texts)
     if not text.strip() and not url:
         problem = f"a passage has neither text nor url: {str(value)[:80]!r}"
         fields = "text, and id, title, url, score if there are any"
@@ -149,8 +149,8 @@ def _outcome(asked: object, text: str) -> Outcome:
     "The outcome that a system states, or the one that its text shows. Raises DataError for none."
     if asked is None:
         return Outcome.I_DONT_KNOW if stance(text) is Stance.DECLINES else Outcome.ANSWERED
-    if found := next((o for o in _STATED if o == asked), None):
-        return found
+    if asked in _STATED:
+        return Outcome(asked)
     names = ", ".join(o.value for o in _STATED)
     raise DataError(f"the outcome {asked!r} is none of {names}", remedy="Leave it out, or mend it")
 
@@ -229,7 +229,7 @@ class _Reader:
         given = _as_passages(passages, self.domain)
         self.found, self.kept = self.memory.remember(given), None
         self.names = {c.id: i for c, i in zip(given, self.found)}
-        hits = [Hit(c.id, c.id, c.document_id, score) for c, score in self.scored(self.found)]
+        hits = (Hit(c.id, c.id, c.document_id, score) for c, score in self.scored(self.found))
         return Retrieved(hits=tuple(hits), contexts=tuple(self.found))
 
     def graded(self, kept: object) -> Graded:
@@ -342,6 +342,10 @@ def _llama_index(value: object, depth: int = 3) -> object:
     return next((i for p in parts if (i := _llama_index(p, depth - 1)) is not None), None)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00041
+def _domain_of(task: Task) -> str:
+    return task.collection or task.domain
+
+
 def messages_of(task: Task) -> list[dict[str, str]]:
     "The conversation of a task in the form of chat messages; the last one is the question."
     roles = {"user": "user", "agent": "assistant"}
@@ -383,8 +387,7 @@ def _called(function: Callable, *args, **kw) -> tuple[list, object]:
 
 def _reply_of(function: Callable, task: Task) -> Reply:
     "The reply of a function to a task. Raises DataError for one that cannot be read."
-    domain = task.collection or task.domain
-    takes = inspect.signature(function).parameters
+    domain, takes = _domain_of(task), inspect.signature(function).parameters
     known = {"collection": domain} if "collection" in takes else {}
     heard = _HEARD.set([])
     if "llama_index.core.instrumentation" in sys.modules:  # a program has loaded it
@@ -418,9 +421,7 @@ def _ending(outcome: Outcome, text: str, read: list[str], tools: Toolbox | _Memo
     end = {"outcome": outcome, "answer": text, "cited": [], "found": read}
     if outcome is Outcome.I_DONT_KNOW:
         return {**end, "reason": why}, [Refused(reason=why.name, role=why.role)]
-    if outcome is Outcome.ANSWERED:
-        end |= answered(text, tools.contexts(read))
-    return end, []
+    return end | (answered(text, tools.contexts(read)) if outcome is Outcome.ANSWERED else {}), []
 
 
 def _ended(reply: Reply, memory: _Memory, domain: str = "") -> tuple[dict, list[Step]]:
@@ -466,23 +467,17 @@ def _plain_passages(contexts: Sequence[Context]) -> list[dict]:
 def _known_of(state: _StagesState, tools: Toolbox) -> dict[str, object]:
     "What a stage gets: the conversation, and what the stages before it have added."
     task = state["task"]
-    known = {
-        "messages": messages_of(task),
-        "question": task.question,
-        "collection": task.collection or task.domain,
-        "query": state.get("query", task.question),
-    }
+    known = {"messages": messages_of(task), "question": task.question}
+    known |= {"collection": _domain_of(task), "query": state.get("query", task.question)}
     if "found" in state:
-        known["passages"] = _plain_passages(tools.contexts(state["found"]))
-        kept = state.get("kept", state["found"])
-        known["kept"] = _plain_passages(tools.contexts(kept))
+        ids = {"passages": state["found"], "kept": state.get("kept", state["found"])}
+        known |= {k: _plain_passages(tools.contexts(i)) for k, i in ids.items()}
     if "draft" in state:
         known["answer"] = state["draft"]
     return {**known, **state.get("own", {})}
 
 
 def _stage_work(name: str, stage: Callable, memory: _Memory) -> Work:
-    "The work of a node that asks a stage."
 
     def work(state: _StagesState, tools: Toolbox) -> tuple[dict, Step]:
         pieces, given = _called(stage, _known_of(state, tools))
@@ -493,7 +488,7 @@ def _stage_work(name: str, stage: Callable, memory: _Memory) -> Work:
         if len(says) > 1:
             problem = f"the stage {name!r} returned {' and '.join(says)}"
             raise DataError(problem, remedy="Make a stage of each")
-        reader = _Reader(memory, state["task"].collection or state["task"].domain)
+        reader = _Reader(memory, _domain_of(state["task"]))
         reader.found = list(state.get("found", ()))
         kind, where = _STAGE_SAYS[says[0]] if says else ("note", "note")
         step = reader.read({"step": kind, "node": name, where: given[says[0]] if says else name})
@@ -564,8 +559,7 @@ def _one_node(reply: Callable[[Task], Reply], memory: _Memory, tools: Toolbox):
     "A graph whose only node is `answer`."
 
     def work(state: TurnState, tools: Toolbox) -> tuple[dict, list[Step]]:
-        task = state["task"]
-        return _ended(reply(task), memory, task.collection or task.domain)
+        return _ended(reply(state["task"]), memory, _domain_of(state["task"]))
 
     return _row({"answer": work}, tools)
 
@@ -612,14 +606,6 @@ def _check_call(function: Callable, name: str) -> None:
         raise SettingsError(f"{problem}: the last of them is the question") from None
 
 
-def _instance_of(kind: type) -> object:
-    "An object of a class. Raises SettingsError for a class that wants arguments."
-    try:
-        return kind()
-    except Exception as e:
-        raise SettingsError(f"{kind.__name__} cannot be made without arguments: {e}") from e
-
-
 def _stages_system(stages: Sequence, name: str, memory: _Memory, shared: Mapping) -> System:
     "Stages in a row as a system. Raises SettingsError for names that are taken twice, or kept for the end."
     named = {getattr(s, "__name__", type(s).__name__): s for s in stages}
@@ -638,7 +624,12 @@ def outside(
     kinds: Mapping[str, str] = {},  # of a graph: node -> what it does
 ) -> System:
     "A system of somebody's own. A changed source is another system: its runs go into another folder. Raises SettingsError for what is none."
-    value = _instance_of(value) if isinstance(value, type) else value
+    if isinstance(value, type):
+        try:
+            value = value()
+        except Exception as e:
+            what = f"{value.__name__} cannot be made without arguments"
+            raise SettingsError(f"{what}: {e}") from e
     if isinstance(value, System):
         return value
     written, shown = digest(source or _source_of(value)), name or repr(value)
@@ -650,17 +641,13 @@ def outside(
     if not (callable(value) or stages or is_graph):
         wanted = "a function of the messages, or a list of stages"
         raise SettingsError(f"{shown} is a {type(value).__name__}: wanted is {wanted}")
-    memory = _Memory()
-    shared = {
-        "toolbox_for": _toolbox_with(memory),
-        "reasons": (_DECLINES, _REJECTED, _SHUT),
-        "identity": lambda s: {"source": written},
-    }
+    memory, made = _Memory(), {"source": written}
+    shared = {"toolbox_for": _toolbox_with(memory), "reasons": (_DECLINES, _REJECTED, _SHUT)}
+    shared["identity"] = lambda s: made
     if is_graph:
         keys = {**getattr(value, "keys", {}), **keys}
         kinds = {**getattr(value, "kinds", {}), **kinds}
-        said = digest([keys, kinds])
-        shared["identity"] = lambda s: {"source": written, "graph": said}
+        made["graph"] = digest([keys, kinds])
         return _graph_system(value, name, keys, kinds, memory, **shared)
     if stages:
         return _stages_system(stages, name, memory, shared)
@@ -768,7 +755,6 @@ def _schema_hints(builder) -> dict[str, object]:
 
 
 def _subgraphs(builder) -> dict[str, object]:
-    "Node -> the subgraph that stands there."
     inner = {n: getattr(s.runnable, "builder", None) for n, s in builder.nodes.items()}
     return {n: b for n, b in inner.items() if b}
 
@@ -1229,7 +1215,6 @@ class _Ended:
 
 
 def _graph_system(graph, name: str, keys: Mapping, kinds: Mapping, memory: _Memory, **shared):
-    "A compiled graph of LangGraph as a system."
     if "__root__" in graph.builder.channels:
         raise SettingsError(f"the state of {name} has no keys: wanted is one with keys")
     p = _Program(graph.builder, _keys_found(graph.builder, keys), dict(kinds), memory)
@@ -1295,11 +1280,7 @@ def _endpoint(url: str, s: AddressSettings) -> Callable[[Task], Reply]:
     connection = Connection(spec, s.timeout, s.patience)
 
     def post(body: dict) -> dict:
-        for pause in (
-            0.5,
-            1.0,
-            None,
-        ):  # seconds, after a reply that broke; None: it was the last try
+        for pause in (0.5, 1.0, None):  # seconds, after a reply that broke; None: the last try
             try:
                 return connection.post("/chat/completions", body)
             except ServerError as e:
@@ -1309,7 +1290,7 @@ def _endpoint(url: str, s: AddressSettings) -> Callable[[Task], Reply]:
             time.sleep(pause)
 
     def reply(task: Task) -> Reply:
-        domain = task.collection or task.domain
+        domain = _domain_of(task)
         body = {"messages": messages_of(task), "stream": False}
         body |= {"model": s.model} if s.model else {}
         body |= {s.collection: domain} if s.collection else {}

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'NAMES', 'is_place', 'system_names', 'unknown_name',
-           'system_named', 'profiles', 'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'is_place', 'system_names', 'unknown_name', 'system_named',
+           'profiles', 'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
 
 # %% ../../nbs/5_systems/08_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -92,17 +92,14 @@ def profiles() -> dict[str, Settings]:
 
 
 def _profile(name: str) -> Settings:
-    known = profiles()
-    if name not in known:
+    if name not in (known := profiles()):
         raise unknown_name("profile", name, known)
     return known[name]
 
 
-def load_models(
-    profile: str = "laptop",  # a key of `profiles`
-    changes: Mapping[str, object] | None = None,  # dotted key -> value
-) -> Models:
-    "The models of a profile, each loaded when it is first used. Raises SettingsError for what does not exist."
+def load_models(profile: str = "laptop", changes: Mapping[str, object] | None = None) -> Models:
+    """The models of a profile (a key of `profiles`) with changes (dotted key -> value), each loaded when it is first used. Raises
+    SettingsError for what does not exist."""
     from mtrag_nb.models.calls import Models
 
     require_packages()
@@ -124,8 +121,8 @@ _KEYS = read_json(data_dir("paper") / "system_keys.json")
 WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
 _NOMIC_PREFIXES = "search_query: |search_document: "  # before questions and passages (2.1)
 # Ollama's names -> those of the weights.
-NAMES = {"llama3.2": "meta-llama/Llama-3.2-3B-Instruct"}
-NAMES["nomic-embed-text"] = "nomic-ai/nomic-embed-text-v1.5"
+_NAMES = {"llama3.2": "meta-llama/Llama-3.2-3B-Instruct"}
+_NAMES["nomic-embed-text"] = "nomic-ai/nomic-embed-text-v1.5"
 
 # %% ../../nbs/5_systems/08_registry.ipynb #3b62a7f0
 @cache
@@ -193,7 +190,7 @@ def becomes(values: Mapping[str, object], settings: Settings) -> dict[str, objec
     out = {s: v for key, v in values.items() for s in _KEYS[key][1]}
     for name in out.keys() & {"chat.name", "embedder.name"}:
         if not getattr(settings, name.partition(".")[0]).url:
-            out[name] = NAMES.get(out[name], out[name])
+            out[name] = _NAMES.get(out[name], out[name])
     if "nomic" in out.get("embedder.name", ""):
         out["embedder.prefixes"] = _NOMIC_PREFIXES
     by = getattr(settings.own, "grade", "scale")  # a system without it refuses the threshold itself
@@ -223,11 +220,10 @@ class Config(Table):
     @property
     def rows(self) -> list[tuple]:
         "Key, value, and the settings that it became."
-
-        def told(key: str) -> str:
+        rows, left = [], dict(self.changes)
+        for key, value in self.values.items():
             _, settings, *why = _KEYS[key]
-            return ", ".join([f"{s} = {self.changes[s]}" for s in settings] + why)
-
-        named = {s for key in self.values for s in _KEYS[key][1]}
-        follows = [("", "", f"{s} = {v}") for s, v in self.changes.items() if s not in named]
-        return [(key, value, told(key)) for key, value in self.values.items()] + follows
+            left = {s: v for s, v in left.items() if s not in settings}
+            told = [f"{s} = {self.changes[s]}" for s in settings]
+            rows.append((key, value, ", ".join(told + why)))
+        return rows + [("", "", f"{s} = {v}") for s, v in left.items()]

@@ -11,23 +11,19 @@ from dataclasses import replace
 from ..core.claims import check_claims, claims_something
 from ..core.record import Drafted
 from ..core.types import Reason
-from .system import copied_draft
 from .stages import Toolbox
-from .system import CHECK_OFF, DECLINED, END, GRADE_OFF, START, Mechanism, System
-from .system import TurnState, Work, after_check, as_node, check_node
-from .system import generate_node, grade_node, read_departures, refuse
-from .system import retrieve_node, retry_node, rewrite_node
+from .system import CHECK_OFF, DECLINED, END, GRADE_OFF, REWRITE_OFF, START
+from .system import Mechanism, System, TurnState, Work, after_check, as_node
+from .system import by_state, check_node, copied_draft, generate_node, grade_node
+from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_node
 
 # %% auto #0
-__all__ = ['IRRELEVANT', 'EXHAUSTED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_generate', 'build_self_crag']
+__all__ = ['IRRELEVANT', 'EXHAUSTED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why']
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #1416e1c3
 IRRELEVANT = Reason("irrelevant_docs", "dropped", "no retrieved document passed the grade")
-EXHAUSTED = Reason(
-    "hallucination_loop_exhausted",
-    "exhausted",
-    "no draft was grounded, and the retries are used up",
-)
+_NONE_GROUNDED = "no draft was grounded, and the retries are used up"
+EXHAUSTED = Reason("hallucination_loop_exhausted", "exhausted", _NONE_GROUNDED)
 
 
 def why(state: TurnState) -> Reason:
@@ -37,17 +33,8 @@ def why(state: TurnState) -> Reason:
     return DECLINED if state.get("declined") else EXHAUSTED
 
 
-def _after_grade(state: TurnState) -> str:
-    "Nothing kept: refuse."
-    return "generate" if state["kept"] else "fallback"
-
-
-def after_generate(state: TurnState) -> str:
-    "Declined: refuse."
-    return "fallback" if state["declined"] else "hallucination_check"
-
-# %% ../../nbs/5_systems/03_self_crag.ipynb #cc36b5e9
-_VARIANTS = read_departures("self_crag")
+_after_grade = by_state("kept", "generate", "fallback")
+_after_generate = by_state("declined", "fallback", "hallucination_check")
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #repair01
 def _supported(draft: str, texts: Sequence[str]) -> str:
@@ -80,7 +67,7 @@ SELF_CRAG_NODES: dict[str, Work] = {
 }
 
 
-def build_self_crag(tools: Toolbox):
+def _build_self_crag(tools: Toolbox):
     "Self-CRAG (seed paper, II.C)."
     from langgraph.graph import StateGraph
 
@@ -92,7 +79,7 @@ def build_self_crag(tools: Toolbox):
     g.add_edge("rewrite", "retrieve")
     g.add_edge("retrieve", "grade_documents")
     g.add_conditional_edges("grade_documents", _after_grade, ["generate", "fallback"])
-    g.add_conditional_edges("generate", after_generate, ["hallucination_check", "fallback"])
+    g.add_conditional_edges("generate", _after_generate, ["hallucination_check", "fallback"])
     g.add_conditional_edges("hallucination_check", checked, [END, "increment_retry", "fallback"])
     g.add_edge("increment_retry", "generate")
     g.add_edge("fallback", END)
@@ -101,15 +88,13 @@ def build_self_crag(tools: Toolbox):
 
 SELF_CRAG = System(
     "self_crag",
-    build_self_crag,
+    _build_self_crag,
     "rewrite, retrieve, grade, generate, check with retries, fallback (Self-CRAG)",
     (IRRELEVANT, DECLINED, EXHAUSTED),
     paper="t4",
-    variants=_VARIANTS,
+    variants=read_departures("self_crag"),
     mechanisms=(
-        Mechanism(
-            "rewrite", "the question as it was put", {"stages.rewrite": "never"}, ("rewrite",)
-        ),
+        Mechanism("rewrite", "the question as it was put", REWRITE_OFF, ("rewrite",)),
         Mechanism("grade", "all that was found is kept", GRADE_OFF, ("grade_documents",)),
         Mechanism("check and retry", "the first draft stands", CHECK_OFF, ("hallucination_check",)),
         Mechanism("retry", "refuse when the first draft fails", {"stages.max_retries": 0}),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from string import Formatter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.claims import check_claims, claims_something, draft_score
 from ..core.files import data_dir, parse_json
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from mtrag_nb.search.sources import RetrieverLike, Web
 
 # %% auto #0
-__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADES', 'ENDS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'Places',
-           'GRADERS', 'CHECKERS', 'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'read_prompts', 'prompt_set',
-           'show_history', 'history_head', 'read_stated', 'grade_by_scale', 'grade_by_scale_text', 'label_by_choice',
-           'label_by_text', 'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard',
-           'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer',
-           'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims',
-           'check_by_classifier', 'Grading', 'Checking', 'require_ways', 'Toolbox', 'source_head', 'format_sources',
-           'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims',
-           'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'GRADERS', 'CHECKERS',
+           'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'read_prompts', 'prompt_set', 'show_history', 'history_head',
+           'Asked', 'read_stated', 'grade_by_scale', 'grade_by_scale_text', 'label_by_choice', 'label_by_text',
+           'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict',
+           'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate',
+           'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier',
+           'Grading', 'Checking', 'require_ways', 'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation',
+           'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims', 'adapter_claims',
+           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -64,12 +64,8 @@ def prompt_set(name: str) -> dict[str, str]:
     return PROMPTS | {k: v for part in _PROMPT_SETS[name] for k, v in read_prompts(part).items()}
 
 # %% ../../nbs/5_systems/00_stages.ipynb #e8fcb9f6
-def show_history(
-    history: Sequence[Turn],
-    turns: int = 6,  # how many of the last turns
-    chars: int = 600,  # clip each turn to so many characters
-) -> str:  # one line a turn, "" for no history
-    "The conversation so far, as the prompts show it."
+def show_history(history: Sequence[Turn], turns: int = 6, chars: int = 600) -> str:
+    'The last turns of a conversation as the prompts show them, a line each, clipped to so many characters; "" for none.'
     last = history[-turns:] if turns else ()
     return "\n".join(f"{t.speaker}: {clipped(t.text, chars)}" for t in last)
 
@@ -83,30 +79,35 @@ _Prompts = Mapping[str, str]  # key -> text
 _Texts = Sequence[str]
 SCALE_PROMPTS = read_prompts("scale")
 LABEL_PROMPTS = read_prompts("labels")
-GRADES = tuple(map(str, range(11)))
-ENDS = (0.0, 10.0)
+_GRADES, _ENDS = tuple(map(str, range(11))), (0.0, 10.0)
 
 
-def _document_prompts(
-    prompts: _Prompts, about: str, question: str, history: str, documents: _Texts
-) -> list[Prompt]:
-    "One prompt a document. `about`: grade, scale or labels; `prompts` may bring their own under `about`.system and `about`.user."
-    texts = {**SCALE_PROMPTS, **LABEL_PROMPTS, **prompts}
-    asked = {"history": history_head(history), "question": question}
-    users = [texts[f"{about}.user"].format(**asked, document=d) for d in documents]
-    return [chat(texts[f"{about}.system"], user) for user in users]
+class Asked(NamedTuple):
+    "What a model is asked of documents."
 
+    model: ChatModel
+    prompts: _Prompts
+    question: str
+    history: str  # as `show_history` gives it
+    documents: Sequence[str]
 
-def _chosen(model: ChatModel, asked: Sequence[Prompt], options: Sequence[str]) -> list[dict]:
-    "The share of each option, for each prompt."
-    begun = [replace(p, prefill="Grade:") for p in asked]
-    found = choose(model, begun, [tuple(options)] * len(begun)) if begun else []
-    return [shares for shares, _ in found]
+    def prompts_of(self, about: str) -> list[Prompt]:
+        "One prompt a document. `about`: grade, scale or labels; `prompts` may bring their own under `about`.system and `about`.user."
+        texts = {**SCALE_PROMPTS, **LABEL_PROMPTS, **self.prompts}
+        system, user = texts[f"{about}.system"], texts[f"{about}.user"].format
+        shown = {"history": history_head(self.history), "question": self.question}
+        return [chat(system, user(**shown, document=d)) for d in self.documents]
 
+    def shares(self, about: str, options: Iterable[str]) -> list[dict[str, float]]:
+        "The share of each option, for each document."
+        begun = [replace(p, prefill="Grade:") for p in self.prompts_of(about)]
+        found = choose(self.model, begun, [tuple(options)] * len(begun)) if begun else []
+        return [shares for shares, _ in found]
 
-def _written(model: ChatModel, asked: Sequence[Prompt]) -> list[str]:
-    "What the model writes to each prompt, a few tokens."
-    return [c.text for c in model.generate(asked, max_new_tokens=8)] if asked else []
+    def written(self, about: str) -> list[str]:
+        "What the model writes of each document, a few tokens."
+        asked = self.prompts_of(about)
+        return [c.text for c in self.model.generate(asked, max_new_tokens=8)] if asked else []
 
 # %% ../../nbs/5_systems/00_stages.ipynb #01062df6
 _HEADING = (
@@ -115,7 +116,7 @@ _HEADING = (
 )
 _SAYING = r"it(?:['’]s| is)\W+|i(?:\s+would|['’]d)?\s+(?:give|say|rate|choose|pick)\s+(?:it\s+)?(?:an?\s+)?"
 _BEGINS = rf"(?:[^\w<>≤≥]|_)*(?:{_HEADING}|{_SAYING})?(?<![\d.,-])"
-_ENDS = r"\s*(?:$|[.,;:!\n)}\]\"'*_`(](?!\d)|[-–—]\s|\b(?:because|since|as)\b)"
+_STOPS = r"\s*(?:$|[.,;:!\n)}\]\"'*_`(](?!\d)|[-–—]\s|\b(?:because|since|as)\b)"
 _HEDGE = re.compile(r"\b(?:at (?:least|most)|or (?:more|less|so)|maybe|perhaps)\b", re.I)
 
 
@@ -126,7 +127,7 @@ def read_stated(text: str, option: str, other: str) -> str | None:
     with one group; `other`: one that finds something else that is stated.
     """
     said = without_thinking(text)
-    if not (m := re.match(f"{_BEGINS}{option}{_ENDS}", said, re.I)):
+    if not (m := re.match(f"{_BEGINS}{option}{_STOPS}", said, re.I)):
         return None
     others = {x.lower() for x in re.findall(other, said[m.end() :], re.I)}
     hedged = _HEDGE.search(re.split(r"[.:!\n]|\b(?:because|since|as)\b", said[m.end(1) :])[0])
@@ -135,46 +136,27 @@ def read_stated(text: str, option: str, other: str) -> str | None:
 
 def _read_grade(text: str) -> float | None:
     "The grade that a reply states, in [0, 10]; None if it states none, or more than one."
-    said = read_stated(
-        text, r"(\d{1,2}(?:\.\d)?)(?:\s*\(?(?:/|out of)\s*10\)?)?(?:\s*points?)?", r"\d+"
-    )
+    grade = r"(\d{1,2}(?:\.\d)?)(?:\s*\(?(?:/|out of)\s*10\)?)?(?:\s*points?)?"
+    said = read_stated(text, grade, r"\d+")
     return float(said) if said and float(said) <= 10 else None
 
 # %% ../../nbs/5_systems/00_stages.ipynb #6e284b02
-def grade_by_scale(
-    model: ChatModel,
-    prompts: _Prompts,
-    question: str,
-    history: str,
-    documents: _Texts,
-    threshold: float = 7.0,
-) -> list[Verdict]:
+def grade_by_scale(asked: Asked, threshold: float = 7.0) -> list[Verdict]:
     "The likeliest of the grades 0 to 10; a document is kept at or above the threshold."
-    asked = _document_prompts(prompts, "scale", question, history, documents)
-    grades = [float(max(GRADES, key=p.get)) for p in _chosen(model, asked, GRADES)]
-    return [scored(grade, threshold, "scale", scale=ENDS) for grade in grades]
+    grades = [float(max(_GRADES, key=p.get)) for p in asked.shares("scale", _GRADES)]
+    return [scored(grade, threshold, "scale", scale=_ENDS) for grade in grades]
 
 
-def grade_by_scale_text(
-    model: ChatModel,
-    prompts: _Prompts,
-    question: str,
-    history: str,
-    documents: _Texts,
-    threshold: float = 7.0,
-    default: str = "yes",
-) -> list[Verdict]:
+def grade_by_scale_text(asked: Asked, threshold=7.0, default: str = "yes") -> list[Verdict]:
     "The grade that the model writes; `default` is the label of an unreadable one, which keeps the document."
-    unread = Verdict(Label(default), "scale-text", threshold=threshold, defaulted=True, scale=ENDS)
+    unread = Verdict(Label(default), "scale-text", threshold=threshold, defaulted=True, scale=_ENDS)
 
     def read(text: str) -> Verdict:
         grade = _read_grade(text)
-        if grade is None:
-            return replace(unread, raw=text)
-        return replace(scored(grade, threshold, "scale-text", scale=ENDS), raw=text)
+        known = unread if grade is None else scored(grade, threshold, "scale-text", scale=_ENDS)
+        return replace(known, raw=text)
 
-    asked = _document_prompts(prompts, "scale", question, history, documents)
-    return [read(text) for text in _written(model, asked)]
+    return list(map(read, asked.written("scale")))
 
 # %% ../../nbs/5_systems/00_stages.ipynb #2f36d142
 # The worst first: it wins a tie.
@@ -189,43 +171,28 @@ def _read_label(text: str) -> Label | None:
     return LABELS[said.capitalize()] if said else None
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1ae7dfc9
-def label_by_choice(
-    model: ChatModel, prompts: _Prompts, question: str, history: str, documents: _Texts
-) -> list[Verdict]:
+def label_by_choice(asked: Asked) -> list[Verdict]:
     "The likeliest label; of equals the worse one."
-    asked = _document_prompts(prompts, "labels", question, history, documents)
 
     def verdict(shares: Mapping[str, float]) -> Verdict:
         weight = sum(WEIGHTS[LABELS[name]] * p for name, p in shares.items())
         label = LABELS[max(LABELS, key=shares.get)]
         return Verdict(label, "labels", round(weight, 4), scale=(0.0, 1.0))
 
-    return list(map(verdict, _chosen(model, asked, LABELS)))
+    return list(map(verdict, asked.shares("labels", LABELS)))
 
 
-def label_by_text(
-    model: ChatModel,
-    prompts: _Prompts,
-    question: str,
-    history: str,
-    documents: _Texts,
-    default: str = "ambiguous",
-) -> list[Verdict]:
+def label_by_text(asked: Asked, default: str = "ambiguous") -> list[Verdict]:
     "The label that the model writes; `default`: what an unreadable one counts as."
-    asked = _document_prompts(prompts, "labels", question, history, documents)
-    read = [(text, _read_label(text)) for text in _written(model, asked)]
+    read = [(text, _read_label(text)) for text in asked.written("labels")]
     how = [(label or Label(default), label is None, text) for text, label in read]
     return [Verdict(label, "labels-text", raw=t, defaulted=unread) for label, unread, t in how]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #c20d5cad
 def label_by_cosine(
-    embedder: EmbedderLike,
-    questions: Sequence[str],  # wordings: the nearest of them counts
-    documents: Sequence[str],
-    correct: float,  # a cosine at or above it is correct
-    ambiguous: float,  # one between here and there ambiguous
+    embedder: EmbedderLike, questions: _Texts, documents: _Texts, correct: float, ambiguous: float
 ) -> list[Verdict]:
-    "Two cuts of the cosine."
+    "Two cuts of the cosine with the nearest of some wordings: correct at or above the first, ambiguous between here and there."
     if not documents:
         return []
     cosines = embedder.encode(list(documents)) @ embedder.encode(list(questions), query=True).T
@@ -242,9 +209,7 @@ def weighed(grades: Iterable[Grade]) -> dict[str, float]:  # context id -> weigh
 class Labelled(Graded, kind="labelled"):
     "One of three labels for each context."
 
-    @property
-    def kept(self) -> tuple[str, ...]:
-        return tuple(weighed(self.grades))
+    kept = property(lambda self: tuple(weighed(self.grades)))
 
     def lines(self, name):
         found = [v.label for v in self.verdicts]
@@ -261,12 +226,10 @@ def clean_rewrite(text: str) -> str:
 
 
 def rewrite(
-    model: ChatModel,
-    prompts: Mapping[str, str],
-    questions: Sequence[str],
-    histories: Sequence[str],  # as `show_history` gives them; "" for a first question
+    model: ChatModel, prompts: _Prompts, questions: _Texts, histories: _Texts
 ) -> list[Rewritten]:
-    "Questions that stand alone, by a few-shot prompt; an empty reply keeps the question."
+    """Questions that stand alone, by a few-shot prompt; an empty reply keeps the question. Histories as `show_history` gives
+    them, "" for a first question."""
     at = [i for i, h in enumerate(histories) if h]
     system, user = prompts["rewrite.system"], prompts["rewrite.user"].format
     users = [user(history=histories[i], question=questions[i]) for i in at]
@@ -280,36 +243,22 @@ def rewrite(
 
 # %% ../../nbs/5_systems/00_stages.ipynb #7de344f8
 def guard(
-    rewrites: Sequence[Rewritten],
-    questions: Sequence[str],
-    embedder: EmbedderLike,
-    least: float = 0.6,  # cosine between rewrite and question
+    rewrites: Sequence[Rewritten], questions: _Texts, embedder: EmbedderLike, least: float = 0.6
 ) -> list[Rewritten]:
-    "Rewrites that strayed from their question, taken back; one that no model wrote stays as it is."
+    "Rewrites with a cosine below `least` to their question are taken back; one that no model wrote stays as it is."
     texts = embedder.encode([r.text for r in rewrites], query=True)
     cosines = (texts * embedder.encode(list(questions), query=True)).sum(axis=1)
 
     def guarded(r: Rewritten, question: str, cosine: float) -> Rewritten:
-        if not r.raw:
-            return r
-        if cosine < least:
-            r = replace(r, text=question, kept=False)
-        return replace(r, similarity=round(cosine, 4))
+        back = {"text": question, "kept": False} if cosine < least else {}
+        return replace(r, **back, similarity=round(cosine, 4)) if r.raw else r
 
     return [guarded(r, q, float(s)) for r, q, s in zip(rewrites, questions, cosines)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #be89e29c
-def grade_by_verdict(
-    model: ChatModel,
-    prompts: _Prompts,
-    question: str,
-    history: str,
-    documents: _Texts,
-    default: str = "yes",
-) -> list[Verdict]:
+def grade_by_verdict(asked: Asked, default: str = "yes") -> list[Verdict]:
     "Generated words through the parser; `default`: what an unreadable one counts as."
-    asked = _document_prompts(prompts, "grade", question, history, documents)
-    return [read_verdict(text, default) for text in _written(model, asked)]
+    return [read_verdict(text, default) for text in asked.written("grade")]
 
 
 def _log_odds(model: ChatModel, asked: Sequence[Prompt]) -> list[float]:
@@ -318,28 +267,20 @@ def _log_odds(model: ChatModel, asked: Sequence[Prompt]) -> list[float]:
     return [yes.logprob - no.logprob for yes, no in zip(s, s[len(asked) :])]
 
 
-def grade_by_yesno(
-    model: ChatModel,
-    prompts: _Prompts,
-    question: str,
-    history: str,
-    documents: _Texts,
-    threshold: float = 0.0,
-) -> list[Verdict]:
+def grade_by_yesno(asked: Asked, threshold: float = 0.0) -> list[Verdict]:
     "The log-odds of Yes against No; a document is kept at or above the threshold."
-    asked = _document_prompts(prompts, "grade", question, history, documents)
-    return [scored(s, threshold, "yesno") for s in _log_odds(model, asked)]
+    odds = _log_odds(asked.model, asked.prompts_of("grade"))
+    return [scored(s, threshold, "yesno") for s in odds]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0083e527
-def grade_by_likelihood(
-    model: ChatModel, prompts: _Prompts, question: str, documents: _Texts, threshold=0.3
-) -> list[Verdict]:
+def grade_by_likelihood(asked: Asked, threshold: float = 0.3) -> list[Verdict]:
     "Mean log P(question | document) - mean log P(question), in nats per token: how much likelier the document makes the question."
-    if not documents:
+    if not asked.documents:
         return []
-    users = [prompts["likelihood.with"].format(document=d) for d in documents]
-    asked = [chat("", user) for user in (*users, prompts["likelihood.without"])]
-    *given, prior = model.score(asked, [question] * len(asked))
+    texts = asked.prompts
+    users = [texts["likelihood.with"].format(document=d) for d in asked.documents]
+    heads = [chat("", user) for user in (*users, texts["likelihood.without"])]
+    *given, prior = asked.model.score(heads, [asked.question] * len(heads))
     return [scored(s.mean - prior.mean, threshold, "likelihood") for s in given]
 
 
@@ -350,13 +291,9 @@ def asked_of(question: str, history: Sequence[Turn]) -> list[str]:
 
 
 def grade_by_cosine(
-    embedder: EmbedderLike,
-    question: str,
-    documents: Sequence[str],
-    threshold: float = 0.35,
-    history: Sequence[Turn] = (),  # with one, the question behind the one before it counts, too
+    embedder: EmbedderLike, question: str, documents: _Texts, threshold=0.35, history=()
 ) -> list[Verdict]:
-    "Cosine of question and document."
+    "Cosine of question and document; with a history (turns), the question behind the one before it counts, too."
     if not documents:
         return []
     asked = embedder.encode(asked_of(question, history), query=True)
@@ -364,17 +301,13 @@ def grade_by_cosine(
     return [scored(s, threshold, "cosine") for s in cosines]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1bb7c13d
-_MARKERS = re.compile(
-    r"<\|[^|<>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>"
-)  # of chat templates
+# of chat templates
+_MARKERS = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>")
 _NEXT_TURN = re.compile(r"\n[^\S\n]*(?:user|human|question)\s*:", re.I)
 
 
-def clean_answer(
-    text: str,
-    tidy: bool = True,  # without sentences that stood in it already
-) -> str:
-    "An answer without chat markers, role labels, a next turn that the model made up."
+def clean_answer(text: str, tidy: bool = True) -> str:
+    "An answer without chat markers, role labels, a next turn that the model made up; tidy: without sentences that stood in it already."
     text = _NEXT_TURN.split("\n" + _MARKERS.sub("", text).strip())[0]
     text = re.sub(r"^\s*(?:(?:agent|assistant|answer)\s*:\s*)+", "", text, flags=re.I).strip()
     if not tidy:
@@ -398,7 +331,7 @@ _DECLINED_BY: dict[str, Callable[[str], bool]] = {
 # %% ../../nbs/5_systems/00_stages.ipynb #78256765
 def generate(
     model: ChatModel,
-    prompts: Mapping[str, str],
+    prompts: _Prompts,
     question: str,
     history: str,
     documents: str,  # formatted, with titles
@@ -459,7 +392,7 @@ def check_by_likelihood(
     return scored(given.mean - alone.mean, threshold, "likelihood")
 
 
-Places = tuple[tuple[int, int], ...]  # start and end of parts of an answer
+_Places = tuple[tuple[int, int], ...]  # start and end of parts of an answer
 
 
 def check_by_support(answer: str, documents: Sequence[str], threshold: float = 0.6) -> Verdict:
@@ -473,25 +406,22 @@ def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.
 
 
 def check_by_classifier(
-    classifier: ClassifierLike, answer: str, documents: _Texts, threshold: float = 0.5
-) -> tuple[Verdict, Places]:
+    classifier: ClassifierLike, answer: str, documents: Sequence[str], threshold: float = 0.5
+) -> tuple[Verdict, _Places]:
     "The least support of a part of the answer, and the places below the threshold."
     parts = [(a, b, round(p, 4)) for a, b, p in classifier.parts(documents, answer)]
     spans: list[tuple[int, int]] = []
     for a, b in ((a, b) for a, b, p in parts if p < threshold):
-        if spans and not answer[spans[-1][1] : a].strip():
-            a = spans.pop()[0]
-        spans.append((a, b))
+        joins = spans and not answer[spans[-1][1] : a].strip()
+        spans.append((spans.pop()[0] if joins else a, b))
     least = min((p for *_, p in parts), default=0.0)
     return scored(least, threshold, "nli", scale=(0.0, 1.0)), tuple(spans)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #9a98db53
-def _adapter_says(
-    model: ChatModel,
-    contract: Contract,
-    talk: Sequence[tuple[str, str]],  # role, text
-    documents: Sequence[str] = (),
-) -> tuple[str, object]:
+_Talk = Sequence[tuple[str, str]]  # role, text
+
+
+def _adapter_says(model: ChatModel, contract: Contract, talk: _Talk, documents: Sequence[str] = ()):
     "What an adapter writes, and the same read as JSON; None for what is none."
     (c,) = model.generate([contract.prompt(talk, documents)], contract.most)
     try:
@@ -500,9 +430,7 @@ def _adapter_says(
         return c.text, None
 
 
-def _rewrite_by_adapter(
-    model: ChatModel, contract: Contract, talk: Sequence[tuple[str, str]]
-) -> Rewritten:
+def _rewrite_by_adapter(model: ChatModel, contract: Contract, talk: _Talk) -> Rewritten:
     "The last question of a conversation, made to stand alone."
     raw, said = _adapter_says(model, contract, talk)
     text = said.get("rewritten_question") if isinstance(said, dict) else None
@@ -511,11 +439,7 @@ def _rewrite_by_adapter(
 
 
 def _grade_by_adapter(
-    model: ChatModel,
-    contract: Contract,
-    talk: Sequence[tuple[str, str]],
-    documents: Sequence[str],
-    default: str = "yes",
+    model: ChatModel, contract: Contract, talk: _Talk, documents: Sequence[str], default="yes"
 ) -> list[Verdict]:
     "Whether the documents together answer the last question: the same verdict for each."
     if not documents:
@@ -529,13 +453,9 @@ def _grade_by_adapter(
 
 
 def _check_by_adapter(
-    model: ChatModel,
-    contract: Contract,
-    talk: Sequence[tuple[str, str]],  # up to the answer
-    documents: Sequence[str],
-    default: str = "no",
-) -> tuple[Verdict, Places]:
-    "The share of an answer's sentences that are faithful, and where the others stand; all must be. A sentence that claims nothing (NA) is."
+    model: ChatModel, contract: Contract, talk: _Talk, documents: Sequence[str], default="no"
+) -> tuple[Verdict, _Places]:
+    "The share of the last answer's sentences that are faithful, and where the others stand; all must be. A sentence that claims nothing (NA) is."
     answer, (raw, said) = talk[-1][1], _adapter_says(model, contract, talk, documents)
     parts = sentences(answer)
     try:
@@ -560,10 +480,10 @@ class Grading:
     default: str  # label of an unreadable verdict
 
     @property
-    def asked(self) -> tuple:
+    def asked(self) -> Asked:
         "What a way that asks the chat model is given."
         tools, history = self.tools, self.tools.history(self.turns)
-        return tools.chat, tools.prompts, self.question, history, self.documents
+        return Asked(tools.chat, tools.prompts, self.question, history, self.documents)
 
 
 @dataclass(frozen=True)
@@ -576,9 +496,7 @@ class Checking:
     documents: Sequence[str]
     shown: str  # the documents as the generator saw them
 
-    @property
-    def threshold(self) -> float:
-        return self.tools.stages.check_threshold
+    threshold = property(lambda self: self.tools.stages.check_threshold)
 
     @property
     def asked(self) -> tuple:
@@ -586,9 +504,7 @@ class Checking:
         return self.tools.chat, self.tools.prompts, self.question, self.answer, self.shown
 
 # %% ../../nbs/5_systems/00_stages.ipynb #cc3797e1
-def _by_cosine(
-    g: Grading, parts: Sequence[str] = (), turns: Sequence[Turn] | None = None
-) -> list[Verdict]:
+def _by_cosine(g: Grading, parts: Sequence[str] = (), turns: Sequence[Turn] | None = None):
     "Cosines of the documents, or of other parts of them, with the turns before the question or others."
     turns = g.turns if turns is None else turns
     return grade_by_cosine(g.tools.embedder, g.question, parts or g.documents, g.threshold, turns)
@@ -607,17 +523,15 @@ def _grade_by_sentences(g: Grading) -> list[Verdict]:
 
 
 GRADERS: dict[str, Callable[[Grading], list[Verdict]]] = {
-    "verdict": lambda g: grade_by_verdict(*g.asked, g.default),
-    "yesno": lambda g: grade_by_yesno(*g.asked, g.threshold),
-    "likelihood": lambda g: grade_by_likelihood(
-        g.tools.chat, g.tools.prompts, g.question, g.documents, g.threshold
-    ),
+    "verdict": lambda g: grade_by_verdict(g.asked, g.default),
+    "yesno": lambda g: grade_by_yesno(g.asked, g.threshold),
+    "likelihood": lambda g: grade_by_likelihood(g.asked, g.threshold),
     "cosine": lambda g: _by_cosine(g, turns=()),
     "talk": _by_cosine,
     "together": _nearest_for_all,
     "sentences": _grade_by_sentences,
-    "scale": lambda g: grade_by_scale(*g.asked, g.threshold),
-    "scale-text": lambda g: grade_by_scale_text(*g.asked, g.threshold, g.default),
+    "scale": lambda g: grade_by_scale(g.asked, g.threshold),
+    "scale-text": lambda g: grade_by_scale_text(g.asked, g.threshold, g.default),
 }
 CHECKERS: dict[str, Callable[[Checking], Verdict]] = {
     "verdict": lambda c: _check_by_verdict(*c.asked, c.tools.stages.check_default),
@@ -628,16 +542,13 @@ CHECKERS: dict[str, Callable[[Checking], Verdict]] = {
 }
 
 
-def require_ways(
-    settings: Settings,
-    prompts: Mapping[str, Mapping[str, str]] = {},  # a system's own
-) -> None:
-    "Raises SettingsError for a way to grade or to check that does not exist, and for a prompt that is none of the run's."
+def require_ways(settings: Settings, prompts: Mapping[str, _Prompts] = {}) -> None:
+    """Raises SettingsError for a way to grade or to check that does not exist, and for a prompt that is none of the run's or of
+    its system's own."""
     grades, checks = [*GRADERS, "adapter:NAME"], [*CHECKERS, "adapter:NAME", "nli:NAME"]
     for name, known in (("grade", grades), ("check", checks)):
         way = getattr(settings.stages, name)
-        kind, named, _ = way.partition(":")
-        if (f"{kind}:NAME" if named else way) not in known:
+        if re.sub(":.+", ":NAME", way, flags=re.S) not in known:
             options = ", ".join(map(repr, known))
             raise SettingsError(f"stages.{name} is {way!r}: input should be {options}")
     _prompts_of(settings, prompts)
@@ -651,11 +562,8 @@ def _placeholders(key: str, text: str) -> set[str]:
         raise SettingsError(f"prompts.{key}: {e}; a brace of the text itself is doubled") from None
 
 
-def _prompts_of(
-    settings: Settings,
-    own: Mapping[str, Mapping[str, str]],  # a system's: prompt set -> key -> text
-) -> dict[str, str]:
-    "The prompts of a run: the set, the system's own, and `settings.prompts`. Raises SettingsError for an unknown key or placeholder."
+def _prompts_of(settings: Settings, own: Mapping[str, _Prompts]) -> dict[str, str]:
+    "The prompts of a run: the set, the system's own by set, and `settings.prompts`. Raises SettingsError for an unknown key or placeholder."
     name = settings.stages.prompts
     texts = prompt_set(name) | dict(own.get(name, own.get("permissive", {})))
     known = {**SCALE_PROMPTS, **LABEL_PROMPTS, **texts}
@@ -714,11 +622,7 @@ class Toolbox:
         return [*(said[-n:] if n else ()), ("user", question)]
 
     def rewrite(
-        self,
-        question: str,
-        turns: Sequence[Turn],
-        prompts: Mapping[str, str] | None = None,
-        whole: bool = False,
+        self, question: str, turns: Sequence[Turn], prompts: _Prompts | None = None, whole=False
     ) -> Rewritten:
         "A question that stands alone, as `stages.rewrite` says; `prompts` takes the place of the rewrite's own."
         if self.stages.rewrite == "never":
@@ -735,24 +639,15 @@ class Toolbox:
             return r
         return guard([r], [question], self.embedder, self.stages.rewrite_guard)[0]
 
-    def grade(
-        self, question: str, turns: Sequence[Turn], documents: Sequence[str]
-    ) -> list[Verdict]:
+    def grade(self, question: str, turns: Sequence[Turn], documents: _Texts) -> list[Verdict]:
         "One verdict a document, as `stages.grade` says."
-        s = self.stages
-        how = (s.grade, s.grade_threshold, s.grade_default)
-        return self.grade_by(*how, question, turns, documents)
+        s, asked = self.stages, (question, turns, documents)
+        return self.grade_by(s.grade, s.grade_threshold, s.grade_default, *asked)
 
     def grade_by(
-        self,
-        way: str,  # a key of GRADERS, or adapter:TASK
-        threshold: float,
-        default: str,
-        question: str,
-        turns: Sequence[Turn],
-        documents: Sequence[str],
+        self, way: str, threshold: float, default: str, question: str, turns, documents: _Texts
     ) -> list[Verdict]:
-        "One verdict a document, in a way that the caller chose."
+        "One verdict a document, in a way that the caller chose: a key of GRADERS, or adapter:TASK."
         if way.startswith("adapter:"):
             asked, talk = self.adapters["grade"], self.talk(turns, question)
             return _grade_by_adapter(self.chat, asked, talk, documents, default)
@@ -770,21 +665,18 @@ class Toolbox:
             return self.check_parts(question, answer, documents)[0]
         return CHECKERS[self.stages.check](Checking(self, question, answer, documents, shown))
 
-    def clarify(
-        self, question: str, turns: Sequence[Turn], documents: Sequence[str]
-    ) -> tuple[Verdict, str]:
+    def clarify(self, question: str, turns, documents: Sequence[str]) -> tuple[Verdict, str]:
         "Whether a question is clear, and what to ask back where it is not, by an adapter; what cannot be read is clear."
         talk = self.talk(turns, question)
         raw, said = _adapter_says(self.chat, self.adapters["clarify"], talk, documents)
         text = said.get("clarification") if isinstance(said, dict) else None
-        asks = isinstance(text, str) and text.strip() not in ("", "CLEAR")
         unread = not isinstance(text, str)
-        verdict = Verdict(Label("no" if asks else "yes"), "adapter", raw=raw, defaulted=unread)
-        return verdict, text.strip() if asks else ""
+        text = "" if unread or text.strip() == "CLEAR" else text.strip()
+        return Verdict(Label("no" if text else "yes"), "adapter", raw=raw, defaulted=unread), text
 
     def check_parts(
         self, question: str, answer: str, documents: Sequence[str]
-    ) -> tuple[Verdict, Places]:
+    ) -> tuple[Verdict, _Places]:
         "The verdict of a classifier or an adapter, and the parts of the draft that are not supported."
         s = self.stages
         if asked := self.adapters.get("check"):
@@ -802,11 +694,8 @@ def source_head(n: int, c: Context) -> str:
     return f"[Source {n}] Document: {c.source or document}{within}"
 
 
-def format_sources(
-    contexts: Sequence[Context],
-    weights: Mapping[str, float] = {},  # context id -> weight; below 1 it is marked
-) -> str:
-    "Contexts as a model reads them that is to cite."
+def format_sources(contexts: Sequence[Context], weights: Mapping[str, float] = {}) -> str:
+    "Contexts as a model reads them that is to cite; one with a weight below 1 (by id) is marked."
     shown = []
     for n, c in enumerate(contexts, 1):
         mark = " (only partially relevant)" if weights.get(c.id, 1.0) < 1 else ""
@@ -867,9 +756,7 @@ class Claim:
     text: str
     citations: tuple[Citation, ...] = ()
 
-    @property
-    def supported(self) -> bool:
-        return any(c.supports for c in self.citations)
+    supported = property(lambda self: any(c.supports for c in self.citations))
 
     @property
     def problem(self) -> str:
@@ -917,13 +804,8 @@ def _nearest_sentence(claim: str, text: str) -> tuple[int, int]:
     return spans_of(text, parts)[near.index(max(near))] if parts else (0, 0)
 
 
-def verified(
-    claim: Claim,
-    numbers: Sequence[int],  # of the sources that it cites
-    sources: Sequence[Context],
-    supports: Supports,
-) -> Claim:
-    "A claim whose citations are looked up and compared."
+def verified(claim: Claim, cited: Iterable[int], sources: Sequence[Context], supports) -> Claim:
+    "A claim whose citations, numbers of sources, are looked up and compared (`Supports`)."
 
     def citation(n: int) -> Citation:
         if not 0 < n <= len(sources):
@@ -932,7 +814,7 @@ def verified(
         nearest = _nearest_sentence(claim.text, source.text)
         return Citation(n, source.id, *supports(claim.text, source), *nearest)
 
-    return replace(claim, citations=tuple(map(citation, numbers)))
+    return replace(claim, citations=tuple(map(citation, cited)))
 
 # %% ../../nbs/5_systems/00_stages.ipynb #911cbcce
 WAYS_TO_CITE = {
@@ -951,17 +833,13 @@ def written_claims(
     cited: list[list[int]] = [[] for _ in claims]
     for at, n in marks if claims else ():
         cited[max((i for i, c in enumerate(claims) if c.start < at), default=0)].append(n)
-    each = [list(dict.fromkeys(ns)) for ns in cited]
-    return [verified(c, ns, sources, supports) for c, ns in zip(claims, each)]
+    return [verified(c, ns, sources, supports) for c, ns in zip(claims, map(dict.fromkeys, cited))]
 
 
 def attached_claims(
-    text: str,
-    sources: Sequence[Context],
-    least: float = 0.6,  # share of a claim's words that the source must have
-    supports: Supports | None = None,  # None: that is enough
+    text: str, sources: Sequence[Context], least: float = 0.6, supports: Supports | None = None
 ) -> list[Claim]:
-    "The claims of a text, each with the source that has most of its words, if enough."
+    "The claims of a text, each with the source that has most of its words, if it has at least this share; that is support, where `supports` is None."
 
     def one(claim: Claim) -> Claim:
         shares = [support(claim.text, [s.text]) for s in sources]
@@ -986,22 +864,19 @@ def adapter_claims(
         return None
     at = {a: r for r, (a, _) in enumerate(spans_of(text, sentences(text)))}
     each = [(c, dict.fromkeys(cited.get(at.get(c.start), ()))) for c in _claims_in(text)]
-    return [verified(c, list(ns), sources, supports) for c, ns in each]
+    return [verified(c, ns, sources, supports) for c, ns in each]
 
 
 def copied_claims(
-    text: str,  # quotes, one after the other, with single spaces
-    places: Sequence[tuple[str, int, int]],  # of each quote: context id, start and end in its text
-    sources: Sequence[Context],
+    text: str, places: Sequence[tuple[str, int, int]], sources: Sequence[Context]
 ) -> list[Claim]:
-    "Quotes as claims, each cited from where it stands, titles left out. Raises ValueError for a text that is not made of them."
+    """Quotes, one after the other with single spaces, as claims, each cited from its place (context id, start and end in its
+    text), titles left out. Raises ValueError for a text that is not made of them."""
     n, texts = {c.id: k for k, c in enumerate(sources, 1)}, {c.id: c.text for c in sources}
     parts = [" ".join(texts[i][a:b].split()) for i, a, b in places]
-    return [
-        Claim(*span, part, (Citation(n[i], i, 1.0, True, a, b),))
-        for span, part, (i, a, b) in zip(spans_of(text, parts), parts, places)
-        if not titled(part)
-    ]
+    cited = [(Citation(n[i], i, 1.0, True, a, b),) for i, a, b in places]
+    each = zip(spans_of(text, parts), parts, cited)
+    return [Claim(*span, part, source) for span, part, source in each if not titled(part)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #203cd6c5
 def counted(claims: Sequence[Claim]) -> str:
@@ -1022,9 +897,7 @@ class Cited(Step, kind="cited"):
     confidence: float | None = None
     licence: str = ""  # what the number was measured on, or why there is none
 
-    @property
-    def unsupported(self) -> tuple[Claim, ...]:
-        return tuple(c for c in self.claims if not c.supported)
+    unsupported = property(lambda self: tuple(c for c in self.claims if not c.supported))
 
     def lines(self, name):
         sure = f"; confidence {self.confidence:.2f}" if self.confidence is not None else ""
@@ -1032,11 +905,8 @@ class Cited(Step, kind="cited"):
         return [("citations", f"{counted(self.claims)} ({self.way}){sure}"), *flagged]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #2e231de9
-def claims_of(
-    t: Trajectory,
-    contexts: Mapping[str, Context],  # id -> context, those of `t.contexts` at least
-) -> Cited | None:  # None for a turn without an answer
-    "The claims of a turn's answer: those on its record, or made now."
+def claims_of(t: Trajectory, contexts: Mapping[str, Context]) -> Cited | None:
+    "The claims of a turn's answer (None: it has none): those on its record, or made now with its contexts, by id."
     if not t.answered:
         return None
     if steps := t.of(Cited):

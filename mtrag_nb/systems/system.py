@@ -17,7 +17,7 @@ from typing import Annotated, TypedDict
 from pydantic import TypeAdapter, ValidationError
 
 from ..core.files import data_dir, read_json
-from ..core.html import text_table, words_table
+from ..core.html import Table, words_table
 from ..core.record import Calls, Checked, Drafted, Grade, Graded, Rank, Ranked, Refused
 from ..core.record import Retried, Retrieved, Rewritten, Step, Trajectory, trajectory
 from ..core.settings import PROFILES, Settings, with_settings
@@ -29,14 +29,14 @@ from ..models.chat import EmbedderLike, Sampling
 from .stages import Toolbox, asked_of, require_ways
 
 # %% auto #0
-__all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'GRADE_OFF',
-           'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState',
+__all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'REWRITE_OFF',
+           'GRADE_OFF', 'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState',
            'NotRecorded', 'NodeError', 'surround', 'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure',
-           'read_departures', 'System', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn',
-           'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted',
-           'generate_node', 'Quote', 'nearest', 'Quoted', 'copied_text', 'copied_draft', 'answered', 'refuse',
-           'check_node', 'retry_node', 'after_check', 'by_state', 'TurnTooLong', 'Deadline', 'skip_rewrite',
-           'skip_grade', 'skip_check']
+           'read_departures', 'System', 'unlike_paper', 'own_setting', 'departures', 'run_turn', 'take_turn',
+           'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'Quote',
+           'nearest', 'Quoted', 'copied_text', 'copied_draft', 'answered', 'refuse', 'check_node', 'retry_node',
+           'after_check', 'by_state', 'unless_ended', 'TurnTooLong', 'Deadline', 'skip_rewrite', 'skip_grade',
+           'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -54,12 +54,11 @@ def _other_contexts(s: Retrieved, ids: Sequence[str]) -> dict:
 
 def _other_grades(s: Graded, kept: Sequence[str]) -> dict:
     "A grade stands where it says the same; those that are kept come first."
-    before = {g.id: g for g in s.grades}
-    grades = []
-    for i in (*kept, *(i for i in before if i not in kept)):
-        stands = i in before and before[i].verdict.passed == (i in kept)
-        grades.append(before[i] if stands else Grade(i, verdict_by_hand(i in kept)))
-    return {"grades": tuple(grades)}
+    grades = {g.id: g for g in s.grades}
+    for i in (*kept, *grades):
+        if i not in grades or grades[i].verdict.passed != (i in kept):
+            grades[i] = Grade(i, verdict_by_hand(i in kept))
+    return {"grades": tuple(grades[i] for i in dict.fromkeys((*kept, *grades)))}
 
 
 def _other_ranks(s: Ranked, kept: Sequence[str]) -> dict:
@@ -91,7 +90,6 @@ _STATE: dict[type[Step], dict[str, tuple[str, Callable[[Step, object], dict]]]] 
 
 
 def _keys_of(step: Step) -> Mapping[str, tuple]:
-    "The row of a step's kind in the table."
     return next((_STATE[kind] for kind in type(step).__mro__ if kind in _STATE), {})
 
 
@@ -118,33 +116,27 @@ def extra_of(update: Mapping[str, object], *steps: Step) -> dict[str, object]:
 _adapter = cache(TypeAdapter)  # type -> what reads plain data as a value of it
 
 
-def _read_value(key: str, hint: object, value: object) -> object:
-    "Plain data as a value of this type. Raises ValueError."
-    try:
-        return _adapter(hint).validate_python(value)
-    except ValidationError as e:
-        raise ValueError(f"{key}: {e.errors()[0]['msg']}") from None
-
-
 def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]:
     "What a recorded step put into the state. `hints`: the types of the state's keys. Raises ValueError."
-    whole = {**state_of(step), **step.extra}
-    update = {k: v for k, v in whole.items() if v is not None}
-    typed = [k for k in step.extra if k in update and k in hints]
-    return update | {k: _read_value(k, hints[k], update[k]) for k in typed}
+    update = {k: v for k, v in {**state_of(step), **step.extra}.items() if v is not None}
+    for k in (k for k in step.extra if k in update and k in hints):
+        try:
+            update[k] = _adapter(hints[k]).validate_python(update[k])
+        except ValidationError as e:
+            raise ValueError(f"{k}: {e.errors()[0]['msg']}") from None
+    return update
 
 # %% ../../nbs/5_systems/01_system.ipynb #e2607cbd
 def _edited_step(step: Step, changes: Mapping[str, object]) -> Step:
     "The step with other values of the keys that it holds."
-    keys, extra = _keys_of(step), {}
+    keys, extra = _keys_of(step), dict(step.extra)
     for key, value in changes.items():
         if key in keys and key not in step.extra:
             step = replace(step, **keys[key][1](step, value))
         elif key not in ENDING:
             extra[key] = plain(value)
-    note = f"{BY_HAND}: {', '.join(changes)}"
-    note = f"{step.note}; {note}" if step.note else note
-    return replace(step, extra={**step.extra, **extra}, note=note)
+    notes = filter(None, (step.note, f"{BY_HAND}: {', '.join(changes)}"))
+    return replace(step, extra=extra, note="; ".join(notes))
 
 
 def edit_steps(steps: Sequence[Step], changes: Mapping[str, object]) -> list[Step]:
@@ -199,24 +191,6 @@ Node = Callable[[TurnState], dict]  # a state -> what is put there, the step on 
 Around = Callable[[str, Node, Toolbox], Node]
 
 
-def _signed(
-    name: str,
-    update: Mapping[str, object],
-    steps: Sequence[Step],
-    seconds: float,  # of the whole visit
-    calls: Calls,
-) -> list[Step]:
-    """The steps of one visit as they are recorded.
-
-    A step that names a node or seconds of its own keeps them; the last one bears the rest of the time,
-    the calls, and what none of them says of the state.
-    """
-    *before, last = [replace(s, node=s.node or name) for s in steps]
-    rest = max(0.0, round(seconds - sum(s.seconds for s in before), 4))
-    extra = extra_of(update, *steps)
-    return [*before, replace(last, seconds=rest, calls=last.calls + calls, extra=extra)]
-
-
 def surround(name: str, node: Node, tools: Toolbox) -> Node:
     "A node with what the tools bring around it, innermost first."
     for around in tools.around:
@@ -225,7 +199,11 @@ def surround(name: str, node: Node, tools: Toolbox) -> Node:
 
 
 def as_node(name: str, work: Work, tools: Toolbox) -> Node:
-    "A LangGraph node that puts its step, or its steps, on the record; around it lies what the tools bring."
+    """A LangGraph node that puts its step, or its steps, on the record; around it lies what the tools bring.
+
+    A step that names a node or seconds of its own keeps them; the last one bears the rest of the time,
+    the calls, and what none of them says of the state.
+    """
 
     def run(state) -> dict:
         calls, start = Calls(), time.perf_counter()
@@ -235,15 +213,14 @@ def as_node(name: str, work: Work, tools: Toolbox) -> Node:
         except Exception as e:
             raise NodeError(name, e) from e
         steps = (made,) if isinstance(made, Step) else tuple(made)
-        return {**update, "steps": _signed(name, update, steps, time.perf_counter() - start, calls)}
+        *before, last = [replace(s, node=s.node or name) for s in steps]
+        rest = time.perf_counter() - start - sum(s.seconds for s in before)
+        how = {"seconds": max(0.0, round(rest, 4)), "calls": last.calls + calls}
+        return {**update, "steps": [*before, replace(last, **how, extra=extra_of(update, *steps))]}
 
     node = surround(name, run, tools)
-
     # not annotated: LangGraph would hand it the annotated type's keys only, and a system may have more
-    def surrounded(state) -> dict:
-        return node(state)
-
-    return surrounded
+    return lambda state: node(state)
 
 
 def exchanged(works: Mapping[str, Work]) -> Around:
@@ -267,18 +244,10 @@ class Mechanism:
     history: bool = True  # False: nothing of the conversation is known
     web: bool = True  # False: nothing is searched for beside the documents
 
-    @property
-    def touched(self) -> tuple[str, ...]:
-        "The nodes that do otherwise."
-        return (*self.nodes, *self.instead)
+    touched = property(lambda self: (*self.nodes, *self.instead))  # the nodes that do otherwise
 
 # %% ../../nbs/5_systems/01_system.ipynb #db321f09
 MACHINE = tuple("profile chat embedder reranker qdrant_url batch_size batch_tokens seed".split())
-_OF_PROFILE = {  # group -> why a profile has another value than the paper's
-    "retrieval": "What finds most with the laptop's models (9_studies/01_retrieval).",
-    "chunks": "The index of a profile serves every system.",
-    "": "What the profile's models can do, by calibration (7_evaluate/07_calibrate).",
-}
 
 
 class NoModel:
@@ -290,6 +259,12 @@ class NoModel:
         raise SettingsError("this system brings its own models: no model of the run can be asked")
 
     generate = score = encode = _missing
+
+
+# System -> variant -> rows; under "reasons" why a profile has another value than the paper's, by group of settings, and
+# what decides where no model does, by the last part of a setting and its value.
+_DEPARTURES = read_json(data_dir("paper") / "departures.json")
+_REASONS = _DEPARTURES["reasons"]
 
 
 @dataclass(frozen=True)
@@ -304,30 +279,8 @@ class Departure:
 
 def read_departures(system: str) -> dict[str, tuple[Departure, ...]]:
     "Name of a variant -> its departures, of a system: `data/paper/departures.json`."
-    variants = read_json(data_dir("paper") / "departures.json")[system]
-    return {name: tuple(Departure(*row) for row in rows) for name, rows in variants.items()}
-
-# %% ../../nbs/5_systems/01_system.ipynb #standin1
-_BY_COSINE = dict.fromkeys(("cosine", "talk", "together"), "cosine of question and passage")
-_BY_COSINE["sentences"] = "one cosine, that of the question and the nearest sentence"
-_COPIES = "copies sentences of the passages"
-_NO_MODEL = {  # what the model does in the paper: last part of the setting -> value -> what decides instead
-    "rewrite": {"never": "searches with the question as it was put"},
-    "relation": {"cosine": "cosine with the question and the answer before"},
-    "summary": {"extract": "keeps first sentences"},
-    "grade": _BY_COSINE,
-    "gate": _BY_COSINE,
-    "generate": {},
-    "reformulate": {"talk": "adds the questions before"},
-    "generator": {"quote": _COPIES, "best": _COPIES},
-    "cite": {"support": "the source that shares most words"},
-    "check": {
-        "support": "share of words in the passages",
-        "claims": "numbers, names, negations",
-        "nli": "a classifier of claims",
-    },
-    "retry": {"copied": _COPIES, "trimmed": "keeps supported sentences, or copies"},
-}
+    variants = _DEPARTURES[system].items()
+    return {name: tuple(Departure(*row) for row in rows) for name, rows in variants}
 
 # %% ../../nbs/5_systems/01_system.ipynb #sysvalue1
 @dataclass(frozen=True)
@@ -442,15 +395,15 @@ class System:
 
     def model_places(self, settings: Settings) -> dict[str, str]:
         "Where the paper asks the chat model -> what decides there in its place; '' where the model does. Empty without a paper."
-        found = {}
+        found, known = {}, _REASONS["without a model"]
         for d in self.variants.get("published", ()):
             place = d.setting.rpartition(".")[2]
-            if (words := _NO_MODEL.get(place)) and d.published not in words:
+            if (words := known.get(place)) and d.published not in words:
                 way = str(own_setting(settings, self.prefix[:-1], d.setting)).partition(":")[0]
                 found[place] = words.get(way, "")
         if found and "generator" not in found:
             found["generate"] = ""
-        return {place: found[place] for place in _NO_MODEL if place in found}
+        return {place: found[place] for place in known if place in found}
 
     def model_use(self, settings: Settings) -> str:
         "The same as a sentence; '' for a system without a paper."
@@ -458,11 +411,9 @@ class System:
             return ""
         asked = [place for place, words in places.items() if not words]
         others = "; ".join(f"{place}: {words}" for place, words in places.items() if words)
-        head = (
-            f"The model decides in {len(asked)} of the {len(places)} places where the paper asks it"
-        )
-        head += f" ({', '.join(asked)})" if asked else ""
-        return f"{head}; elsewhere {others}." if others else f"{head}."
+        of = f"{len(asked)} of the {len(places)} places where the paper asks it"
+        named = f" ({', '.join(asked)})" if asked else ""
+        return f"The model decides in {of}{named}{f'; elsewhere {others}' if others else ''}."
 
     def surrounded(self, name: str, *around: Around, about: str = "") -> System:
         "The system with something around its nodes; the name is recorded."
@@ -494,11 +445,9 @@ def _unlike(system: System, a: Settings, b: Settings) -> dict[str, tuple[object,
     return {re.sub(r"^own\.", system.prefix, k): x for k, x in both.items() if x[0] != x[1]}
 
 
-def unlike_paper(
-    variant: System,  # as `System.variant` gives it
-    profile: str | Settings = "laptop",
-) -> dict[str, tuple[object, object]]:  # dotted key -> the value of its paper's profile, and here
-    "What a variant does otherwise than on its paper's own profile: models, machine, and what a served model forces; nothing else."
+def unlike_paper(variant: System, profile: str | Settings = "laptop") -> dict:
+    """What a variant (`System.variant`) does otherwise than on its paper's own profile: models, machine, and what a served model
+    forces; nothing else. Dotted key -> the value there, and here."""
     here = variant.configured(profile) if isinstance(profile, str) else profile
     return _unlike(variant, variant.configured(variant.base), here)
 
@@ -511,47 +460,34 @@ def own_setting(settings: Settings, system: str, key: str) -> object:
 
 
 @dataclass(frozen=True, repr=False)
-class Departures:
+class _Departures(Table):
     "Where a profile does otherwise than a variant, as one table."
 
     variant: str
     rows: tuple[tuple[Departure, object], ...]  # with the value that the profile has
 
-    def _table(self) -> tuple[tuple[str, ...], list[tuple]]:
-        rows = []
-        for d, value in self.rows:
-            here, published = clipped(str(value), 40), clipped(str(d.published), 40)
-            rows.append((d.setting, here, published, d.place, d.why))
-        return ("setting", "here", self.variant, "in the paper", "why otherwise here"), rows
-
-    def __repr__(self) -> str:
-        return text_table(*self._table())
+    def _table(self):
+        both = [(d, clipped(str(here), 40), clipped(str(d.published), 40)) for d, here in self.rows]
+        head = ("setting", "here", self.variant, "in the paper", "why otherwise here")
+        return head, [(d.setting, here, there, d.place, d.why) for d, here, there in both]
 
     def _repr_html_(self) -> str:
         return words_table(*self._table())
 
 
-def departures(
-    system: System,
-    variant: str,  # of the system
-    profile: str | Settings = "laptop",
-) -> Departures:
-    "Where a profile does otherwise than the variant: every setting that differs, those of the machine left out."
-    named, rows = {d.setting: d for d in system.variants[variant]}, []
+def departures(system: System, variant: str, profile: str | Settings = "laptop") -> _Departures:
+    "Where a profile does otherwise than a variant of a system: every setting that differs, those of the machine left out."
+    named, whys = {d.setting: d for d in system.variants[variant]}, _REASONS["why of a profile"]
     other = _unlike(system, system.configured(profile), system.variant(variant).configured(profile))
-    for k, (value, published) in other.items():
-        why = _OF_PROFILE.get(k.split(".")[0], _OF_PROFILE[""])
-        of_profile = Departure(k, published, f"as profile {system.paper} has it", why)
-        rows.append((named.get(k, of_profile), value))
-    return Departures(variant, tuple(rows))
+    for k, (_, published) in other.items():
+        why, place = whys.get(k.split(".")[0], whys[""]), f"as profile {system.paper} has it"
+        named.setdefault(k, Departure(k, published, place, why))
+    return _Departures(variant, tuple((named[k], here) for k, (here, _) in other.items()))
 
 # %% ../../nbs/5_systems/01_system.ipynb #cbd7c2bf
-def run_turn(
-    graph,  # what `System.graph` returned
-    task: Task,
-    max_steps: int = 50,  # of the graph; a loop that doesn't end is an error
-) -> TurnState:
-    "The final state of a turn. Raises NodeError, with the steps so far as `steps`, if a node fails."
+def run_turn(graph, task: Task, max_steps: int = 50) -> TurnState:
+    """The final state of a turn in a graph as `System.graph` gives it. Raises NodeError, with the steps so far as `steps`,
+    if a node fails; a loop that does not end within so many steps is an error."""
     from langsmith import tracing_context
 
     state: TurnState = {"task": task, "steps": []}
@@ -646,13 +582,9 @@ def seed_for(seed: int, task_id: str, attempt: int) -> int:
 
 
 def drafted(
-    state: TurnState,
-    tools: Toolbox,
-    turns: Sequence[Turn],  # of the conversation, as the generator may see them
-    temperature: float | Sampling = 0.0,
-    seed: int = 0,
+    state: TurnState, tools: Toolbox, turns, temperature: float | Sampling = 0.0, seed: int = 0
 ) -> tuple[dict, Drafted]:
-    "A draft from the kept contexts."
+    "A draft from the kept contexts, and the turns of the conversation that the generator may see."
     attempt = state.get("retries", 0)
     shown = format_docs_for_gen(tools.contexts(state["kept"]))
     wrong = state.get("unsupported", "") if attempt and tools.stages.retry != "plain" else ""
@@ -687,13 +619,9 @@ class Quote:
 
 def _quotable(text: str, least_words: int = 4) -> list[tuple[int, int]]:
     "Start and end of each sentence of a text, in order."
-    found = []
-    for m in _SENTENCE.finditer(text):
-        sentence = m[0].strip()
-        start = m.start() + len(m[0]) - len(m[0].lstrip())
-        if len(sentence.split()) >= least_words:
-            found.append((start, start + len(sentence)))
-    return found
+    whole = [m for m in _SENTENCE.finditer(text) if len(m[0].split()) >= least_words]
+    starts = [m.end() - len(m[0].lstrip()) for m in whole]
+    return [(a, a + len(m[0].strip())) for a, m in zip(starts, whole)]
 
 
 def nearest(
@@ -746,17 +674,11 @@ def copied_text(places: Sequence[tuple[str, int, int]], contexts: Sequence[Conte
 
 
 def copied_draft(
-    tools: Toolbox,
-    task: Task,
-    contexts: Sequence[Context],
-    sentences: int = 5,  # at most
-    least_words: int = 4,
-    weights: Mapping[str, float] = {},  # as `nearest` has them
-    near: float = 0.0,
+    tools: Toolbox, task: Task, contexts: Sequence[Context], sentences: int = 5, *how
 ) -> tuple[dict, Quoted]:
-    "A draft of the sentences that are nearest to the question, in their order; declined if there is none."
+    "A draft of at most so many sentences, those nearest to the question (`nearest`), in their order; declined if there is none."
     asked = asked_of(task.question, task.history)
-    quotes = nearest(tools.embedder, asked, contexts, sentences, least_words, weights, near)
+    quotes = nearest(tools.embedder, asked, contexts, sentences, *how)
     text = copied_text([(q.context, q.start, q.end) for q in quotes], contexts)
     step = Quoted(text=text, declined=not quotes, quotes=tuple(quotes))
     return {"draft": text, "declined": not quotes}, step
@@ -817,11 +739,12 @@ def after_check(max_retries: int) -> Callable[[TurnState], str]:
 
 def by_state(key: str, then: str, otherwise: str) -> Callable[[TurnState], str]:
     "A route to one of two nodes, by what stands in the state."
+    return lambda state: then if state[key] else otherwise
 
-    def route(state: Mapping) -> str:
-        return then if state[key] else otherwise
 
-    return route
+def unless_ended(then: str) -> Callable[[TurnState], str]:
+    "A route to a node, or to the end of a turn that has an outcome."
+    return lambda state: END if "outcome" in state else then
 
 
 # The end of a turn whose draft is the answer, or the refusal.
@@ -887,5 +810,6 @@ def skip_check(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
     return {"grounded": True, **ends}, Checked(verdict=_PASSED, note=_OFF)
 
 
+REWRITE_OFF = {"stages.rewrite": "never"}
 GRADE_OFF = {"stages.grade": "cosine", "stages.grade_threshold": -1.0}
 CHECK_OFF = {"stages.check": "support", "stages.check_threshold": -1.0}
