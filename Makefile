@@ -11,8 +11,6 @@ LIBRARY ?= runs/library
 SERVED ?= runs/served
 JOBS ?= 2
 NB ?=
-OTHER ?=
-ROWS ?=
 NAME ?=
 BIN = $(VENV)/bin
 PIP = $(BIN)/python tools/install.py -c constraints.txt $(PIP_ARGS)
@@ -50,8 +48,11 @@ test: $(VENV)/.installed-dev ## install, then run every notebook and the tests o
 quick: $(VENV)/.installed-dev ## run the notebooks that need no real model (about 4 minutes)
 	@$(NOTEBOOKS) --jobs $$(( $(JOBS) + 1 )) --quick $(NB)
 
-test-emulated: $(VENV)/.installed-dev ## the notebooks as on two other processors, with one and two threads, under two Pythons (OTHER=a second environment, ROWS=1,4 for some, NB=...)
-	@$(BIN)/python tools/emulated.py --jobs $(JOBS) --rows "$(or $(ROWS),1,2,3,4)" --other "$(OTHER)" $(NB)
+# They take instructions away from the libraries that choose their kernels by what the processor can do, so that sums run in another order.
+NO_AVX = ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4 AVX512_ICL AVX512_SPR"
+AVX2 = ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR"
+test-emulated: $(VENV)/.installed-dev ## the notebooks as on two other processors, with one and with two threads (another Python: VENV=..., NB=...)
+	@$(NO_AVX) $(NOTEBOOKS) $(NB); status=$$?; $(AVX2) OMP_NUM_THREADS=2 $(NOTEBOOKS) $(NB) && exit $$status
 
 test-browser: $(VENV)/.installed-dev ## click through the case browser in a real JupyterLab, the page of `make serve` and reports of up to 2,000 turns (as root it installs Chromium)
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/browser.py

@@ -28,7 +28,7 @@ from mtrag_nb.data.mtrag import read_benchmark, sample_dir
 from mtrag_nb.data.traces import Corpus, import_traces
 from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.scores import Evidence
-from mtrag_nb.show.export import FORMATS, LOST, export_runs, known_turns
+from mtrag_nb.show.export import FORMATS, LOST, export_runs, _known_turns
 
 KNOWN = read_benchmark(sample_dir() / "reference.jsonl", contexts=True)
 HISTORIES = {t.id: t.history for t in KNOWN.tasks}
@@ -222,7 +222,7 @@ def test_any_turn_comes_back_or_out(steps, question, text, error, tmp_path_facto
 @pytest.mark.parametrize("name", RECORDED)
 def test_what_the_others_hold(name, tmp_path):
     run = evidence(name)
-    turns = {k.turn.task_id: k for k in known_turns(run, {t.id: t for t in KNOWN.tasks})}
+    turns = {k.turn.task_id: k for k in _known_turns(run, {t.id: t for t in KNOWN.tasks})}
     path, _ = export_runs([run], "csv", tmp_path / "turns.csv", KNOWN.tasks)
     with open(path, encoding="utf-8-sig", newline="") as f:
         rows = {r["task_id"]: r for r in csv.DictReader(f)}

@@ -176,7 +176,7 @@ def test_a_missing_package_names_the_line_that_installs_it(capsys):
     with patch("importlib.import_module", side_effect=ModuleNotFoundError(name="llama_index")):
         with pytest.raises(SettingsError, match=r"llama_index. Get it with: pip install .*run"):
             mtrag_nb.build_index
-    with patch("mtrag_nb.app.cli.command_line", side_effect=ModuleNotFoundError(name="torch")):
+    with patch("mtrag_nb.app.cli._command_line", side_effect=ModuleNotFoundError(name="torch")):
         assert main(["demo"]) == 2
     assert "not installed: torch. Get it with: pip install" in capsys.readouterr().err
 

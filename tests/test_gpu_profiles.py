@@ -23,12 +23,12 @@ PROFILES = ("t4", "ncl", "judge")
 FETCH = """
 import sys
 from mtrag_nb.app.cli import main
-from mtrag_nb.app.run import profile_problems
+from mtrag_nb.app.run import _profile_problems
 from mtrag_nb.systems.registry import profiles
 
 for name in sys.argv[1:]:
     assert main(["fetch", "models", "--profile", name]) == 0, name
-    print(name, *profile_problems(profiles()[name]), sep="; ")
+    print(name, *_profile_problems(profiles()[name]), sep="; ")
 """
 
 
@@ -68,9 +68,9 @@ def test_what_was_fetched_is_not_missing(fetched):
 
 
 def test_what_was_fetched_is_found_without_a_network(offline):
-    from mtrag_nb.app.run import fetch_hub, wanted_models
+    from mtrag_nb.app.run import _fetch_hub, _wanted_models
 
-    assert list(fetch_hub(wanted_models(configured("self_crag", "t4")))) == [
+    assert list(_fetch_hub(_wanted_models(configured("self_crag", "t4")))) == [
         LLAMA,
         EMBEDDER,
         RERANKER,

@@ -255,6 +255,35 @@ def test_cells_use_no_folder_below():
     assert not wrong, "\n".join(wrong)
 
 
+def bound(body: list[ast.stmt]) -> set[str]:
+    "The names that statements bind, those under a condition included."
+    names = set()
+    for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.If, ast.Try)):
+            names |= bound(node.body) | bound(node.orelse)
+        else:
+            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return names
+
+
+def test_what_a_cell_imports_from_a_room_is_there():
+    there = {f"mtrag_nb.{m}": bound(ast.parse(source).body) for m, source in SOURCES.items()}
+    wrong = [
+        f"{notebook}: {node.module} has no {name.name}"
+        for notebook in ROOMS
+        for cell in code(notebook)
+        for node in ast.walk(ast.parse(without_magics(cell)))
+        if isinstance(node, ast.ImportFrom) and node.module in there
+        for name in node.names
+        if name.name not in there[node.module]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 # Systems
 
 

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import pytest
 
 from mtrag_nb.app.cli import COMMANDS, main
-from mtrag_nb.app.cli import Parser
+from mtrag_nb.app.cli import _Parser
 from mtrag_nb.core import settings as core_settings
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import SettingsError
@@ -177,7 +177,7 @@ ODD_NUMBERS = ("0", "-1", "nan", "-inf", "x", "1e400", "²", "9" * 5000, "0x10",
 def arguments_of(command: str) -> list[argparse.Action]:
     "The arguments of a command's parser, without help and subcommands."
     apart = (argparse._HelpAction, argparse._SubParsersAction)
-    parser = COMMANDS[command].fill(Parser())
+    parser = COMMANDS[command].fill(_Parser())
     return [a for a in parser._actions if not isinstance(a, apart)]
 
 

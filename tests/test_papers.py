@@ -12,7 +12,7 @@ import pytest
 
 from mtrag_nb.app.cli import Command
 from mtrag_nb.app.evaluate import judge
-from mtrag_nb.app.reproduce import Reproduction, facts, paper_plans, recordings
+from mtrag_nb.app.reproduce import Reproduction, facts, _paper_plans, recordings
 from mtrag_nb.app.reproduce import reproduce, runs_table, write
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.types import SettingsError
@@ -32,7 +32,7 @@ def test_the_endpoints_of_nexusrag_are_routes_of_the_service():
     assert {(m, re.sub(r"\{\w+\}", "{}", path)) for m, path, _ in printed} <= routes
 
 
-@pytest.mark.parametrize("paper", paper_plans())
+@pytest.mark.parametrize("paper", _paper_plans())
 def test_the_kept_runs_are_of_the_paper_and_of_the_setting_that_is_named(paper):
     r = Reproduction(paper, "none", where="sample", recorded=True)
     made = {p.name: p for p in r.made}
@@ -50,7 +50,7 @@ def test_the_kept_runs_are_of_the_paper_and_of_the_setting_that_is_named(paper):
 
 
 def test_the_kept_figures_are_those_of_make_figures():
-    for paper in paper_plans():
+    for paper in _paper_plans():
         folder = ROOT / "figures" / paper
         names = {p.stem for p in folder.glob("*.svg")}
         assert {"graph", "graph_dark"} <= names
@@ -92,7 +92,7 @@ def kept_of(folder: Path) -> dict[str, str]:
 
 def test_the_page_of_kept_runs_says_what_they_hold(tmp_path):
     told = []
-    for paper in paper_plans():
+    for paper in _paper_plans():
         r = Reproduction(paper, tmp_path / paper, where="sample", recorded=True)
         runs, known = recordings(r), dict(facts(r, recordings(r)))
         turns = {i for x in runs for i in x.turns}

@@ -23,10 +23,8 @@ COPIED = ".github docs figures mtrag_nb packages settings.ini README.md CONTRIBU
 PREFACE = "\n\n```{{autolink-preface}}\n:level: file\n\n{imports}\n```\n"
 TREE = "\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
 # Plots are drawn on white: turned dark, with their hues kept. Nesting, so that it stands once for both ways to a dark page.
-DARK = (
-    "{.cell_output img{filter:invert(.93) hue-rotate(180deg)} [src*=page-]{filter:brightness(.8)}}"
-)
-
+INVERTED = ".cell_output img{filter:invert(.93) hue-rotate(180deg)}"
+DARK = f"{{{INVERTED} [src*=page-]{{filter:brightness(.8)}}}}"
 # Names, punctuation and blanks have the colour of all code: their marks are a fifth of a page.
 PLAIN = re.compile(r'<span class="[npw]">([^<]*)</span>')
 MENDED = {  # what axe-core finds in the theme's pages -> without it
@@ -211,8 +209,7 @@ def main() -> int:
         page = path.read_text(encoding="utf-8")
         for found, right in MENDED.items():
             page = page.replace(found, right)
-        page = PLAIN.sub(r"\1", page)
-        path.write_text(page, encoding="utf-8")
+        path.write_text(PLAIN.sub(r"\1", page), encoding="utf-8")
     return status
 
 

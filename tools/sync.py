@@ -17,9 +17,7 @@ from pathlib import Path
 import anywhere
 
 ROOT = Path(__file__).resolve().parents[1]
-EDGE_CLIENT = (
-    ROOT / "packages" / "qdrant-edge-client" / "src" / "qdrant_edge_client" / "__init__.py"
-)
+EDGE_CLIENT = ROOT / "packages/qdrant-edge-client/src/qdrant_edge_client/__init__.py"
 
 
 def run(*command: str) -> str:
@@ -43,9 +41,8 @@ def written(nbs: Path) -> dict:
 def modules(package: Path) -> set:
     "The modules of a package, dotted, without what nbdev writes by itself."
     files = (p.relative_to(package).with_suffix("").parts for p in package.rglob("*.py"))
-    return {
-        ".".join(parts) for parts in files if parts[-1] not in ("__init__", "_modidx", "_moved")
-    }
+    own = ("__init__", "_modidx", "_moved")
+    return {".".join(parts) for parts in files if parts[-1] not in own}
 
 
 def plain_name(notebook: str) -> str:

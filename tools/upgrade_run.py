@@ -37,10 +37,6 @@ ROLES = {  # reason for a refusal -> what it is called in every system
 }
 
 
-def verdict(v: dict) -> dict:
-    return {**v, "scale": None}
-
-
 def step(old: dict) -> dict:
     "A step of version 1 with its kind. Raises KeyError for a node that version 1 did not have."
     node = old["node"]
@@ -52,12 +48,14 @@ def step(old: dict) -> dict:
     if "ranked" in rest:
         rest = {"ranks": rest["ranked"]}
     if "grades" in rest:
-        grades = [{"id": g.pop("id"), "verdict": verdict(g)} for g in map(dict, rest["grades"])]
+        grades = [
+            {"id": g.pop("id"), "verdict": {**g, "scale": None}} for g in map(dict, rest["grades"])
+        ]
         rest = {"grades": grades}
     if node == "quality":
         rest = {"check": rules(rest["problem"]), "unsupported": rest["problem"]}
     if node in ASKED:
-        found = verdict(rest.get("check") or rest["gate"])
+        found = {**(rest.get("check") or rest["gate"]), "scale": None}
         more = {} if node == "gate" else {"unsupported": rest.get("unsupported", "")}
         rest = {"verdict": found, **more, "asked": ASKED[node]}
     if "reason" in rest:

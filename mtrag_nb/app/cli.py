@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chosen', 'Domains', 'Variant', 'Web', 'Reference',
-           'Limit', 'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SystemName', 'COMMANDS', 'Option', 'Parser', 'call',
-           'done', 'Command', 'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of',
-           'reference_or_sample', 'completion', 'command_line', 'main']
+           'Limit', 'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SystemName', 'COMMANDS', 'Option', 'done', 'Command',
+           'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of',
+           'reference_or_sample', 'main']
 
 # %% ../../nbs/app/00_cli.ipynb #imports0
 import argparse
@@ -150,7 +150,7 @@ def _add_option(parser: argparse.ArgumentParser, p: inspect.Parameter, comment: 
     parser.add_argument(flag, **how | option.how).about = about
 
 
-class Parser(argparse.ArgumentParser):
+class _Parser(argparse.ArgumentParser):
     "A parser that makes what its help says when it is shown, and has a remedy for a name that does not exist."
 
     def format_help(self) -> str:
@@ -168,7 +168,7 @@ class Parser(argparse.ArgumentParser):
             raise unknown_name(what, str(value), action.choices)
 
 # %% ../../nbs/app/00_cli.ipynb #eeebb786
-def call(function: Callable, arguments: Mapping[str, object]) -> object:
+def _call(function: Callable, arguments: Mapping[str, object]) -> object:
     "Call a function with arguments by name, those that have only a place included."
     bound = inspect.signature(function).bind_partial()
     bound.arguments.update(arguments)
@@ -209,7 +209,7 @@ class Command:
     def load(self) -> Callable:
         return self.function if callable(self.function) else _named(self.function)
 
-    def fill(self, parser: Parser) -> Parser:
+    def fill(self, parser: _Parser) -> _Parser:
         "Add the options to a parser."
         for _, source, options in _options(self.load()):
             comments = _comments(source)
@@ -221,7 +221,7 @@ class Command:
 
     def read(self, *argv: str) -> argparse.Namespace:
         "A command line, without the name of the command."
-        return self.fill(Parser(description=self.about)).parse_args(argv)
+        return self.fill(_Parser(description=self.about)).parse_args(argv)
 
     def do(self, typed: argparse.Namespace) -> bool:
         "Call the function with what was typed; whether all was done that was asked."
@@ -235,7 +235,7 @@ class Command:
         "Call the function with arguments by name; whether all was done that was asked. `as_json`: print its result as JSON, and all else to stderr."
         function = self.load()
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-            result = call(function, given)
+            result = _call(function, given)
         if as_json:
             text = json.dumps(plain(function.data(result)))
             found = json.loads(text, parse_constant=lambda name: None)  # NaN is no JSON
@@ -399,7 +399,6 @@ SystemName = Annotated[str, SystemOption()]
 
 
 def with_variant(system: str, variant: str = "") -> str:
-    "A system's name with its variant: `system+variant`."
     return f"{system}+{variant}" if variant else system
 
 # %% ../../nbs/app/00_cli.ipynb #ray00002
@@ -413,7 +412,7 @@ class _Worker:
         self.models = Models(settings)
 
     def do(self, function: Callable, arguments: Mapping) -> None:
-        call(function, {**arguments, "models": self.models, "progress": False})
+        _call(function, {**arguments, "models": self.models, "progress": False})
 
 
 def _cluster(on: str, parts: int):  # ray, and its actors
@@ -510,23 +509,6 @@ def reference_or_sample(
     return read_benchmark(path, contexts=True)
 
 # %% ../../nbs/app/00_cli.ipynb #complete1
-def completion(
-    shell: Literal["bash", "zsh", "tcsh"],  # which shell
-    /,
-) -> bool:
-    "Print what a shell needs to complete commands, options, their choices, files and folders."
-    import shtab
-
-    parser = command_line(COMMANDS)
-    for sub in next(x for x in parser._actions if x.dest == "command").choices.values():
-        sub.format_help()  # makes the help of its options
-        for action in sub._actions:
-            if action.metavar in ("FILE", "DIR", "RUN"):
-                action.complete = shtab.FILE if action.metavar == "FILE" else shtab.DIRECTORY
-    print(shtab.complete(parser, shell))
-    return True
-
-
 _TABLE = """\
 demo       app.run      Build an index of the sample, let a self-correcting system answer its conversations, show the result.
 ingest     app.run       Build an index of corpus files or documents, or finish one that was interrupted.
@@ -554,7 +536,6 @@ calibrate  app.evaluate Measure which ways to grade and to check can be trusted 
 fetch      app.run      Fetch the benchmark's files or a profile's models; broken off, it goes on where it stopped.
 reproduce  app.reproduce Reproduce a paper from nothing: data, models, index, runs, ablations, judgements, scores, tables, figures; goes on where it stopped.
 doctor     app.run      Say what is installed, which profiles can run here, and how to get what is missing.
-completion app.cli      Print what a shell needs to complete this command: eval "$(mtrag completion bash)"
 """  # name of command and function, module, what it is for
 COMMANDS: dict[str, Command] = {
     name: Command(room if ":" in room else f"{room}:{name}", about)
@@ -562,17 +543,16 @@ COMMANDS: dict[str, Command] = {
 }
 
 # %% ../../nbs/app/00_cli.ipynb #parser01
-def command_line(
+def _command_line(
     argv: Iterable[str] = (),  # what will be parsed: a command that is named here has its options
 ) -> argparse.ArgumentParser:
-    "The parser of `mtrag`."
-    p = Parser(
+    p = _Parser(
         prog="mtrag",
         description="Find out where a multi-turn RAG system fails: run it over conversations, every turn on the record.",
         epilog="Start with `mtrag demo`. `mtrag doctor` says what can run on this machine.",
     )
     p.add_argument("--version", action="version", version=f"mtrag_nb {__version__}")
-    sub = p.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    sub = p.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     for name, c in COMMANDS.items():
         parser = sub.add_parser(name, help=c.about, description=c.about)
         if name in argv:
@@ -591,7 +571,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if "" in argv:
             raise SettingsError("an argument is empty")
-        a = command_line(argv).parse_args(argv)
+        a = _command_line(argv).parse_args(argv)
         whole = COMMANDS[a.command].do(a)
         sys.stdout.flush()
         return 0 if whole else 1

@@ -97,15 +97,6 @@ class Evaluation:
         return self.blame._repr_html_() + f"<p>report: {esc(self.page)}{notes}</p>"
 
 
-def _questions_of(questions: str | Path | Iterable[Mapping], out: Path) -> str | Path:
-    "The file of the questions; lines are written beside the run folder."
-    if isinstance(questions, (str, Path)):
-        return questions
-    path = out.with_name(out.name + ".questions.jsonl")
-    write_jsonl(path, list(questions))
-    return path
-
-
 def evaluate(
     system: Callable
     | Iterable[Callable]
@@ -129,7 +120,10 @@ def evaluate(
     from mtrag_nb.show.report import report
     from mtrag_nb.systems.outside import outside
 
-    out, questions = Path(out), _questions_of(questions, Path(out))
+    out = Path(out)
+    if not isinstance(questions, (str, Path)):
+        lines, questions = list(questions), out.with_name(out.name + ".questions.jsonl")
+        write_jsonl(questions, lines)
     file = read_benchmark(questions, limit=limit)
     if not file.tasks:
         raise DataError("there is no question", questions, remedy="A line needs a `question`")
@@ -330,9 +324,7 @@ def judge(
     return reports
 
 # %% ../../nbs/app/03_evaluate.ipynb #405f2db3
-def _write_page(
-    runs: Iterable[RunDir], out: str | None, reference: str | None, whole: bool = True
-) -> Path:
+def _write_page(runs: Iterable[RunDir], out, reference, whole: bool = True) -> Path:
     "Write a report, or its turns alone, and print where it is."
     runs = [Run(r) for r in runs]
     from mtrag_nb.show.report import report as write_report
@@ -411,8 +403,7 @@ def replay(
     how = (index, models, settings or None, system_named(system) if system else None)
     with Replayer(old, _tasks_of(old, reference), *how) as player:
         if not turn:
-            change = Change(at, state, visit, fresh)
-            new = replay_run(player, out, change, minutes, limit, progress)
+            new = replay_run(player, out, Change(at, state, visit, fresh), minutes, limit, progress)
             print_run(new)
             return new
         if out:
@@ -462,15 +453,14 @@ def audit(
     from mtrag_nb.evaluate.scores import Evidence
 
     audits, left = [], []
+    how = dict(index=index, models=models, minutes=minutes, limit=limit, progress=progress)
     for folder in map(Path, runs):
         run = Run(folder)
         gold = reference_or_sample(reference, [run]).gold
         rec = Evidence(run, gold, histories={i: t.history for i, t in run.tasks.items()} or None)
         print(f"{blame(rec)!r}\n\n{text_table(*gate_table({rec.name: gates(rec)}))}\n")
         place = Path(out) / folder.name if out else folder / "audit"
-        how = {"tasks": _tasks_of(run, reference), "index": index, "models": models}
-        how |= {"minutes": minutes, "limit": limit, "progress": progress}
-        made, missing = _without_each(run, place, only, **how)
+        made, missing = _without_each(run, place, only, tasks=_tasks_of(run, reference), **how)
         left += [f"{folder.name}: {m}: {why}" for m, why in missing.items()]
         if made:
             audits.append(audit_pairs(rec, {m: Evidence(r, gold) for m, r in made.items()}))
@@ -502,15 +492,14 @@ def ladder(
     from mtrag_nb.runs.forks import RUNGS, climb, rungs_named
 
     ladders = []
+    how = dict(index=index, models=models, minutes=minutes, limit=limit, progress=progress)
     for folder in map(Path, runs):
         run = Run(folder)
         gold = with_rewrites(reference_or_sample(reference, [run]).gold, human_rewrites(rewrites))
         place = Path(out) / folder.name if out else folder / "ladder"
-        how = {"tasks": _tasks_of(run, reference), "index": index, "models": models}
-        how |= {"minutes": minutes, "limit": limit, "progress": progress}
-        some = rungs_named(rungs) if rungs else RUNGS
+        some, asked = rungs_named(rungs) if rungs else RUNGS, _tasks_of(run, reference)
         right = right_by_target(gold, {i: t.question for i, t in run.trajectories.items()})
-        made = climb(run, place, gold, right, some, **how)
+        made = climb(run, place, gold, right, some, tasks=asked, **how)
         climbed = {n: Evidence(r, gold) for n, r in made.items()}
         ladders.append(ladder_pairs(Evidence(run, gold), climbed))
         print(f"{ladders[-1]!r}\n")
@@ -523,12 +512,7 @@ def _tested(reports, prove: bool = False, **_) -> bool:
     return all(p and p.share("not testable").value < 1 for p in proofs)
 
 
-def _both(reports) -> list[dict]:
-    "What is known of each run: which stage failed first, and of the proof, if there is one."
-    return [{"blame": b.data, "proof": p and p.data} for b, p in reports]
-
-
-@done(_tested, _both)
+@done(_tested, lambda reports: [{"blame": b.data, "proof": p and p.data} for b, p in reports])
 def blame_runs(
     runs: Iterable[RunDir],  # folders of runs
     /,
@@ -611,8 +595,7 @@ def gate(
     "Say whether a new run is worse than an old one, and print the turns that were spoilt. Raises DataError for runs that cannot be compared."
     from mtrag_nb.evaluate.gate import gate_runs
 
-    runs = _evidence(reference, base, new)
-    report = gate_runs(*runs, measure, price, least, shared)
+    report = gate_runs(*_evidence(reference, base, new), measure, price, least, shared)
     if comment:
         write_whole(comment, report.markdown)
     print(report)

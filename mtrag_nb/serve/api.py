@@ -47,8 +47,7 @@ from .service import report_html, safe_name, search, status, turns_of, why_html
 from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['check_address', 'Rules', 'Guard', 'Query', 'Mark', 'Again', 'Name', 'Message', 'Chat', 'make_app', 'rules_of',
-           'server_of']
+__all__ = ['check_address', 'Query', 'Mark', 'Again', 'Name', 'Message', 'Chat', 'make_app', 'rules_of', 'server_of']
 
 # %% ../../nbs/serve/06_api.ipynb #61985232
 _LEAST_TOKEN = 16  # characters
@@ -90,7 +89,6 @@ _COOKIE = "mtrag_token"
 
 
 def _token_of(headers: Mapping[str, str]) -> str:
-    "The token that a request brings."
     kind, _, token = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip()
@@ -178,7 +176,7 @@ _TOKEN_PATH = "/api/token"  # where a browser gives its token; each request ther
 
 
 @dataclass(frozen=True)
-class Rules:
+class _Rules:
     "What is let through."
 
     hosts: frozenset[str]  # by `_hosts_of`
@@ -201,10 +199,10 @@ def _error(status: int, message: str, after: float = 0.0, **headers: str) -> JSO
     return JSONResponse({"error": body}, status, headers)
 
 # %% ../../nbs/serve/06_api.ipynb #44594f3e
-class Guard:
+class _Guard:
     "Lets requests through, or answers them itself."
 
-    def __init__(self, app: Callable, rules: Rules):
+    def __init__(self, app: Callable, rules: _Rules):
         self.app, self.rules = app, rules
         self.rate, self.tries = _Rate(rules.per_minute), _Rate(rules.tries)
 
@@ -287,9 +285,7 @@ class Guard:
             await self.refuse(scope, receive, send, *stopped)
 
 # %% ../../nbs/serve/06_api.ipynb #fab2a8b5
-async def _drained(
-    receive: Callable, most: int = 2**26, pause: float = 1.0, seconds: float = 10.0
-) -> None:
+async def _drained(receive: Callable, most: int = 2**26, pause=1.0, seconds=10.0) -> None:
     "Read on and throw away, for a while: a client that is still sending would not hear why it is refused."
     until = time.monotonic() + seconds
     with suppress(asyncio.TimeoutError):
@@ -395,7 +391,6 @@ class Chat(_Sent):
 
 # %% ../../nbs/serve/06_api.ipynb #7464c0d4
 def _fault_of(reply: dict) -> dict:
-    "The error of a turn that broke."
     e = reply["error"]
     where = {k: reply[k] for k in ("trajectory_id", "run", "conversation_id", "turn", "system")}
     message = f"broke in {e['node'] or 'the graph'}: {e['type']}: {e['message'][:500]}"
@@ -453,7 +448,6 @@ async def _whole(events: _Events, show: Callable[[dict], dict] = dict) -> dict |
 
 # %% ../../nbs/serve/06_api.ipynb #763d33bc
 def _sse(event: str, data: dict) -> str:
-    "A server-sent event."
     if event == "alive":
         return ": still here\n\n"
     return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
@@ -498,12 +492,6 @@ def _turns_of(messages: Sequence[Message]) -> list[Turn]:
     return turns
 
 
-def _client_of(request: Request, user: str) -> str:
-    "Who asks, as far as a request says it."
-    address = request.client.host if request.client else ""
-    return digest([_token_of(request.headers), address, user])
-
-
 def _chain(service: Service, turns: Sequence[Turn], client: str) -> str:
     "The conversation that a chat goes on with, each end of one once, and only its own client; '' for a new one."
     with service._lock:
@@ -527,19 +515,14 @@ def _completion(reply: dict, system: str) -> dict:
     tokens_in, tokens_out = reply["tokens"]["in"], reply["tokens"]["out"]
     usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
     message = {"role": "assistant", "content": with_sources(reply)}
-    return {
-        "id": f"chatcmpl-{reply['trajectory_id']}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": system,
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
-        "usage": {**usage, "total_tokens": tokens_in + tokens_out},
-        "mtrag": reply,
-    }
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+    about = {"object": "chat.completion", "created": int(time.time()), "model": system}
+    usage["total_tokens"] = tokens_in + tokens_out
+    whole = {"id": f"chatcmpl-{reply['trajectory_id']}", **about, "choices": [choice]}
+    return {**whole, "usage": usage, "mtrag": reply}
 
 
 def _chunks(whole: dict, with_usage: bool) -> Iterator[dict]:
-    "A chat completion in pieces."
     head = {k: whole[k] for k in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
 
     def piece(delta, end=None, **more):
@@ -570,22 +553,7 @@ def _chat_event(system: str, with_usage: bool) -> Callable[[str, dict], str]:
     return show
 
 # %% ../../nbs/serve/06_api.ipynb #7d05cfb4
-async def _put_in(service: Service, file: UploadFile, path: Path, name: str, into: str) -> dict:
-    "Put an upload into the library by way of a file. Raises Denied."
-    try:
-        with path.open("wb") as f:
-            await asyncio.to_thread(shutil.copyfileobj, file.file, f, 2**20)
-        return await asyncio.wrap_future(service.documents.submit(path, name, into))
-    except asyncio.CancelledError:
-        if service.closing:
-            raise Denied(503, STOPPING, 5.0) from None
-        raise
-    finally:
-        path.unlink(missing_ok=True)
-
-
 def _add_documents(app: FastAPI, service: Service) -> None:
-    "Upload, list, remove."
     staging = service.folder / "uploads"
     if staging.exists():
         shutil.rmtree(staging)  # of a service that was killed
@@ -603,7 +571,16 @@ def _add_documents(app: FastAPI, service: Service) -> None:
         if len(into) > 80 or not into.isprintable():
             raise Denied(422, "a collection's name has at most 80 characters, all printable")
         path = staging / secrets.token_hex(8)  # its own name is never a path
-        return await _put_in(service, file, path, name, into)
+        try:
+            with path.open("wb") as f:
+                await asyncio.to_thread(shutil.copyfileobj, file.file, f, 2**20)
+            return await asyncio.wrap_future(service.documents.submit(path, name, into))
+        except asyncio.CancelledError:
+            if service.closing:
+                raise Denied(503, STOPPING, 5.0) from None
+            raise
+        finally:
+            path.unlink(missing_ok=True)
 
     @app.get("/api/documents", tags=["documents"])
     def documents():
@@ -630,8 +607,6 @@ def _known(service: Service, conversation: str) -> str:
 
 
 def _add_questions(app: FastAPI, service: Service) -> None:
-    "Questions, and what is known of the service."
-
     @app.post("/api/query", tags=["questions"])
     async def query(q: Query, request: Request):
         """Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events. The reply: `answer`; `outcome`
@@ -668,8 +643,6 @@ _WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; s
 
 
 def _add_conversations(app: FastAPI, service: Service) -> None:
-    "Conversations: listed, read, renamed, exported, deleted."
-
     @app.get("/api/conversations", tags=["conversations"])
     def conversations():
         "All of them, the last one first."
@@ -701,8 +674,6 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
 
 
 def _add_turns(app: FastAPI, service: Service) -> None:
-    "Why a turn came out as it did, what people say of it, and the turn again."
-
     why_path = "/api/conversations/{i}/{turn}/why"
 
     @app.get(why_path, response_class=HTMLResponse, tags=["conversations"])
@@ -739,8 +710,6 @@ def _as_file(lines: Iterable[dict], name: str) -> PlainTextResponse:
 
 
 def _add_marks(app: FastAPI, service: Service) -> None:
-    "The library searched for a passage to mark; all marks as files and as a report; a test set drawn from the library."
-
     @app.get("/api/search", tags=["marks"])
     def search_library(q: str, collection: str = ""):
         "The best passages of the library for some words."
@@ -775,24 +744,18 @@ def _add_marks(app: FastAPI, service: Service) -> None:
         return _as_file(accepted(service, form), f"questions-{form}")
 
 # %% ../../nbs/serve/06_api.ipynb #3da2d41c
-def _model_line(name: str) -> dict:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "mtrag_nb"}
-
-
 def _add_chat(app: FastAPI, service: Service) -> None:
-    "What OpenAI's clients speak."
-
     @app.get("/v1/models", tags=["chat"])
     def models():
         "The systems."
-        return {"object": "list", "data": [_model_line(s) for s in service.systems]}
+        return {"object": "list", "data": [model(s) for s in service.systems]}
 
     @app.get("/v1/models/{name}", tags=["chat"])
     def model(name: str):
         "A system."
         if name not in service.systems:
             raise Denied(404, f"no model {name[:40]!r}: there are {', '.join(service.systems)}")
-        return _model_line(name)
+        return {"id": name, "object": "model", "created": 0, "owned_by": "mtrag_nb"}
 
     @app.post("/v1/chat/completions", tags=["chat"])
     async def chat(c: Chat, request: Request, x_conversation_id: str = Header("")):
@@ -802,7 +765,8 @@ def _add_chat(app: FastAPI, service: Service) -> None:
         *history, last = _turns_of(c.messages)
         system = model(c.model)["id"]
         named = _known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id)
-        client = _client_of(request, c.user)
+        address = request.client.host if request.client else ""
+        client = digest([_token_of(request.headers), address, c.user])  # who asks
         conversation = named or _chain(service, history, client) or _owned_id(new_id())
         what = {"system": system, "conversation": conversation, "history": history}
         events = _progress(service, question=last.text, **what)
@@ -884,15 +848,12 @@ def _add_errors(app: FastAPI) -> None:
         return _error(e.status_code, said[:300])
 
 # %% ../../nbs/serve/06_api.ipynb #78f907fc
-_EMPTY_PAGE = "<!doctype html><title>mtrag</title>"
-
-
 def make_app(
     service: Service,
-    rules: Rules,
-    home: str = _EMPTY_PAGE,  # the page at /
+    rules: _Rules,
+    home: str = "<!doctype html><title>mtrag</title>",  # the page at /
     policy: str = "default-src 'none'",  # of that page
-) -> Guard:
+) -> _Guard:
     "The application behind its guard."
 
     @asynccontextmanager
@@ -913,7 +874,7 @@ def make_app(
         return HTMLResponse(home, headers={"content-security-policy": policy})
 
     app.state.service = service
-    return Guard(app, rules)
+    return _Guard(app, rules)
 
 
 def rules_of(
@@ -922,10 +883,10 @@ def rules_of(
     token: str = "",
     names: tuple[str, ...] = (),  # others by which the host is known
     **more,  # any other field of Rules
-) -> Rules:
+) -> _Rules:
     "The rules of a service: an upload may be as long as its limits say."
     long_body = {"/api/upload": service.limits.upload_bytes + 65536}
-    return Rules(_hosts_of(host, names), token, long_body=long_body, **more)
+    return _Rules(_hosts_of(host, names), token, long_body=long_body, **more)
 
 # %% ../../nbs/serve/06_api.ipynb #d190e45a
 class _Server(uvicorn.Server):
@@ -942,61 +903,52 @@ class _Server(uvicorn.Server):
 _MOST = 400  # connections in all; at 500 uvicorn itself would turn away whoever comes
 
 
-def _one_too_many(new: H11Protocol, share: int, proxy: str) -> H11Protocol | None:
-    "The connection to drop for a new one: the oldest silent one of an address above its share, or of the one with most; None for none."
-    crowds: dict[str, list] = {}
-    for c in new.connections:
-        crowds.setdefault(c.address, []).append(c)
-    crowd = crowds[new.address] if new.address != proxy else []
-    if len(crowd) <= share:
-        crowd = max(crowds.values(), key=len) if len(new.connections) > _MOST else []
-    silent = (c for c in crowd if not c.busy)
-    return min(silent, key=lambda c: c.since, default=new) if crowd else None
+class _Patient(H11Protocol):
+    """A connection that waits `seconds` for a whole request. Where an address has more than its `share`, or all together more
+    than there may be, the oldest silent one of that address, or of the one with most, is dropped."""
 
+    seconds, share = 10.0, 100
+    address = property(lambda self: self.client[0] if self.client else "")
+    busy = property(lambda self: self.cycle is not None and not self.cycle.response_complete)
 
-def _patient(seconds: float, share: int, proxy: str = "") -> type[H11Protocol]:
-    """Connections that wait so many seconds for a whole request. Where an address has more than its share, or all together more
-    than there may be, the oldest silent one of that address, or of the one with most, is dropped. A proxy has no share."""
+    def connection_made(self, transport) -> None:
+        super().connection_made(transport)
+        self.since, self.before = self.loop.time(), None
+        if dropped := self.one_too_many():
+            self.connections.discard(dropped)  # at once: uvicorn counts those that are there
+            dropped.transport.abort()
+        self.look()
 
-    class Patient(H11Protocol):
-        def connection_made(self, transport) -> None:
-            super().connection_made(transport)
-            self.since, self.before = self.loop.time(), None
-            if dropped := _one_too_many(self, share, proxy):
-                self.connections.discard(dropped)  # at once: uvicorn counts those that are there
-                dropped.transport.abort()
-            self.look()
+    def one_too_many(self) -> H11Protocol | None:
+        "The connection to drop for this one; None for none."
+        crowds: dict[str, list] = {}
+        for c in self.connections:
+            crowds.setdefault(c.address, []).append(c)
+        crowd = crowds[self.address]
+        if len(crowd) <= self.share:
+            crowd = max(crowds.values(), key=len) if len(self.connections) > _MOST else []
+        silent = (c for c in crowd if not c.busy)
+        return min(silent, key=lambda c: c.since, default=self) if crowd else None
 
-        @property
-        def address(self) -> str:
-            return self.client[0] if self.client else ""
-
-        @property
-        def busy(self) -> bool:
-            return self.cycle is not None and not self.cycle.response_complete
-
-        def look(self) -> None:
-            "Close a connection on which nothing was asked for too long; look again later."
-            if self.transport.is_closing():
-                return
-            if self.busy or self.cycle is not self.before:
-                self.since, self.before = self.loop.time(), self.cycle
-            if self.loop.time() - self.since >= seconds:
-                self.transport.abort()
-            else:
-                self.loop.call_later(seconds / 4, self.look)
-
-    return Patient
+    def look(self) -> None:
+        "Close a connection on which nothing was asked for too long; look again later."
+        if self.transport.is_closing():
+            return
+        if self.busy or self.cycle is not self.before:
+            self.since, self.before = self.loop.time(), self.cycle
+        if self.loop.time() - self.since >= self.seconds:
+            self.transport.abort()
+        else:
+            self.loop.call_later(self.seconds / 4, self.look)
 
 # %% ../../nbs/serve/06_api.ipynb #8811e98b
 def server_of(
-    app: Guard,
+    app: _Guard,
     host: str,
     port: int,  # 0: any free one
     grace: int = 60,  # seconds for what was begun, when it is stopped
-    patience: float = 10.0,  # seconds that a connection waits for a whole request
-    share: int = 100,  # connections of an address
-    proxy: str = "",  # the address of a proxy in front whose X-Forwarded-For is believed; "": nobody's is
+    patience: float = _Patient.seconds,  # that a connection waits for a whole request
+    share: int = _Patient.share,  # connections of an address
 ) -> tuple[_Server, socket.socket]:
     "A server and the socket that it listens at. Raises Denied if the port is taken."
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -1011,8 +963,8 @@ def server_of(
     listening.listen(2048)  # who comes before the server has started waits, and is not turned away
     quiet = {"log_level": "warning", "access_log": False, "server_header": False}
     waits = {"timeout_graceful_shutdown": grace, "timeout_keep_alive": 20, "limit_concurrency": 500}
-    behind = {"proxy_headers": bool(proxy), "forwarded_allow_ips": proxy or None}
-    protocol = _patient(patience, share, proxy)
-    server = _Server(uvicorn.Config(app, lifespan="on", http=protocol, **quiet, **waits, **behind))
+    protocol = type("Patient", (_Patient,), {"seconds": patience, "share": share})
+    how = {"lifespan": "on", "http": protocol, "proxy_headers": False}
+    server = _Server(uvicorn.Config(app, **how, **quiet, **waits))
     server.stopping = app.app.state.service.stop
     return server, listening

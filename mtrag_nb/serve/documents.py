@@ -37,18 +37,13 @@ from ..core.types import DataError, plain, structured
 from ..search.sources import INVISIBLE, ShownText, clean, closed
 
 # %% auto #0
-__all__ = ['KINDS', 'Section', 'Heading', 'document_of', 'start_of', 'trimmed', 'sections_of', 'Document', 'kind_of',
-           'parse_document', 'Reader', 'iter_documents']
+__all__ = ['Section', 'Heading', 'document_of', 'start_of', 'trimmed', 'sections_of', 'Document', 'kind_of', 'parse_document',
+           'Reader', 'iter_documents']
 
 # %% ../../nbs/serve/00_documents.ipynb #04f2fe6e
-_ENDINGS = {
-    "pdf": ".pdf",
-    "docx": ".docx",
-    "html": ".html .htm .xhtml",
-    "markdown": ".md .markdown",
-    "text": ".txt .text",
-}
-KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
+_ENDINGS = {"pdf": ".pdf", "docx": ".docx", "html": ".html .htm .xhtml"}
+_ENDINGS |= {"markdown": ".md .markdown", "text": ".txt .text"}
+_KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 _MAX_BYTES = {kind: 20_000_000 for kind in _ENDINGS}  # of the file
 _MAX_BYTES |= {"pdf": 200_000_000, "docx": 50_000_000}
 _MAX_PARTS = 10_000  # files inside a DOCX
@@ -284,23 +279,15 @@ def _unwrapped(text: str) -> str:
     return _WRAPPED.sub(lambda m: m[0] if m[1] else " ", text)
 
 
-def _front_matter(text: str) -> tuple[int, dict]:
-    "Where the text after front matter begins, and what that says; 0 and nothing for a text that begins with a mere rule."
-    if not (front := _FRONT.match(text)):
-        return 0, {}
-    yaml = _imported("yaml")
-    try:
-        said = yaml.safe_load(front[1])
-    except (yaml.YAMLError, ValueError, RecursionError):
-        said = None
-    return (front.end(), said) if isinstance(said, dict) else (0, {})
-
-
 def _read_markdown(data: bytes) -> _Content:
     "A Markdown file. Front matter stands in no section, and its keys in a note."
     text, notes = _decoded(data)
-    text = _state_rows(text)
-    start, front = _front_matter(text)
+    text, start, front = _state_rows(text), 0, {}
+    if found := _FRONT.match(text):  # or it begins with a mere rule
+        yaml = _imported("yaml")
+        with suppress(yaml.YAMLError, ValueError, RecursionError):
+            said = yaml.safe_load(found[1])
+            start, front = (found.end(), said) if isinstance(said, dict) else (0, {})
     above = [Heading(1, "", 0, start)] if start else []
     if start:
         notes = [*notes, f"front matter left out: {', '.join(map(str, front))[:200]}"]
@@ -310,7 +297,6 @@ def _read_markdown(data: bytes) -> _Content:
 
 
 def _read_text(data: bytes) -> _Content:
-    "A plain text file."
     text, notes = _decoded(data)
     return _Content("", _unwrapped(text), _text_headings(text), notes=notes)
 
@@ -334,7 +320,7 @@ class _Page(ShownText):
 
     def __init__(self):
         super().__init__()
-        self.title, self._length, self._headings = "", 0, []
+        self.title, self._length, self.headings = "", 0, []
         self._block, self._filled, self._level = [], False, 0  # what is being read
         self._gap = "\n\n"  # before it
         # At the start of an item or cell; in a cell; between two paragraphs of it:
@@ -380,12 +366,12 @@ class _Page(ShownText):
             self._row.append((len(self._block), tag))
             self._fresh, self._cell, self._broken = True, True, False
         elif re.fullmatch("h[1-9]", tag):
-            self._flush(level=int(tag[1]))
+            self.flush(level=int(tag[1]))
         elif tag in _BLOCKS and not (tag in ("p", "div") and self._fresh):
             self._begin_block(tag, attrs)
 
     def _begin_block(self, tag, attrs):
-        self._flush("\n" if tag in _LINES else "\n\n", None)
+        self.flush("\n" if tag in _LINES else "\n\n", None)
         self._tables += [([], [])] * (tag == "table")
         self._pre += tag == "pre"
         self._fresh, self._cell = tag == "li", self._cell and tag not in ("tr", "table")
@@ -395,7 +381,7 @@ class _Page(ShownText):
             note = re.match("(foot|end)note-", attrs.get("id") or "")
             self.left["number of a list"] += self._lists[-1:] == ["ol"] and not note
             if note:
-                self._headings.append(Heading(1, "", self._length, self._length))
+                self.headings.append(Heading(1, "", self._length, self._length))
 
     def end(self, tag):
         if tag == "title":
@@ -405,11 +391,11 @@ class _Page(ShownText):
         elif tag in ("p", "div") and self._cell:
             self._broken = self._filled
         elif tag in _BLOCKS or re.fullmatch("h[1-9]", tag):
-            self._flush("\n" if tag in _LINES else "\n\n")
+            self.flush("\n" if tag in _LINES else "\n\n")
             if tag == "table" and self._tables:
                 head, rows = self._tables.pop()
                 self._block = [] if rows else [" | ".join(head)]  # heads without a row below them
-                self._flush()
+                self.flush()
             self._pre = max(0, self._pre - (tag == "pre"))
             del self._lists[len(self._lists) - (self._lists[-1:] == [tag]) :]
 
@@ -420,7 +406,7 @@ class _Page(ShownText):
         if not data.isspace():
             if self._broken:
                 self._row = []
-                self._flush()
+                self.flush()
             self._filled, self._fresh = True, False
         if self._mark and data[:1].isdigit() and self._block and self._block[-1][-1:].isdigit():
             self._block.append(self._mark)
@@ -444,7 +430,7 @@ class _Page(ShownText):
             self._block = [_row_text(cells, head, not (head or rows))]
             rows.append(cells)
 
-    def _flush(self, gap="\n\n", level=0):
+    def flush(self, gap="\n\n", level=0):
         "End a block: its text goes out, after the wider of the gaps around it. The next has this level; None: it keeps its own."
         if self._row:
             self._end_row()
@@ -459,20 +445,9 @@ class _Page(ShownText):
             self._length = start + len(text)
             if self._level:
                 title = " ".join(text.split())
-                self._headings.append(Heading(self._level, title, start, self._length))
+                self.headings.append(Heading(self._level, title, start, self._length))
         self._gap = gap if filled else max(self._gap, gap, key=len)
         self._level = (0 if filled else self._level) if level is None else level
-
-    def finish(self) -> _Content:
-        "The result, when all was fed."
-        self.close()
-        self._flush()
-        notes = _left_note(self.left)
-        if self.hidden:
-            lost = "is left out and never closed: what follows it is missing"
-            notes.append(f"<{self.hidden}> {lost}")
-        title = " ".join(clean(self.title).split())
-        return _Content(title, "".join(self.parts), self._headings, notes=notes)
 
 # %% ../../nbs/serve/00_documents.ipynb #d4d7e1fb
 _META = re.compile(
@@ -482,10 +457,16 @@ _META = re.compile(
 
 
 def _html_content(markup: str) -> _Content:
-    "The text and headings of an HTML page."
     page = _Page()
     page.feed(closed(markup))
-    return page.finish()
+    page.close()
+    page.flush()
+    notes = _left_note(page.left)
+    if page.hidden:
+        lost = "is left out and never closed: what follows it is missing"
+        notes.append(f"<{page.hidden}> {lost}")
+    title = " ".join(clean(page.title).split())
+    return _Content(title, "".join(page.parts), page.headings, notes=notes)
 
 
 def _read_html(data: bytes) -> _Content:
@@ -896,7 +877,6 @@ class _Usual(NamedTuple):
 
 
 def _usual_look(lines: Sequence[_Line]) -> _Usual:
-    "What is usual in these lines."
     looks, gaps = Counter(), Counter()
     for line, below in zip(lines, [*lines[1:], lines[-1]]):
         looks[line.size, line.bold] += len(line.text)
@@ -1116,10 +1096,10 @@ def kind_of(name: str) -> str:
         problem = f"the name {name[:80]!r} leads elsewhere, or cannot be shown"
         raise DataError(problem, remedy="Rename the file")
     ending = Path(name).suffix.lower()
-    if ending in KINDS:
-        return KINDS[ending]
+    if ending in _KINDS:
+        return _KINDS[ending]
     problem = f"{ending or 'a name without an ending'} is no kind that is read"
-    raise DataError(problem, remedy=f"Save it as one of {', '.join(KINDS)}")
+    raise DataError(problem, remedy=f"Save it as one of {', '.join(_KINDS)}")
 
 
 def _file_data(path: Path, kind: str) -> bytes:
@@ -1257,13 +1237,10 @@ def _answer_requests(memory: int) -> None:
 
 # %% ../../nbs/serve/00_documents.ipynb #edddf745
 class Reader:
-    "Reads documents in a process of its own. Safe to use from several threads: they take turns."
+    """Reads documents in a process of its own. Safe to use from several threads: they take turns. `seconds` are for one document,
+    its reader's start included, `memory` is in bytes."""
 
-    def __init__(
-        self,
-        seconds: float = max(_SECONDS.values()),  # for one document, its reader's start included
-        memory: int = _MEMORY,  # bytes
-    ):
+    def __init__(self, seconds: float = max(_SECONDS.values()), memory: int = _MEMORY):
         self.seconds, self.memory = seconds, memory
         self._process: subprocess.Popen | None = None
         self._lock, self._closed = threading.Lock(), False
@@ -1272,15 +1249,10 @@ class Reader:
         code = f"from mtrag_nb.serve.documents import _answer_requests; _answer_requests({self.memory})"
         kept = ("LC_", "LANG", "SYSTEMROOT")  # no keys and tokens
         needed = {k: v for k, v in os.environ.items() if k.startswith(kept)}
-        return subprocess.Popen(
-            [sys.executable, "-B", "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            encoding="utf-8",
-            cwd=os.sep,
-            env={**needed, "PYTHONPATH": os.pathsep.join(p for p in sys.path if os.path.isabs(p))},
-        )
+        needed["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if os.path.isabs(p))
+        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        how |= {"encoding": "utf-8", "cwd": os.sep, "env": needed}
+        return subprocess.Popen([sys.executable, "-B", "-c", code], **how)
 
     def _answer(self, request: str, seconds: float) -> str:
         "A line for a line; '' from a process that died, or was killed because it took too long."
@@ -1299,7 +1271,7 @@ class Reader:
 
     def read(self, path: str | Path, name: str = "") -> Document:
         "A document. Raises DataError (file, remedy) for one that cannot be read, takes too long or too much memory."
-        kind = KINDS.get(Path(name or path).suffix.lower(), "text")
+        kind = _KINDS.get(Path(name or path).suffix.lower(), "text")
         seconds, answer = min(self.seconds, _SECONDS[kind]), ""
         with self._lock:
             begun = time.monotonic()
@@ -1386,7 +1358,6 @@ def iter_documents(
             try:
                 if source.is_dir():
                     _inside(path, source)
-                same = _has_sum(path, known.get(called))
-                yield called if same else reader.read(path, called)
+                yield called if _has_sum(path, known.get(called)) else reader.read(path, called)
             except DataError as e:
                 yield e

@@ -15,7 +15,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -27,26 +27,27 @@ from ..core.files import JsonlLog, only_writer, parse_json, write_jsonl, write_w
 from ..core.record import Fault, Graded, Run, Step, Trajectory, read_lines, read_passages
 from ..core.record import read_turn, trajectory, turn_line
 from ..core.text import Label
+from ..core.settings import Settings
 from ..core.types import TO_ANSWER, Context, DataError, DiskFull, MTRAGError, Reason, Task
-from ..core.types import Turn, digest, plain
+from ..core.types import Turn, digest, plain, structured
 from ..data.mtrag import Benchmark, read_benchmark
+from ..models.calls import BatchingChat, MeteredChat, Models, RecordedChat
+from ..runs.run import Recorder, _input_line, begin_session, end_session, identity
+from ..runs.run import manifest, open_web, write_predictions
+from ..search.sources import Web
 from .documents import document_of, start_of
 from ..systems.registry import system_named
-from ..systems.stages import WAYS_TO_CITE, Cited, claims_of
+from ..systems.stages import WAYS_TO_CITE, Cited, Toolbox, claims_of
+from ..systems.system import Quoted, System, take_turn
 
 if TYPE_CHECKING:
-    from mtrag_nb.core.settings import Settings
-    from mtrag_nb.models.calls import BatchingChat, Models
     from mtrag_nb.search.store import Index
-    from mtrag_nb.search.sources import Web
-    from mtrag_nb.systems.stages import Toolbox
-    from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['ID', 'DOUBT', 'REMOVED', 'place_of', 'page_words', 'told_step', 'fault_number', 'error_line', 'reply_of', 'Gate',
-           'ServedRun', 'new_id', 'now', 'readable', 'exchange', 'without_sources', 'end_of', 'Conversations',
-           'for_reading', 'doubt_of', 'with_sources', 'label_of', 'marked_line', 'marked', 'accepted_questions',
-           'keep_mark', 'read_one', 'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
+__all__ = ['ID', 'REMOVED', 'place_of', 'page_words', 'told_step', 'error_line', 'reply_of', 'Gate', 'ServedRun', 'new_id',
+           'readable', 'exchange', 'without_sources', 'end_of', 'Conversations', 'for_reading', 'doubt_of',
+           'with_sources', 'label_of', 'marked_line', 'marked', 'accepted_questions', 'keep_mark', 'read_one',
+           'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 _PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `as_passages` writes it
@@ -81,7 +82,6 @@ def page_words(place: Mapping) -> str:
 
 # %% ../../nbs/serve/02_reply.ipynb #e8fd8c9f
 def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
-    "All grades of a turn, in order."
     lines = []
     for step, g in ((s, g) for s in t.of(Graded) for g in s.grades):
         c, v = contexts.get(g.id), g.verdict
@@ -114,29 +114,18 @@ def _cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
             line = {"n": n, **place_of(c, marks), "passage": c.id, "text": c.text}
             last = line.get("last_page")
             citations.append({**line, "marks": [list(m) for m in marks], "last_page": last})
-    return {
-        "citations": citations,
-        "claims": claims,
-        "cited_by": cited.way,
-        "cited_how": WAYS_TO_CITE.get(cited.way, ""),
-        "unsupported": [c.text for c in cited.unsupported],
-        "confidence": cited.confidence,
-        "licence": cited.licence,
-    }
+    by = {"cited_by": cited.way, "cited_how": WAYS_TO_CITE.get(cited.way, "")}
+    sure = {"confidence": cited.confidence, "licence": cited.licence}
+    loose = {"unsupported": [c.text for c in cited.unsupported]}
+    return {"citations": citations, "claims": claims, **by, **loose, **sure}
 
 # %% ../../nbs/serve/02_reply.ipynb #758590dc
 _INTERRUPTED = "Interrupted"  # the type of the fault of a turn that a service's end cut off
 
 
-def fault_number(task_id: str) -> str:
-    "What a client gets of a fault in place of its text, which may hold keys and paths."
-    return digest(task_id, 6)
-
-
 def error_line(t: Trajectory) -> dict:
-    "What a client gets of a turn that broke."
-    number = fault_number(t.task_id)
-    message = f"fault {number}: the service's log and its record have the text"
+    "What a client gets of a turn that broke: a number in place of the text, which may hold keys and paths."
+    message = f"fault {digest(t.task_id, 6)}: the service's log and its record have the text"
     if t.error.type == _INTERRUPTED:
         message = t.error.message
     return {"node": t.error.node, "type": t.error.type, "message": message}
@@ -149,21 +138,12 @@ def reply_of(
     **more,  # what else the reply says of the turn: system, run, ...
 ) -> dict:
     "A turn as it is replied. A turn that broke has no answer, but an `error`; a refusal has no citations."
-    return {
-        "answer": t.answer,
-        "outcome": t.outcome.value,
-        "reason": t.reason,
-        "why": next((r.about for r in reasons if r.name == t.reason), ""),
-        **_cited_lines(t, contexts),
-        "grades": _grade_lines(t, contexts),
-        "seconds": t.seconds,
-        "tokens": {"in": t.calls.tokens_in, "out": t.calls.tokens_out},
-        "trajectory_id": t.task_id,
-        "conversation_id": t.conversation_id,
-        "turn": t.turn,
-        "error": error_line(t) if t.error else None,
-        **more,
-    }
+    why = next((r.about for r in reasons if r.name == t.reason), "")
+    ended = {"answer": t.answer, "outcome": t.outcome.value, "reason": t.reason, "why": why}
+    known = {**_cited_lines(t, contexts), "grades": _grade_lines(t, contexts)}
+    spent = {"seconds": t.seconds, "tokens": {"in": t.calls.tokens_in, "out": t.calls.tokens_out}}
+    place = {"trajectory_id": t.task_id, "conversation_id": t.conversation_id, "turn": t.turn}
+    return ended | known | spent | place | {"error": error_line(t) if t.error else None} | more
 
 # %% ../../nbs/serve/02_reply.ipynb #4695d5b6
 class Gate:
@@ -198,11 +178,12 @@ class Gate:
                 self._change.notify_all()
 
 # %% ../../nbs/serve/02_reply.ipynb #adb6a41a
+@dataclass
 class _Watched:
     "A compiled graph that passes on each step as soon as it is there."
 
-    def __init__(self, graph, on_step: Callable[[Step], object]):
-        self.graph, self.on_step = graph, on_step
+    graph: object
+    on_step: Callable[[Step], object]
 
     def stream(self, state, **how):
         seen = len(state["steps"])
@@ -223,9 +204,6 @@ class ServedRun:
         tools: Toolbox,
         entries: Mapping,  # of its manifest: `identity`, `about`, ... (`runs.run.begin_session`)
     ):
-        from mtrag_nb.models.calls import RecordedChat
-        from mtrag_nb.runs.run import Recorder, begin_session
-
         begin_session(folder, entries)
         self.folder, self.system, self.tools = folder, system, tools
         self.calls = RecordedChat(tools.chat, folder / "calls.jsonl")
@@ -239,9 +217,6 @@ class ServedRun:
         on_text: Callable[[str], object] | None = None,  # takes a reply so far, in any thread
     ) -> Trajectory:
         "A turn, from the task to its record. A fault of a node is on the record; only a record that cannot be written raises."
-        from mtrag_nb.models.calls import MeteredChat
-        from mtrag_nb.systems.system import take_turn
-
         self.tasks.append({"digest": digest(task), "task": plain(replace(task, contexts=None))})
         metered = MeteredChat(self.calls, on_text=on_text)
         graph = self.system.graph(replace(self.tools, chat=metered))
@@ -250,11 +225,6 @@ class ServedRun:
             t = take_turn(_Watched(graph, on_step), task, most)
         self.recorder.write(t)
         return t
-
-    @property
-    def ended(self) -> int:
-        "The turns of this session."
-        return self.recorder.written
 
     def found(self, t: Trajectory) -> dict[str, Context]:
         "What a turn found, by id."
@@ -270,11 +240,9 @@ class ServedRun:
 
     def close(self) -> None:
         "End the session: what it did is noted, and its answers are written as predictions."
-        from mtrag_nb.runs.run import end_session, write_predictions
-
         for log in (self.calls, self.recorder, self.tasks):
             log.close()
-        end_session(self.folder, time.monotonic() - self._begun, self.ended, ())
+        end_session(self.folder, time.monotonic() - self._begun, self.recorder.written, ())
         run = Run(self.folder)
         (self.folder / "predictions.jsonl").unlink(missing_ok=True)  # it may be damaged
         write_predictions(run, list(run.tasks.values()))
@@ -288,7 +256,7 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
-def now() -> str:
+def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
@@ -337,11 +305,10 @@ def _checked_line(line: dict) -> dict:
 
 
 def exchange(question: str, answer: str) -> tuple[Turn, Turn]:
-    "A question and its answer as turns of a history."
     return Turn("user", question), Turn("agent", answer)
 
 
-DOUBT = "The documents do not seem to answer this. The closest passages say:"
+_DOUBT = "The documents do not seem to answer this. The closest passages say:"
 _MARKS = (  # of sources in an answer, as `with_sources` writes them
     r"(?:(?:\[\d{1,2}\])+| \[(?:no source|(?:not supported by )?source [\d, ]+(?:does not exist)?)\])(?=\s|$)"
 )
@@ -350,7 +317,7 @@ _SOURCES = r"\n\nSources:\n(?:\[\d{1,2}\] [^\n]*\n?)+\Z"
 
 def without_sources(answer: str) -> str:
     "An answer as it was before `with_sources`."
-    return re.sub(_MARKS, "", re.sub(_SOURCES, "", answer)).removeprefix(f"{DOUBT}\n\n")
+    return re.sub(_MARKS, "", re.sub(_SOURCES, "", answer)).removeprefix(f"{_DOUBT}\n\n")
 
 
 def end_of(turns: Iterable[Turn]) -> str:
@@ -404,9 +371,8 @@ class Conversations:
         return [by_turn[n] for n in sorted(by_turn)]
 
     def rename(self, i: str, title: str) -> None:
-        "Give one that is known another name."
         with self._lock, JsonlLog(self._path(i)) as log:
-            log.append({"title": title, "time": now()})
+            log.append({"title": title, "time": _now()})
             self.known[i] = {**self.known[i], "title": title}
 
     def history(self, i: str) -> tuple[Turn, ...]:
@@ -416,9 +382,8 @@ class Conversations:
         return tuple(turn for pair in pairs for turn in pair)
 
     def append(self, task: Task, reply: Mapping) -> None:
-        "Put a turn on record."
         i = task.conversation_id
-        line = {"turn": task.turn, "time": now(), "question": task.question, "reply": dict(reply)}
+        line = {"turn": task.turn, "time": _now(), "question": task.question, "reply": {**reply}}
         if reply["outcome"] != "error":
             line["end"] = end_of([*task.history, *exchange(task.question, reply["answer"])])
         with self._lock:
@@ -449,21 +414,14 @@ def doubt_of(models: Models, t: Trajectory, contexts: Mapping[str, Context]) -> 
     grades = [g for step in t.of(Graded) for g in step.grades if g.id in t.kept]
     if not (t.answered and grades and all(g.verdict.label is Label.AMBIGUOUS for g in grades)):
         return ""
-    from mtrag_nb.systems.system import Quoted
-
     quotes = [q for step in t.of(Quoted) for q in step.quotes]
     if (limit := grades[0].verdict.threshold) is None or not quotes:
-        return DOUBT
+        return _DOUBT
     encode = models.embedder.encode
     copied = encode([contexts[q.context].text[q.start : q.end] for q in quotes])
-    return "" if (copied @ encode([t.question], query=True).T).max() >= limit else DOUBT
+    return "" if (copied @ encode([t.question], query=True).T).max() >= limit else _DOUBT
 
 # %% ../../nbs/serve/02_reply.ipynb #0fee43bf
-def _cited_words(c: Mapping) -> str:
-    "A citation in a line: number, document, section, page."
-    return f"[{c['n']}] {', '.join(filter(None, (c['document'], c['section'], page_words(c))))}"
-
-
 def with_sources(reply: Mapping) -> str:
     "An answer for a client that shows only text: after each sentence the numbers of its sources, or that they do not support it, and a list of them below."
     answer, at = reply["answer"], 0
@@ -472,7 +430,8 @@ def with_sources(reply: Mapping) -> str:
         good = [f"[{n}]" for n in c["cites"]] if c["supported"] else [f" [{c['problem']}]"]
         parts += [answer[at : c["end"]], *good]
         at = c["end"]
-    sources = "\n".join(map(_cited_words, reply["citations"]))
+    places = [(c["n"], c["document"], c["section"], page_words(c)) for c in reply["citations"]]
+    sources = "\n".join(f"[{n}] {', '.join(filter(None, place))}" for n, *place in places)
     return "".join([*parts, answer[at:], f"\n\nSources:\n{sources}" if sources else ""])
 
 # %% ../../nbs/serve/02_reply.ipynb #1d6f1ef3
@@ -497,8 +456,6 @@ def marked_line(
     "A marked turn as a line of a reference file."
     right, wrong = said["verdict"] == "right", said["verdict"] == "wrong"
     targets = dict.fromkeys(filter(None, (said["answer"], t.answer if right else "")))
-    from mtrag_nb.runs.run import _input_line
-
     label = label_of(said, t.outcome.value, passages)
     return {
         **_input_line(task),
@@ -507,7 +464,7 @@ def marked_line(
         "targets": [{"text": x} for x in targets],
         "rejected": [{"text": t.answer}] if wrong and t.answered else [],
         "Answerability": [label] if label else [],
-        "marks": {**said, "time": now()},
+        "marks": {**said, "time": _now()},
     }
 
 
@@ -518,14 +475,14 @@ def marked(folder: Path) -> Benchmark:
     return read_benchmark(path) if path.exists() else Benchmark((), {}, {})
 
 
-def _question(o: dict) -> dict:
-    _shaped(_shaped(o, task_id=str, drawn=dict)["drawn"], kind=str, documents=list)
-    return {"task_id": o["task_id"], **o}
-
-
 def accepted_questions(folder: Path) -> list[dict]:
     "The lines of the test set in a record. Raises DataError."
-    return list(read_lines(folder / "questions.jsonl", _question, "a question", log=False))
+
+    def read(o: dict) -> dict:
+        _shaped(_shaped(o, task_id=str, drawn=dict)["drawn"], kind=str, documents=list)
+        return {"task_id": o["task_id"], **o}
+
+    return list(read_lines(folder / "questions.jsonl", read, "a question", log=False))
 
 
 def keep_mark(folder: Path, task_id: str, line: dict | None) -> None:
@@ -548,8 +505,6 @@ def _lines_with(path: Path, *keys: str) -> Iterator[dict]:
 
 def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context], Task]:
     "A turn of a run with what it found, and its task. Raises DataError if it is not there."
-    from mtrag_nb.core.types import structured
-
     turns = _lines_with(folder / "trajectories.jsonl", task_id)
     turns = [o for o in turns if o.get("task_id") == task_id]
     if not turns:
@@ -562,8 +517,7 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     tasks = (o["task"] for o in _lines_with(folder / "tasks.jsonl", task_id))
     task = next((structured(Task, o) for o in tasks if o["id"] == task_id), None)
     if not task:
-        path = folder / "tasks.jsonl"
-        raise DataError(f"no task {task_id[:60]!r}", path, remedy="Ask again")
+        raise DataError(f"no task {task_id[:60]!r}", folder / "tasks.jsonl", remedy="Ask again")
     return t, contexts, task
 
 # %% ../../nbs/serve/02_reply.ipynb #f21fce31
@@ -586,8 +540,8 @@ def _recover_run(path: Path, talks: Conversations, reasons: _Reasons) -> tuple[i
     for c, turns in run.conversations.items():
         there = {line["turn"] for line in talks.lines(c)}
         for t in (t for t in turns if t.turn not in there):
-            why = reasons(run.system)
-            reply = reply_of(t, run.passages, why, system=run.system, run=path.name)
+            how = {"system": run.system, "run": path.name}
+            reply = reply_of(t, run.passages, reasons(run.system), **how)
             talks.append(run.tasks[t.task_id], reply)
             late.add(t.task_id)
     return len(broken), len(late - {t.task_id for t in broken})
@@ -617,6 +571,7 @@ def recover(
 
 # %% ../../nbs/serve/02_reply.ipynb #47516f13
 _LOGS = ("trajectories", "predictions", "scores", "judgements")  # with a line for each turn
+_WITH_TEXTS = ("predictions", "passages")
 _KEPT = {".lock", "manifest.json", "scores.json", "judge.json", "passages.jsonl", "tasks.jsonl"}
 _KEPT |= {f"{name}.jsonl" for name in _LOGS}
 REMOVED = "(removed)"  # stands where the text of a removed document stood
@@ -649,22 +604,18 @@ def _drop(path: Path, text: str) -> int:
     return len(lines) - len(left)
 
 
-def _keep_only_logs(folder: Path) -> None:
-    "Remove what was made from a run: all but its logs and what it was made with."
-    for path in (p for p in folder.iterdir() if p.name not in _KEPT):
+def _only_logs(folder: Path, text: str) -> bool:
+    "Whether a text stands in a run; if so, what was made from it is removed: all but its logs and what it was made with."
+    found = any(text.encode() in p.read_bytes() for p in folder.rglob("*") if p.is_file())
+    for path in (p for p in folder.iterdir() if found and p.name not in _KEPT):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _holds(folder: Path, text: str) -> bool:
-    "Whether a text stands in any file of a folder."
-    return any(text.encode() in p.read_bytes() for p in folder.rglob("*") if p.is_file())
+    return found
 
 
 def _forget_conversation(folder: Path, conversation: str) -> int:
     "Take a conversation out of a run that nobody writes to; its turns that were in it."
-    if not _holds(folder, conversation):
+    if not _only_logs(folder, conversation):
         return 0
-    _keep_only_logs(folder)
     for name in _LOGS:
         _drop(folder / f"{name}.jsonl", conversation)
     seen: set[str] = set()
@@ -680,23 +631,13 @@ def _forget_conversation(folder: Path, conversation: str) -> int:
 # %% ../../nbs/serve/02_reply.ipynb #fd998ae5
 def _without_texts(o: object, document: str) -> object:
     "A line of any log without the text of a document's passages, which have an id beside it, and without marks in it."
-    if isinstance(o, list):
-        return [_without_texts(x, document) for x in o]
-    if not isinstance(o, dict):
-        return o
-    ids = [str(o.get(key)) for key in ("id", "document_id", "passage")]
-    if "text" in o and document in map(document_of, ids):
-        return {**o, "text": REMOVED} | ({"marks": []} if "marks" in o else {})
-    return {k: _without_texts(v, document) for k, v in o.items()}
 
+    def read(o: dict) -> dict:
+        ids = [str(o.get(key)) for key in ("id", "document_id", "passage")]
+        gone = {"text": REMOVED, "marks": []} if document in map(document_of, ids) else {}
+        return {k: gone.get(k, v) for k, v in o.items()} if "text" in o else o
 
-def _forget_document(folder: Path, document: str) -> None:
-    "Take a document's text out of the passages of a run that nobody writes to. What answers quoted of it stays."
-    if not _holds(folder, document):
-        return
-    _keep_only_logs(folder)
-    for name in ("predictions", "passages"):
-        _rewrite(folder / f"{name}.jsonl", partial(_without_texts, document=document))
+    return json.loads(json.dumps(o), object_hook=read)
 
 
 def to_delete(folder: Path, **what: str) -> None:
@@ -734,10 +675,9 @@ def delete_from(folder: Path, talks: Conversations, **what: str) -> int:
             _drop(folder / f"{name}.jsonl", i)
         talks.delete(i)
     else:
-        for run in runs:
-            _forget_document(run, i)
         _rewrite(folder / "questions.jsonl", lambda o: None if i in o["drawn"]["documents"] else o)
-        for path in (folder / "reference.jsonl", *talks.folder.glob("*.jsonl")):
+        logs = [r / f"{name}.jsonl" for r in runs if _only_logs(r, i) for name in _WITH_TEXTS]
+        for path in (*logs, folder / "reference.jsonl", *talks.folder.glob("*.jsonl")):
             _rewrite(path, partial(_without_texts, document=i))
     cross_out(folder, **what)
     return turns
@@ -755,10 +695,7 @@ def open_run(
     only: ExitStack | None = None,  # holds the folder for this process alone
 ) -> ServedRun:
     "The run of a system over an index, for single turns: its folder is named by what decides the answers."
-    from mtrag_nb.models.calls import RecordedChat
-    from mtrag_nb.runs.run import identity, manifest, open_web
     from mtrag_nb.search.retrieve import open_retriever
-    from mtrag_nb.systems.stages import Toolbox
 
     system = system_named(name)
     retriever = open_retriever(index, models.embedder, models.reranker, settings.retrieval)

@@ -18,6 +18,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -222,7 +223,7 @@ def ask(
                 print("A line that begins with / is not asked; /quit ends the conversation.")
             elif line.strip():
                 _ask(talk, line.strip())
-    if n := talk.run.ended:
+    if n := talk.run.recorder.written:
         some = f"{n} turn" if n == 1 else f"{n} turns"
         print(f"{system}: {some} kept. To see them: mtrag report {talk.run.folder}")
     return talk.out
@@ -236,11 +237,9 @@ def _inside(html: str, tag: str) -> list[str]:
 def _policy_of(html: str) -> str:
     "A content security policy that lets a page do what stands in it, ask its own server, and nothing else."
 
-    def one(text):
-        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
     def sums(tag):
-        return " ".join(map(one, _inside(html, tag)))
+        digests = (hashlib.sha256(x.encode()).digest() for x in _inside(html, tag))
+        return " ".join(f"'sha256-{base64.b64encode(d).decode()}'" for d in digests)
 
     return (
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; connect-src 'self'; frame-src 'self'; "
@@ -249,7 +248,6 @@ def _policy_of(html: str) -> str:
 
 
 def home_page() -> tuple[str, str]:  # the page, and its policy
-    "The page of the service."
     html = str(render("app.html", "page")).lstrip()
     return html, _policy_of(html)
 
@@ -270,8 +268,6 @@ def _token_in(path: str | None) -> str:
 
 def _needs_api() -> None:
     "Raises SettingsError if the packages of the extra `api` are not installed."
-    from importlib.util import find_spec
-
     if missing := [p for p in ("fastapi", "uvicorn", "python_multipart") if find_spec(p) is None]:
         raise SettingsError(f"{missing[0]} is not installed: pip install 'mtrag_nb[api]'")
 
@@ -327,7 +323,6 @@ def serve(
     name: _Names = (),  # another name that it is called by (may be repeated)
     collection: str = "documents",  # of uploads that name none (default documents)
     rate: int = 240,  # requests of one address in a minute (default 240)
-    proxy: str = "",  # the address of a proxy in front; its X-Forwarded-For is believed, nobody else's
     most_mb: int = 50,  # of one upload (default 50)
     most_pages: int = 1000,  # of one document (default 1000)
     system: _Serving = "",
@@ -356,7 +351,7 @@ def serve(
     with Service(library, out, base, who, changes, **how) as service:
         rules = rules_of(service, host, token, tuple(name), per_minute=rate)
         app = make_app(service, rules, *home_page())
-        server, listening = server_of(app, host, port, proxy=proxy)
+        server, listening = server_of(app, host, port)
         _print_taken_up(service)
         where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
         about = f"{service.system} on {service.profile}; library {library}, record {out}"

@@ -13,37 +13,40 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .. import __version__
 from ..core.files import make_folder, only_writer, write_jsonl
-from ..core.record import Graded, Ranked, Run, predicted_passages, ranking_scores
-from ..core.record import read_manifest, tell, without_places
+from ..core.record import Graded, Ranked, Run, Step, Trajectory, predicted_passages
+from ..core.record import ranking_scores, read_manifest, tell, without_places
 from ..core.settings import ChunkSettings, Settings
+from ..core.text import sentences
 from ..core.types import TO_ANSWER, Context, DataError, DiskFull, InUse, MTRAGError
 from ..core.types import SettingsError, Task, Turn, digest, plain
+from ..data.mtrag import prediction_line
+from ..evaluate.scores import Evidence
+from ..models.calls import BatchingChat, MeteredChat, Models, RecordedChat
+from ..models.embed import EmbedderLike
+from ..models.local import trim_memory
+from ..runs import forks
+from ..runs.run import chunks_of, open_web
+from ..search.retrieve import best_hits, open_retriever
+from ..search.store import Index, Manifest, check_sums, lost_state, open_index
 from .documents import Reader, document_of, kind_of
-from ..core.text import sentences
-from .reply import ID, REMOVED, Conversations, Gate, ServedRun
-from .reply import accepted_questions, cross_out, delete_from, deletions, error_line
-from .reply import doubt_of, exchange, fault_number, for_reading, keep_mark
-from .reply import label_of, marked, marked_line
-from .reply import new_id, open_run, place_of, read_one, readable, recover
-from .reply import reply_of, to_delete, told_step
+from .library import Library, passages_of
+from .reply import ID, REMOVED, Conversations, Gate, ServedRun, accepted_questions
+from .reply import cross_out, delete_from, deletions, doubt_of, error_line, exchange
+from .reply import for_reading, keep_mark, label_of, marked, marked_line
+from .reply import new_id, open_run, place_of, read_one, readable, recover, reply_of
+from .reply import to_delete, told_step
+from ..show.turn import TurnView, outcome_words
 from ..systems.registry import SERVING, configured, is_place, system_named, system_names
-
-if TYPE_CHECKING:
-    from mtrag_nb.core.record import Step, Trajectory
-    from mtrag_nb.evaluate.scores import Evidence
-    from mtrag_nb.models.calls import Models
-    from mtrag_nb.models.embed import EmbedderLike
-    from mtrag_nb.search.store import Index
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'Service', 'ask', 'why_html', 'about_turn',
@@ -127,18 +130,12 @@ def safe_name(
 
 # %% ../../nbs/serve/04_service.ipynb #5df597b4
 class _Generation:
-    "A generation of the library, open, with the runs that search it."
+    """A generation of the library, open, with the runs that search it. `close` of all that is `opened` raises DiskFull, once all
+    are closed, if a run could not write its predictions."""
 
     def __init__(self, index: Index):
-        self.index, self.runs, self.users = index, {}, 0
-
-    def close(self) -> None:
-        "Close all. Raises DiskFull, once all are closed, if a run could not write its predictions."
-        with ExitStack() as stack:
-            stack.callback(self.index.close)
-            for run in self.runs.values():
-                stack.callback(run.close)
-            self.runs = {}
+        self.index, self.runs, self.users, self.opened = index, {}, 0, ExitStack()
+        self.opened.callback(index.close)
 
 
 class _Generations:
@@ -163,14 +160,14 @@ class _Generations:
             with self._lock:
                 held.users -= 1
                 if held is not self.now and not held.users:
-                    held.close()
+                    held.opened.close()
 
     def leave(self) -> None:
         "Let go of the present one; the next turn opens what is there then."
         with self._lock:
             held, self.now = self.now, None
             if held and not held.users:
-                held.close()
+                held.opened.close()
 
 # %% ../../nbs/serve/04_service.ipynb #3d8a2cf9
 STOPPING = "the service is stopping. Send it again when it is there"
@@ -220,8 +217,6 @@ class _Documents:
         limits: Limits = Limits(),
         changed: Callable[[], object] = lambda: None,  # called after each change
     ):
-        from mtrag_nb.serve.library import Library
-
         self.library, self.embedder, self.chunks = Library(library), embedder, chunks
         self.limits, self.changed, self.reader = limits, changed, Reader()
         self.uploads = _Pool(1, limits.uploads, "too many documents wait to be put in")
@@ -232,7 +227,6 @@ class _Documents:
         return (self.library.folder / "manifest.json").exists()
 
     def all(self) -> list[dict]:
-        "All documents, by name."
         every = self.library.documents() if self.there else []
         return [{**{k: getattr(e, k) for k in _SHOWN}, "chunks": e.passages} for e in every]
 
@@ -289,8 +283,6 @@ class _Documents:
 
     def _changed(self) -> None:
         "Have the change seen, and give its memory back to the system."
-        from mtrag_nb.models.local import trim_memory
-
         self.changed()
         gc.collect()
         trim_memory()
@@ -311,9 +303,7 @@ class _Documents:
             self.reader.close()
 
 # %% ../../nbs/serve/04_service.ipynb #057e1d5e
-def _service_settings(
-    system: str, profile: str | Settings, changes: Mapping[str, object] = {}, top_k: int = 0
-) -> Settings:
+def _service_settings(system: str, profile: str | Settings, changes={}, top_k=0) -> Settings:
     "The settings of one system of a service: changes that are another system's own are left to that."
     others = {s for s in system_names() if s != system.partition("+")[0]}
     mine = {k: v for k, v in changes.items() if k.partition(".")[0] not in others}
@@ -344,9 +334,7 @@ def _served(own: str) -> dict[str, str]:
     return {first: own} | {name: at for name, at in names.items() if name != first}
 
 
-def _check_question(
-    service: Service, question: object, system: str, collection: str, top_k: int, index: Index
-) -> None:
+def _check_question(service: Service, question, system, collection, top_k: int, index) -> None:
     "Raises Denied for a question that cannot be put, and says what can."
     limits = service.limits
     if not isinstance(question, str) or not question.strip():
@@ -381,7 +369,7 @@ def _finish_deletions(service: Service) -> list[str]:
     return left
 
 # %% ../../nbs/serve/04_service.ipynb #1a584010
-class Service:
+class Service(AbstractContextManager):
     "A library that is asked. Safe to use from several threads; close it."
 
     def __init__(
@@ -396,10 +384,6 @@ class Service:
         collection: str = "documents",  # of an upload that names none
         web: str = "none",  # what may be searched beside the library, as `search.sources.web_named` takes it
     ):
-        from mtrag_nb.models.calls import BatchingChat, Models
-        from mtrag_nb.runs.run import open_web
-        from mtrag_nb.search.store import check_sums, lost_state
-
         self.base, self.changes, own = profile, dict(changes), system or SERVING
         self.systems = _served(own)
         self.system = next((name for name, at in self.systems.items() if at == own), own)
@@ -413,8 +397,7 @@ class Service:
         self.batches = BatchingChat(self.models.chat, self.size)
         self.web = open_web(web, self.settings, self.models)  # beside the library
         self._lock, self._asking, self.closing = threading.RLock(), set(), False
-        waiting = limits.waiting + self.size
-        self.questions = _Pool(self.size, waiting, "too many questions wait")
+        self.questions = _Pool(self.size, limits.waiting + self.size, "too many questions wait")
         self.chains, self.claimed = {}, set()  # conversation -> its client; ends that are continued
         self.folder = make_folder(folder)
         self._only = only_writer(self.folder, "service's record")
@@ -436,9 +419,6 @@ class Service:
         self.aside = sum(said, self.talks.aside)
 
     def _open_index(self) -> Index:
-        from mtrag_nb.runs.run import chunks_of
-        from mtrag_nb.search.store import open_index
-
         if not self.documents.there:
             raise Denied(409, "there are no documents yet. POST one to /api/upload")
         folder = self.documents.library.folder
@@ -457,15 +437,11 @@ class Service:
         self.generations.leave()
         self._only.__exit__(None, None, None)
 
-    def __enter__(self):
-        return self
-
     def __exit__(self, *exc):
         self.close()
 
 # %% ../../nbs/serve/04_service.ipynb #5cff98f8
 def _run_of(service: Service, held: _Generation, system: str, top_k: int) -> ServedRun:
-    "The run that a question belongs to."
     with service._lock:
         if (key := (system, top_k)) not in held.runs:
             opened = service.systems[system]
@@ -473,7 +449,8 @@ def _run_of(service: Service, held: _Generation, system: str, top_k: int) -> Ser
             mark, place = f"-g{held.index.manifest.generation}", service.folder / "runs"
             shared = (held.index, service.models, service.batches)
             how = {"web": service.web, "mark": mark}
-            held.runs[key] = open_run(place, opened, settings, *shared, **how)
+            run = held.runs[key] = open_run(place, opened, settings, *shared, **how)
+            held.opened.callback(run.close)
         return held.runs[key]
 
 # %% ../../nbs/serve/04_service.ipynb #6d9e4c83
@@ -489,20 +466,6 @@ def _only_one(service: Service, conversation: str) -> Iterator[None]:
     finally:
         with service._lock:
             service._asking.discard(conversation)
-
-
-def _next_task(
-    service: Service,
-    conversation: str,
-    question: str,
-    collection: str,
-    history: Sequence[Turn] | None,
-) -> Task:
-    "The next turn of a conversation: on its own answers, or on a history that came with the question."
-    before = service.talks.history(conversation) if history is None else tuple(history)
-    recorded = service.talks.known.get(conversation, {}).get("turns", 0)
-    n = 1 + max(recorded, sum(u.speaker == "user" for u in before))
-    return Task(f"{conversation}<::>{n}", conversation, n, collection, question, before)
 
 # %% ../../nbs/serve/04_service.ipynb #15178e0a
 def ask(
@@ -522,15 +485,20 @@ def ask(
     with service.gate.through(), service.generations.present() as held, only:
         _check_question(service, question, system, collection, top_k, held.index)
         run = _run_of(service, held, system, top_k)
-        task = _next_task(service, conversation, question.strip(), collection, history)
+        # The next turn of a conversation: on its own answers, or on a history that came with the question.
+        before = service.talks.history(conversation) if history is None else tuple(history)
+        recorded = service.talks.known.get(conversation, {}).get("turns", 0)
+        n = 1 + max(recorded, sum(u.speaker == "user" for u in before))
+        place = (f"{conversation}<::>{n}", conversation, n, collection)
+        task = Task(*place, question.strip(), before)
 
         def on_step(step: Step) -> None:
             on_event("step", told_step(step, run.name))
 
         t = run.take(task, on_step, lambda text: on_event("writing", {"text": text[-4000:]}))
         if t.failed:
-            where, fault = (t.task_id, run.folder.name), fault_number(t.task_id)
-            _LOG.error("fault %s: %s in %s\n%s", fault, *where, t.error.traceback)
+            where = (digest(t.task_id, 6), t.task_id, run.folder.name)
+            _LOG.error("fault %s: %s in %s\n%s", *where, t.error.traceback)
         found, more = run.found(t), {"system": system, "run": run.folder.name}
         more["doubt"] = doubt_of(service.models, t, found)
         reply = reply_of(t, found, run.system.reasons, **more)
@@ -559,8 +527,6 @@ class _Turn:
 
     def evidence(self, t: Trajectory, contexts: Iterable[Context] = ()) -> Evidence:
         "A turn of this task as evidence; a gold passage that came into the library later was not in its index."
-        from mtrag_nb.evaluate.scores import Evidence
-
         now = read_manifest(self.folder)["identity"].get("generation", 0)
         gold = {t.task_id: self.gold} if self.gold else {}
         ids = [p.id for p in self.gold.passages] if self.gold else []
@@ -570,21 +536,16 @@ class _Turn:
 
     def came(self, t: Trajectory, contexts: Iterable[Context] = ()) -> str:
         "What came of a turn, by what is marked; '' where nothing is."
-        from mtrag_nb.show.turn import outcome_words
-
         return outcome_words(self.evidence(t, contexts), t.task_id) if self.gold else ""
 
 
 def why_html(service: Service, conversation: str, turn: int) -> str:
     "All of a turn, as a page that stands alone."
-    from mtrag_nb.show.turn import TurnView
-
     it = _Turn(service, conversation, turn)
     return TurnView(it.evidence(it.t), it.t.task_id).document()
 
 # %% ../../nbs/serve/04_service.ipynb #dbf1bcd7
-def _passage_line(c: Context) -> dict:
-    "A passage as the page shows it."
+def _passage_line(c: Context) -> dict:  # as the page shows it
     return {"passage": c.id, **place_of(c), "text": c.text}
 
 
@@ -604,9 +565,8 @@ def about_turn(service: Service, conversation: str, turn: int) -> dict:
 def turns_of(service: Service, conversation: str) -> list[dict]:
     "The turns of a conversation, those that are marked with what is known of them."
     lines, there = service.talks.lines(conversation), marked(service.folder).lines
-    known = [line["turn"] for line in lines if line["reply"]["trajectory_id"] in there]
     about = {}
-    for n in known:
+    for n in (line["turn"] for line in lines if line["reply"]["trajectory_id"] in there):
         with suppress(DataError):  # its run may be set aside
             about[n] = about_turn(service, conversation, n)
     return [{**line, "about": about.get(line["turn"])} for line in lines]
@@ -614,8 +574,6 @@ def turns_of(service: Service, conversation: str) -> list[dict]:
 
 def search(service: Service, query: str, collection: str = "", most: int = 10) -> list[dict]:
     "The best passages of the library for some words, whatever any system would keep of them."
-    from mtrag_nb.search.retrieve import best_hits, open_retriever
-
     with service.generations.present() as held:
         _check_question(service, query, service.system, collection, 0, held.index)
         models, how = service.models, replace(service.settings.retrieval, views="query")
@@ -626,8 +584,6 @@ def search(service: Service, query: str, collection: str = "", most: int = 10) -
 
 def document_text(service: Service, i: str) -> dict:
     "A document as `_Documents.get` has it, with its text in reading order, each part with its section and page. Raises Denied."
-    from mtrag_nb.serve.library import passages_of
-
     about, parts, end = service.documents.get(i), [], 0
     with service.generations.present() as held:
         for start, c in passages_of(held.index, i):
@@ -653,8 +609,7 @@ def _passage_of(service: Service, it: _Turn, i: str) -> Context:
     return c
 
 
-def _task_context(c: Context) -> dict:
-    "A passage as a task line has it."
+def _task_context(c: Context) -> dict:  # as a task line has it
     return {k: getattr(c, k) for k in ("document_id", "text", "title", "url", "source")}
 
 
@@ -707,16 +662,13 @@ def report_html(service: Service, owns: Callable[[str], bool] = bool) -> str:
 
 def predictions_of(service: Service) -> list[dict]:
     "The answers to all marked turns in the official format, to be checked and scored against the marks."
-    from mtrag_nb.data.mtrag import prediction_line
-
     lines = []
     for i, line in marked(service.folder).lines.items():
         try:
             it = _Turn(service, line["conversation_id"], int(line["turn"]))
         except DataError:  # its run is set aside, which is told at the start
             continue
-        scores = ranking_scores(it.t)
-        found = predicted_passages([it.contexts[c] for c in it.t.contexts], scores)
+        found = predicted_passages([it.contexts[c] for c in it.t.contexts], ranking_scores(it.t))
         bare = {k: line[k] for k in ("conversation_id", "task_id", "turn", "Collection", "input")}
         lines += [] if it.t.failed else [prediction_line(bare, found, it.t.answer)]
     return lines
@@ -811,11 +763,9 @@ _DRAWN, _KINDS = 12, ("question", "follow-up", "unanswerable")  # questions at a
 def drawn(service: Service, seed: int = 0) -> list[dict]:
     "Questions drawn from the library, the same for the same seed and documents: one, a follow-up, an unanswerable one, by turns."
     rng, lines = Random(seed), {}
-    from mtrag_nb.serve.library import passages_of
-
     with service.generations.present() as held:
-        documents = service.documents.generations()
-        every = [c for i in documents for _, c in passages_of(held.index, i)]
+        ids = service.documents.generations()
+        every = [c for i in ids for _, c in passages_of(held.index, i)]
     facts, sections = _facts(every)
     every = [*rng.sample(facts, len(facts)), *rng.sample(sections, len(sections))]
     for n, fact in enumerate(every):
@@ -856,10 +806,6 @@ def _replayed(
     service: Service, held: _Generation, it: _Turn, change: Mapping, grade: bool
 ) -> tuple[Trajectory, dict[str, Context]]:
     "A turn under a change, and what it found. Raises Denied if it cannot take it."
-    from mtrag_nb.models.calls import MeteredChat, RecordedChat
-    from mtrag_nb.runs import forks
-    from mtrag_nb.search.retrieve import open_retriever
-
     about = {"manifest": read_manifest(it.folder), "folder": it.folder}
     run = Run.of(it.folder.name, [it.t], it.contexts.values(), tasks={it.task.id: it.task}, **about)
     if run.system in service.systems:
@@ -977,27 +923,21 @@ def _models_of(service: Service) -> list[dict]:
 
 # %% ../../nbs/serve/04_service.ipynb #1b1bef8ab
 def _index_of(service: Service) -> dict:
-    "What the library holds."
-    from mtrag_nb.search.store import Manifest
-
     if not service.documents.there:
         return {"documents": 0, "passages": 0, "children": 0, "generation": 0, "collections": []}
-    m = Manifest.load(service.documents.library.folder)
-    counts = {k: m.total(k) for k in ("passages", "children")}
-    more = {"generation": m.generation, "collections": list(m.domains)}
-    return {"documents": len(service.documents.all()), **counts, **more}
+    m, n = Manifest.load(service.documents.library.folder), len(service.documents.all())
+    counts = {"passages": m.total("passages"), "children": m.total("children")}
+    return {"documents": n, **counts, "generation": m.generation, "collections": list(m.domains)}
 
 
 def _stand_ins(system: str, settings: Settings) -> list[str]:
     "What decides in the place of the chat model, in words; of a system without a paper what it does."
     value = system_named(system)
-    if not (places := value.model_places(settings)):
-        return [value.about]
-    return [f"{place}: {words}" for place, words in places.items() if words]
+    places = value.model_places(settings)
+    return [f"{p}: {words}" for p, words in places.items() if words] if places else [value.about]
 
 
 def status(service: Service) -> dict:
-    "How the service is."
     return {
         "ok": not service.closing,
         "version": __version__,

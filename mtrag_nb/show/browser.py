@@ -23,8 +23,7 @@ from .turn import measure_of, outcome_of, outcome_words, run_html
 from .turn import strip_html, turn_html
 
 # %% auto #0
-__all__ = ['VIEW', 'CaseBrowser', 'Case', 'pick_cases', 'CaseView', 'published', 'PublishedCase', 'published_cases',
-           'PublishedView']
+__all__ = ['CaseBrowser', 'Case', 'pick_cases', 'CaseView', 'published', 'published_cases', 'PublishedView']
 
 # %% ../../nbs/8_show/03_browser.ipynb #6b4c819e
 @dataclass(frozen=True)
@@ -49,27 +48,16 @@ class _TurnRow:
 
 # %% ../../nbs/8_show/03_browser.ipynb #5d8f2dc3
 def _row_of(run: Evidence, t: Trajectory) -> _TurnRow:
-    "The row of a turn."
     b, wrong = outcome_of(run, t.task_id), fault_of(run, t.task_id)
     texts = [t.task_id, t.question, t.answer, *(s.text for s in (*t.drafts, *t.rewrites))]
     m = run.measures_of(t.task_id)
     measured = {"turn": t.turn, "K-precision": m.support, "judge": m.judge, **m.scores}
     spent = {"drafts": len(t.drafts), "tokens": t.calls.tokens, "seconds": t.seconds}
-    return _TurnRow(
-        run=run.name,
-        task_id=t.task_id,
-        domain=t.domain,
-        turn=t.turn,
-        outcome=b.verdict,
-        stage=b.stage,
-        ended=t.outcome.value,
-        reason=t.reason,
-        sign=SIGNS["failed"] if wrong else SIGNS[b.verdict],
-        question=clean(" ".join(t.question.split())),
-        text="\n".join([*texts, t.error.message if t.error else ""]).lower(),
-        contexts=frozenset(t.found),
-        measures={**measured, **spent},
-    )
+    text = "\n".join([*texts, t.error.message if t.error else ""]).lower()
+    place, ended = (run.name, t.task_id, t.domain, t.turn), (t.outcome.value, t.reason)
+    sign, asked = SIGNS["failed" if wrong else b.verdict], clean(" ".join(t.question.split()))
+    known = (sign, asked, text, frozenset(t.found), {**measured, **spent})
+    return _TurnRow(*place, b.verdict, b.stage, *ended, *known)
 
 # %% ../../nbs/8_show/03_browser.ipynb #4e93b07a
 def _worth_a_look(run: Evidence) -> dict[str, set[str]]:  # name -> task ids
@@ -240,11 +228,6 @@ class _Controls:
         "What the dropdowns ask for, as `_filtered` takes it."
         return {field: None if f.value == _ANY else f.value for field, f in self.filters.items()}
 
-    @property
-    def shown_beside(self) -> list[str]:
-        "The runs to look at beside the present one."
-        return [name for name, b in self.beside.items() if b.value]
-
 # %% ../../nbs/8_show/03_browser.ipynb #cd5743b0
 def _line_of(r: _TurnRow, by: str = _FAILED_FIRST, several: bool = True) -> str:
     "A turn in the list: its question, the value it is sorted by, its run where there are several."
@@ -264,12 +247,9 @@ _STYLES = {SIGNS["right"]: "success", SIGNS["failed"]: "danger"}
 
 def _button_of(r: _TurnRow, here: bool, said: str, then: Callable[[str, str], None]) -> w.Button:
     "A turn of the strip, which leads to it; here: it is looked at."
-    b = w.Button(
-        description=f"{'▸ ' if here else ''}{r.sign} {r.turn}",
-        tooltip=clean(f"turn {r.turn}, {said}: {r.question}"),
-        button_style=_STYLES.get(r.sign, ""),
-        layout=w.Layout(width="auto"),
-    )
+    how = {"button_style": _STYLES.get(r.sign, ""), "layout": w.Layout(width="auto")}
+    how["tooltip"] = clean(f"turn {r.turn}, {said}: {r.question}")
+    b = w.Button(description=f"{'▸ ' if here else ''}{r.sign} {r.turn}", **how)
     b.on_click(lambda button: then(r.task_id, r.run))
     return b
 
@@ -286,7 +266,7 @@ def _turn_or_beside(run: Evidence, others: Sequence[Evidence], task_id: str, tim
     return render("turn.html", "with_place", (run.name, t.domain, task_id), missing, body)
 
 # %% ../../nbs/8_show/03_browser.ipynb #57a19bdb
-VIEW = "application/vnd.jupyter.widget-view+json"
+_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class CaseBrowser:
@@ -393,7 +373,6 @@ class CaseBrowser:
         return tuple(map(button, talk))
 
     def show(self) -> None:
-        "Render the present turn."
         row, c = self.current, self.controls
         last = self.labels.get((row.run, row.task_id), {}) if row else {}
         c.strip.value, c.body.value = self._rendered(row) if row else ("", "")
@@ -408,7 +387,7 @@ class CaseBrowser:
         "The first turn to fail in the conversation, in words; the turn, alone or beside others."
         c, run = self.controls, self.index.runs[row.run]
         first = first_to_fail(run, run.turns[row.task_id].conversation_id)
-        others = [self.index.runs[name] for name in c.shown_beside]
+        others = [self.index.runs[name] for name, b in c.beside.items() if b.value]
         body = _turn_or_beside(run, others, row.task_id, self.timing)
         words = "is the first to fail in this conversation"
         said = _said(f"▲ turn {run.turns[first].turn}", words) if first else ""
@@ -445,7 +424,7 @@ class CaseBrowser:
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         "Widget, page and text in one output: whoever shows it takes the richest that it can."
         widget = {"version_major": 2, "version_minor": 0, "model_id": self.controls.box.model_id}
-        return {VIEW: widget, "text/html": self.static_html(), "text/plain": repr(self)}
+        return {_VIEW: widget, "text/html": self.static_html(), "text/plain": repr(self)}
 
 # %% ../../nbs/8_show/03_browser.ipynb #4fd5279a
 def _tries(run: Evidence, t: Trajectory) -> list[float]:
@@ -467,7 +446,6 @@ def _gold_fault(run: Evidence, task_id: str) -> str:
 
 # A rule: run, other run or None, task id, measure -> how much a turn is worth a look, and why; or None
 def _by_difference(run, other, task_id, measure):
-    "Two runs that differ in a measure."
     if not other or not (d := difference(run, other, task_id, measure)):
         return None
     ours, theirs = measure_of(run, task_id, measure), measure_of(other, task_id, measure)
@@ -502,7 +480,6 @@ def _by_spoiling(run, other, task_id, measure):
 
 # %% ../../nbs/8_show/03_browser.ipynb #5602730d
 def _by_judge(run, other, task_id, measure):
-    "The judge and K-precision disagree."
     judge, k = (measure_of(run, task_id, m) for m in ("judge", "K-precision"))
     if judge is None or k is None or abs(judge - k) < 0.3:
         return None
@@ -583,7 +560,7 @@ def published(name: str) -> dict:  # name of a file of data/paper, without its e
 
 # %% ../../nbs/8_show/03_browser.ipynb #d8d191ed
 @dataclass(frozen=True)
-class PublishedCase:
+class _PublishedCase:
     "A case as a paper prints it."
 
     id: str
@@ -602,16 +579,16 @@ class PublishedCase:
     source: str = ""
 
 # %% ../../nbs/8_show/03_browser.ipynb #3ad60510
-def published_cases() -> list[PublishedCase]:
+def published_cases() -> list[_PublishedCase]:
     "All cases that papers print, of the files `*_cases.json` of data/paper."
     files = [published(p.stem) for p in sorted(data_dir("paper").glob("*_cases.json"))]
-    return [PublishedCase(**c, source=data["source"]) for data in files for c in data["cases"]]
+    return [_PublishedCase(**c, source=data["source"]) for data in files for c in data["cases"]]
 
 
 class PublishedView(View):
     "A published case, in the form of a turn."
 
-    def __init__(self, case: PublishedCase):
+    def __init__(self, case: _PublishedCase):
         why = f": {case.reason.replace('_', ' ')}" if case.reason else ""
         ended = "answered" if case.outcome == Outcome.ANSWERED else f"refused{why}"
         tone = "plain" if ended == "answered" else "warn"

@@ -9,6 +9,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,11 +25,11 @@ from ..evaluate.blame import Blame, Proof, blame, proof_of
 from ..evaluate.scores import Evidence
 
 # %% auto #0
-__all__ = ['FORMATS', 'LOST', 'Known', 'known_turns', 'export_runs']
+__all__ = ['FORMATS', 'LOST', 'export_runs']
 
 # %% ../../nbs/8_show/05_export.ipynb #57baf4e8
 @dataclass(frozen=True)
-class Known:
+class _Known:
     "A turn with all that is exported of it."
 
     run: Evidence
@@ -64,18 +65,17 @@ class Known:
         return [*before, {"role": "user", "content": self.turn.question}]
 
 
-def known_turns(run: Evidence, tasks: Mapping[str, Task] = {}) -> Iterator[Known]:
+def _known_turns(run: Evidence, tasks: Mapping[str, Task] = {}) -> Iterator[_Known]:
     "The turns of a run, conversation by conversation, with scores, blame and the tasks that they answer."
     found, scores = blame(run).turns, run.scores
     for t in (t for turns in run.conversations.values() for t in turns):
         bare = Task(t.task_id, t.conversation_id, t.turn, t.domain, t.question)
         task = tasks.get(t.task_id) or run.run.tasks.get(t.task_id, bare)
         own = {m: v for m, v in scores.get(t.task_id, {}).items() if v is not None}
-        yield Known(run, t, task, run.gold.get(t.task_id), found[t.task_id], own)
+        yield _Known(run, t, task, run.gold.get(t.task_id), found[t.task_id], own)
 
 # %% ../../nbs/8_show/05_export.ipynb #fbd271cc
-def _row(k: Known) -> dict[str, object]:
-    "A turn as a row of a table."
+def _row(k: _Known) -> dict[str, object]:
     t, b, gold = k.turn, k.blame, k.gold or Gold(k.turn.task_id)
     row = {"run": k.run.name, "task_id": t.task_id, "conversation": t.conversation_id}
     row |= {"turn": t.turn, "domain": t.domain, "question": t.question, "answer": t.answer}
@@ -96,7 +96,7 @@ def _cell(value: object) -> object:
 def _write_csv(path: str | Path, runs: Sequence[Evidence], tasks: Mapping[str, Task] = {}) -> dict:
     "Write the turns of runs as a table; how many rows and measures is returned."
     measures = list(dict.fromkeys(m for r in runs for m in r.measures))
-    rows = [_row(k) for r in runs for k in known_turns(r, tasks)]
+    rows = [_row(k) for r in runs for k in _known_turns(r, tasks)]
     head = [*(k for k in (rows[0] if rows else {}) if k not in measures), *measures]
     table = csv.DictWriter(text := io.StringIO(), head, restval="")
     table.writeheader()
@@ -127,7 +127,7 @@ def _model_of(run: Evidence) -> str:
 _SPAN_KINDS = {Retrieved: "RETRIEVER", Ranked: "RERANKER", Checked: "EVALUATOR", Gated: "GUARDRAIL"}
 
 
-def _words(k: Known, s: Step) -> str:
+def _words(k: _Known, s: Step) -> str:
     "A step in words, as `core.record.tell` has it; of a step without any what it recorded."
     contexts = k.run.contexts
     lines = s.lines(lambda i: contexts[i].name if i in contexts else i)
@@ -145,7 +145,6 @@ def _otlp(value: object) -> dict:
 
 
 def _attributes(values: Mapping[str, object]) -> list[dict]:
-    "Values by key as attributes of OTLP."
     return [{"key": key, "value": _otlp(v)} for key, v in values.items()]
 
 
@@ -154,7 +153,7 @@ def _flat(prefix: str, entries: Sequence[Mapping]) -> dict:
     return {f"{prefix}.{n}.{k}": v for n, e in enumerate(entries) for k, v in e.items()}
 
 
-def _documents(k: Known, prefix: str, ids: Sequence[str], scores: Mapping[str, float]) -> dict:
+def _documents(k: _Known, prefix: str, ids: Sequence[str], scores: Mapping[str, float]) -> dict:
     known = [k.run.contexts[i] for i in ids if i in k.run.contexts]
     return _flat(prefix, [own_document(c, scores.get(c.id)) for c in known])
 
@@ -166,7 +165,7 @@ def _left(before: Sequence[str], s: Step) -> Sequence[str]:
     return s.kept if isinstance(s, (Graded, Ranked)) else before
 
 # %% ../../nbs/8_show/05_export.ipynb #a1278fac
-def _step_attributes(k: Known, s: Step, query: str, before: Sequence[str]) -> dict:
+def _step_attributes(k: _Known, s: Step, query: str, before: Sequence[str]) -> dict:
     "What OpenInference has names for in a step. `before`: the contexts that are left before it."
     out: dict = {"input.value": query, "output.value": _words(k, s)}
     if isinstance(s, Retrieved):
@@ -192,7 +191,7 @@ def _step_attributes(k: Known, s: Step, query: str, before: Sequence[str]) -> di
     return out if left else out | {"output.value": '{"documents": []}'}
 
 # %% ../../nbs/8_show/05_export.ipynb #72b7592f
-def _model_attributes(k: Known, s: Step, query: str) -> dict:
+def _model_attributes(k: _Known, s: Step, query: str) -> dict:
     "What OpenInference has names for in the model calls of a step."
     text = getattr(s, "raw", "") or getattr(s, "text", "")
     messages = [{"message.role": "assistant", "message.content": text}] if text else []
@@ -203,7 +202,7 @@ def _model_attributes(k: Known, s: Step, query: str) -> dict:
     return {**told, **_flat("llm.output_messages", messages), **tokens}
 
 # %% ../../nbs/8_show/05_export.ipynb #f9961ef5
-def _annotations(k: Known, s: Step | None) -> list[dict]:  # None: the whole turn
+def _annotations(k: _Known, s: Step | None) -> list[dict]:  # None: the whole turn
     "Blame and scores of a turn, or the blame of the step that is at fault."
     b = k.blame
     told = {"label": b.stage or b.verdict, "explanation": b.cause or b.verdict}
@@ -215,7 +214,6 @@ def _annotations(k: Known, s: Step | None) -> list[dict]:  # None: the whole tur
 
 # %% ../../nbs/8_show/05_export.ipynb #c2fa5405
 def _span(name, kind, trace, id, parent, start, seconds, attributes, error="") -> dict:
-    "A span of OTLP."
     told = {"openinference.span.kind": kind, **attributes}
     began, ended = (str(int(round((start + x) * 1e9))) for x in (0, seconds))
     place = {"traceId": trace, "spanId": id, "parentSpanId": parent, "name": name, "kind": 1}
@@ -225,30 +223,20 @@ def _span(name, kind, trace, id, parent, start, seconds, attributes, error="") -
 
 
 def _annotated(found: Sequence[Mapping]) -> dict:
-    "Annotations as attributes of a span."
     told = [{**a, "annotator_kind": "CODE"} for a in found]
     return _flat("annotations", [{f"annotation.{w}": v for w, v in a.items()} for a in told])
 
 # %% ../../nbs/8_show/05_export.ipynb #de307db9
-def _strings(value: object) -> Iterator[str]:
-    "All texts in a plain value, keys included."
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (t for pair in value.items() for x in pair for t in _strings(x))
-    elif isinstance(value, (list, tuple)):
-        yield from (t for x in value for t in _strings(x))
-
-
-def _record(k: Known, line: Mapping) -> str:
+def _record(k: _Known, line: Mapping) -> str:
     "What the spans of a turn do not show: the turn without its steps, its task, the contexts that no search found."
     found = {i for s in k.turn.retrievals for i in s.contexts}
-    ids = dict.fromkeys(i for i in _strings(line) if i in k.run.contexts and i not in found)
+    texts = map(json.loads, re.findall(r'"(?:[^"\\]|\\.)*"', json.dumps(line)))
+    ids = dict.fromkeys(i for i in texts if i in k.run.contexts and i not in found)
     known = {"turn": {**line, "steps": []}, "steps": len(line["steps"]), "task": plain(k.task)}
     return json.dumps({**known, "contexts": [plain(k.run.contexts[i]) for i in ids]})
 
 # %% ../../nbs/8_show/05_export.ipynb #6fdfc298
-def _root(k: Known, line: Mapping, **place) -> dict:
+def _root(k: _Known, line: Mapping, **place) -> dict:
     "The span of a whole turn."
     t = k.turn
     about = {"task_id": t.task_id, "turn": t.turn, "domain": t.domain, **k.ending}
@@ -265,7 +253,7 @@ def _root(k: Known, line: Mapping, **place) -> dict:
     return _span(k.run.system, "CHAIN", attributes=told, error=error, parent="", **place)
 
 # %% ../../nbs/8_show/05_export.ipynb #8d6ce4ab
-def _turn_spans(k: Known, start: float) -> list[dict]:
+def _turn_spans(k: _Known, start: float) -> list[dict]:
     "The spans of a turn, the whole first."
     t, line, spent, query, left = k.turn, turn_line(k.turn), 0.0, k.turn.question, ()
     trace = _name_of(k.run.name, t.task_id, digits=32)
@@ -289,7 +277,7 @@ def _turn_spans(k: Known, start: float) -> list[dict]:
     return [_root(k, line, trace=trace, id=root, start=start, seconds=seconds), *spans]
 
 # %% ../../nbs/8_show/05_export.ipynb #6db65b77
-def _phoenix(k: Known, spans: Sequence[Mapping]) -> Iterator[dict]:
+def _phoenix(k: _Known, spans: Sequence[Mapping]) -> Iterator[dict]:
     "The annotations of a turn for Phoenix."
     own = (s for s in spans if s["parentSpanId"] in ("", spans[0]["spanId"]))
     for span, s in zip(own, (None, *k.turn.steps)):
@@ -308,7 +296,7 @@ def _write_openinference(path: str | Path, runs: Sequence[Evidence], tasks: Mapp
 
     def lines():
         start = _began(run)
-        for k in known_turns(run, tasks):
+        for k in _known_turns(run, tasks):
             spans = _turn_spans(k, start)
             start += max(k.turn.seconds, sum(s.seconds for s in k.turn.steps))
             counts.append(len(spans))

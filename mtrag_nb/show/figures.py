@@ -36,7 +36,7 @@ from ..evaluate.blame import CostPoint, RiskCoverage
 from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 
 # %% auto #0
-__all__ = ['SERIES', 'INK', 'QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'svg_uri', 'small_png', 'save_figure', 'ink_on',
+__all__ = ['SERIES', 'QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'svg_uri', 'small_png', 'save_figure', 'ink_on',
            'outcomes_figure', 'breakdown_figure', 'score_figure', 'comparison_figure', 'risk_coverage_figure',
            'cost_figure', 'flow_figure', 'shares_figure', 'gain_figure']
 
@@ -44,7 +44,7 @@ __all__ = ['SERIES', 'INK', 'QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'svg_uri
 _DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.5)), (0, (8, 2, 1.2, 2)), (0, (2.5, 1)), (0, (8, 4)))
 _DASHES += ((0, (4, 1.5, 1, 1.5, 1, 1.5)),)
 SERIES = tuple(zip(SERIES_COLOURS, "osD^vPX", _DASHES))  # colour, marker and line of each run
-INK, QUIET, _BAR = "#1a1a1a", "#8a8a8a", "#9db7d1"
+_INK, QUIET, _BAR = "#1a1a1a", "#8a8a8a", "#9db7d1"
 STAGE_COLOURS = {  # none is green, which stands for a correct turn; "": no stage can be named
     "index": "#404040",
     "rewrite": "#882255",
@@ -203,9 +203,7 @@ def _name_rows(ax: Axes, names: Sequence[str], grid: bool = False) -> None:
         ax.set_axisbelow(True)
 
 
-def _estimate(
-    ax: Axes, y: float, estimate, colour: str, marker="o", filled=True, talks=(), label=None
-) -> None:
+def _estimate(ax: Axes, y, estimate, colour, marker="o", filled=True, talks=(), label=None) -> None:
     "A value with its interval (value, low, high), lying; where there is none the values of conversations."
     value, low, high = estimate
     if low is not None:
@@ -218,9 +216,7 @@ def _estimate(
         ax.plot([value], [y], marker, color=colour, **look)
 
 # %% ../../nbs/8_show/01_figures.ipynb #9516cb28
-def _legend_below(
-    fig: Figure, axes: Iterable[Axes], columns: int = 4, order: Iterable[str] = ()
-) -> None:
+def _legend_below(fig: Figure, axes: Iterable[Axes], columns=4, order: Iterable[str] = ()) -> None:
     "One legend for all axes, below them, each name once; those of `order` first. As many columns as fit."
     found = {label: h for ax in axes for h, label in zip(*ax.get_legend_handles_labels())}
     names = list(dict.fromkeys([*(n for n in order if n in found), *found]))
@@ -231,7 +227,7 @@ def _legend_below(
         legend.remove()
 
 # %% ../../nbs/8_show/01_figures.ipynb #438ea5fb
-def ink_on(colour: str, dark: str = INK) -> str:
+def ink_on(colour: str, dark: str = _INK) -> str:
     "White or `dark`, whichever is read better on a colour `#rrggbb` (WCAG 2, contrast ratio)."
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
@@ -246,7 +242,7 @@ def _words(end: str) -> str:
 _FEW_TURNS = 30  # below, bars are counts
 
 
-def _bars(ax: Axes, rows, colours, scale, least=0.045, names={}, dark=INK, **look) -> None:
+def _bars(ax: Axes, rows, colours, scale, least=0.045, names={}, dark=_INK, **look) -> None:
     """Rows (from the top: name of a part -> count) as stacked bars; `scale`: for each the count that has length 1. A part at
     least so long has its count written into it, one that no row has is left out; names: what the legend calls it."""
     left = np.zeros(len(rows))
@@ -339,7 +335,7 @@ def _distribution(ax: Axes, name: str, scores: Mapping, talks: Mapping[str, str]
     mean, top = mean_interval(list(known.values()), [talks[t] for t in known]), max(counts.max(), 1)
     look = {"color": _BAR, "edgecolor": "white", "linewidth": 0.6}
     ax.bar(edges[:-1], counts, np.diff(edges), align="edge", **look)
-    _estimate(ax, 1.17 * top, (mean.value, mean.low, mean.high), INK, talks=_by_talk(known, talks))
+    _estimate(ax, 1.17 * top, (mean.value, mean.low, mean.high), _INK, talks=_by_talk(known, talks))
     lost = f", {len(scores) - len(known)} without a value" if len(known) < len(scores) else ""
     ax.set_title(f"{name}, {len(known)} tasks{lost}: mean {mean}", fontsize=8.5)
     ax.set(ylim=(0, 1.36 * top), yticks=[0, top])
@@ -391,7 +387,7 @@ def _systems_panel(ax: Axes, found: Comparison, some: _Scored) -> None:
         _estimate(ax, n, (r.mean, r.low, r.high), SERIES[0][0], talks=some.means(r.system))
         on_common = uneven and r.common is not None
         if on_common:
-            ax.plot([r.common], [n], "D", color=INK, markerfacecolor="white", markersize=5)
+            ax.plot([r.common], [n], "D", color=_INK, markerfacecolor="white", markersize=5)
         few = f"\n({r.n} of {r.n + r.missing} tasks)" if r.missing > 0.05 * r.n else ""
         names.append(f"{r.system}  {r.common if on_common else r.mean:.3f}{few}")
     _name_rows(ax, names, grid=True)
@@ -404,14 +400,13 @@ def _systems_panel(ax: Axes, found: Comparison, some: _Scored) -> None:
 
 # %% ../../nbs/8_show/01_figures.ipynb #1091c307
 def _pairs_panel(ax: Axes, pairs: Sequence[PairRow], some: _Scored) -> None:
-    "The difference of each pair."
     names = []
     for y, p in enumerate(pairs):
         sure, talks = p.p_holm is not None and p.p_holm < 0.05, some.means(p.a, p.b)
         colour = SERIES[1][0] if sure else QUIET
         _estimate(ax, y, (p.difference, p.low, p.high), colour, "s", sure, talks)
         names.append(f"{p.a} –{' ' if len(p.a + p.b) < 24 else chr(10)}{p.b}")
-    ax.axvline(0, color=INK, linewidth=0.8)
+    ax.axvline(0, color=_INK, linewidth=0.8)
     _name_rows(ax, names, grid=True)
     key = "difference, paired; right of 0 the first\nis better; filled: p < 0.05 (Holm)"
     ax.set_xlabel(key, loc="right")

@@ -160,9 +160,7 @@ def _unjudged(run: Evidence) -> str:
     return f"not judged: {'; '.join(found)}" if found else ""
 
 
-def _own_block(
-    run: Evidence, header: Sequence[str], rows: Iterable[tuple], note: str = ""
-) -> Block:
+def _own_block(run: Evidence, header: Sequence[str], rows: Iterable[tuple], note="") -> Block:
     "A block of a recorded run."
     notes = "; ".join(filter(None, (note, _unjudged(run))))
     return Block(f"{run.name}: {run.about}", tuple(header), tuple(rows), notes)
@@ -272,14 +270,10 @@ def _same_turns_block(run: Evidence, table: str) -> Block | None:  # None: the r
     for c in _cases_of(table):
         if t := run.turns.get(tasks.get(c["id"], "")):
             texts = clipped(t.question, 70), clipped(t.answer, 110)
-            rows.append((c["id"], *texts, _happened(run, t), _judged_in_words(run, t)))
+            judged = run.judged.get(t.task_id, {}).items()
+            scores = ", ".join(f"{p} {show(j.score, 1)}" for p, j in judged) or "–"
+            rows.append((c["id"], *texts, _happened(run, t), scores))
     return Block(f"{run.name}: the same turns", _SAME_HEAD, tuple(rows)) if rows else None
-
-
-def _judged_in_words(run: Evidence, t: Trajectory) -> str:
-    "The scores that a turn was given, by protocol."
-    judged = run.judged.get(t.task_id, {})
-    return ", ".join(f"{p} {show(j.score, 1)}" for p, j in judged.items()) or "–"
 
 
 def _with_same_turns(runs: Sequence[Evidence], own: Callable, table: str) -> tuple[Block, ...]:
@@ -326,16 +320,15 @@ def _partial(js: _Judgements) -> bool:
     return 4 <= _score(js, "correctness") < 9 or 5 <= _score(js, "faithfulness") < 8
 
 
-def _hallucinated(js: _Judgements) -> bool:
-    return bool(js["faithfulness"].flag) and _score(js, "faithfulness", 10) < 5
-
-
 # the paper's word -> whose reasoning is shown, and which judgements deserve it (bands: II.E)
 _VERDICTS: dict[str, tuple[str, Callable[[_Judgements], bool]]] = {
     "Perfect Match": ("faithfulness", _perfect),
     "Partial Accuracy": ("faithfulness", _partial),
     "Valid Refusal": ("refusal", lambda js: _score(js, "refusal") > 5.5),
-    "Severe Hallucination": ("faithfulness", _hallucinated),
+    "Severe Hallucination": (
+        "faithfulness",
+        lambda js: bool(js["faithfulness"].flag) and _score(js, "faithfulness", 10) < 5,
+    ),
     "Bad Refusal": ("refusal", lambda js: _score(js, "refusal", 10) <= 5.5),
 }
 
@@ -463,8 +456,7 @@ def _ablation_block(a: Evidence, b: Evidence, setting: str, measures: Sequence[s
     both = sorted(a.turns.keys() & b.turns.keys())
 
     def value(r: Evidence) -> object:
-        group = setting.split(".")[0]
-        return _named_settings(r).get(setting, r.manifest["settings"].get(group))
+        return _named_settings(r).get(setting, r.manifest["settings"].get(setting.split(".")[0]))
 
     def share(x: float | None) -> str:
         return "–" if x is None else f"{x:.1%}"
@@ -657,8 +649,6 @@ def _agents_facts(run: Evidence) -> _Facts:
 
 
 def _specification_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
-    "By section."
-
     def block(place: str, run: Evidence) -> Block:
         return _own_block(run, _FIGURE_HEAD, _filled("agents", place, _agents_facts(run)))
 
@@ -686,7 +676,6 @@ def _grades_block(run: Evidence) -> Block:
 
 
 def _nexus_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
-    "By number."
     alone, search = _measured("footprint")["alone"], _measured("agents")["alone"]
     facts = {**plain(NEXUS.configured("laptop")), "later": alone["later question"]}
     facts |= {"first": alone["first question"], "search": 1000 * search["P90 of retrieval, s"]}
@@ -703,9 +692,7 @@ def _nexus_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
     return {place[-1]: _beside("nexus", place, blocks) for place, blocks in own.items()}
 
 # %% ../../nbs/8_show/04_papers.ipynb #7249eb08
-def _crag_tables(
-    runs: Sequence[Evidence], every: Sequence[Evidence], indexed: Mapping[str, int]
-) -> dict[str, PaperTable]:
+def _crag_tables(runs, every, indexed: Mapping[str, int]) -> dict[str, PaperTable]:
     def name(t: PaperTable) -> str:
         place = t.title.split(":")[0].removeprefix("Self-CRAG, ")
         return place.replace(".", "_").replace(" ", "_")

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache, cached_property
+from functools import cached_property, partial
 from itertools import accumulate, combinations, permutations
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -25,26 +26,25 @@ from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, plugins
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
-from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs
-from ..evaluate.blame import proof_of, proof_report, risk_coverage
+from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs, proof_of
+from ..evaluate.blame import proof_report, risk_coverage
 from ..evaluate.gate import mechanism_card
 from ..evaluate.judge import judge_report, run_items
-from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SHARES, SELF_CORRECTIONS, Forked, Pair
-from ..evaluate.pairs import RunSummary, disagreements, compare_right, cost_points
-from ..evaluate.pairs import dominated, endings, forked, wins, paired, price_curve
-from ..evaluate.pairs import summarize_run
+from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SELF_CORRECTIONS, SHARES, Forked, Pair
+from ..evaluate.pairs import RunSummary, compare_right, cost_points, disagreements, dominated
+from ..evaluate.pairs import endings, forked, paired, price_curve, summarize_run, wins
 from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measure
 from ..evaluate.scores import refusal_report
 from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow, compare
 from ..evaluate.statistics import mean_interval
-from .figures import QUIET, STAGE_COLOURS, comparison_figure, cost_figure
-from .figures import gain_figure, ink_on, risk_coverage_figure, score_figure
-from .figures import svg_uri
-from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html, unlicensed
+from .figures import QUIET, STAGE_COLOURS, comparison_figure, cost_figure, gain_figure
+from .figures import ink_on, risk_coverage_figure, score_figure, svg_uri
+from .turn import SIGNS, ending, first_to_fail, outcome_words, page_texts, turn_html
+from .turn import unlicensed
 
 # %% auto #0
-__all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'finding', 'pair_of', 'rungs_html', 'came_later', 'turns_beside',
-           'views_in', 'sections', 'board_of', 'report']
+__all__ = ['VIEWS', 'share_text', 'figure_html', 'finding', 'pair_of', 'came_later', 'turns_beside', 'views_in', 'sections',
+           'report']
 
 # %% ../../nbs/8_show/02_report.ipynb #31ba3fa9
 def _made(macro: str, *values: object, **more: object) -> Markup:
@@ -52,15 +52,9 @@ def _made(macro: str, *values: object, **more: object) -> Markup:
     return render("report.html", macro, *values, **more)
 
 
-@cache
-def _words_of(kind: str) -> dict:  # heads, notes, kinds, doubts
-    "The page's own words of a kind, by name: `data/page/report.json`."
-    return read_json(data_dir("page") / "report.json")[kind]
-
-
 def _note(name: str, **known: object) -> Markup:
     "A note below a table; `known` stands in it under its names in braces."
-    return _made("quiet", _made("code", _words_of("notes")[name].format(**known)))
+    return _made("quiet", _made("code", page_texts("notes")[name].format(**known)))
 
 
 def _is_number(html: str) -> bool:
@@ -71,7 +65,7 @@ def _is_number(html: str) -> bool:
 def _table(head: str | Sequence[object], rows: Iterable, caption="", above=()) -> Markup:
     """A table in a frame that scrolls; the first cell of each row heads it. head: the name of one in report.json, or the
     cells; above: column groups as name and columns."""
-    head = _words_of("heads")[head] if isinstance(head, str) else head
+    head = page_texts("heads")[head] if isinstance(head, str) else head
     cells = [[v if isinstance(v, Markup) else Markup(esc(show(v))) for v in r] for r in rows]
     right = [all(_is_number(r[i]) for r in cells) for i in range(len(head))]
     return _made("table", head, cells, right, caption, above)
@@ -105,7 +99,7 @@ def _links_in(html: str) -> dict[tuple[str, ...], int | None]:
 
 # %% ../../nbs/8_show/02_report.ipynb #e547ecf5
 @dataclass(frozen=True)
-class Board:
+class _Board:
     "The runs of a page, the marks of their turns, and where the view of each turn is."
 
     standings: tuple[RunSummary, ...]
@@ -113,6 +107,7 @@ class Board:
     forks: Mapping[int, Forked] = field(default_factory=dict)  # number of a run -> its forks
 
     runs = property(lambda self: [s.run for s in self.standings])
+    gold = property(lambda self: any(r.gold for r in self.runs))
 
     @cached_property
     def own(self) -> tuple[RunSummary, ...]:
@@ -151,7 +146,6 @@ class Board:
         return f"c{talk:04}.html"
 
     def href(self, n: int, task_id: str) -> str:  # n: number of the run, from 0
-        "The address of a turn of a run."
         page = f"{self.beside}/{self.file(self.places[task_id][0])}" if self.beside else ""
         return f"{page}#{self.anchor(n, task_id)}"
 
@@ -174,7 +168,6 @@ class Board:
         return {(n, i): frozenset(_marks(self, n, i, differ)) for n, i in turns}
 
     def marked(self, *marks: str) -> list[tuple[int, str]]:  # number of the run, task id
-        "The turns with all these marks."
         return [x for x, own in self.marks.items() if own.issuperset(marks)]
 
 
@@ -183,7 +176,7 @@ def _fork_mark(name: str, what: str) -> str:  # mechanism or oracle, what it did
     return f"{_mark_of(name)}_{what}"
 
 
-def _marks(board: Board, n: int, task_id: str, differ: frozenset[str]) -> Iterator[str]:
+def _marks(board: _Board, n: int, task_id: str, differ: frozenset[str]) -> Iterator[str]:
     "What a turn of a run can be found by."
     s = board.standings[n]
     known, t, label = s.turns[task_id], s.run.turns[task_id], s.label(task_id)
@@ -207,33 +200,24 @@ def _marks(board: Board, n: int, task_id: str, differ: frozenset[str]) -> Iterat
     yield from (f"over{b + 1}" for (a, b), ids in board.wins.items() if a == n and task_id in ids)
 
 # %% ../../nbs/8_show/02_report.ipynb #d2ae8990
-def _spanned(value: str, i: Interval, end: Callable[[float], str]) -> str:
+def _spanned(i: Interval, form: Callable[[float], str], unit: str = "") -> str:
     "A value, with its interval where there is one."
     if i.value is None:
         return "–"
-    return value + (f" [{end(i.low)}, {end(i.high)}]" if i.low is not None else "")
+    ends = f" [{form(i.low)}, {form(i.high)}]" if i.low is not None else ""
+    return form(i.value or 0) + unit + ends
 
 
-def _percent(i: Interval) -> str:
-    "A share in words."
-    return _spanned(f"{100 * (i.value or 0):.0f} %", i, lambda x: f"{100 * x:.0f}")
-
-
-def _points(i: Interval) -> str:
-    "A difference of shares, in points of a percentage."
-    return _spanned(f"{100 * (i.value or 0):+.0f} points", i, lambda x: f"{100 * x:+.0f}")
-
-
-def _change(i: Interval, digits: int = 2) -> str:
-    "A difference, with its sign."
-    return _spanned(f"{i.value or 0:+,.{digits}f}", i, lambda x: f"{x:+,.{digits}f}")
+_percent = partial(_spanned, form=lambda x: f"{100 * x:.0f}", unit=" %")  # a share
+_points = partial(_spanned, form=lambda x: f"{100 * x:+.0f}", unit=" points")  # its difference
+_change = partial(_spanned, form="{:+,.2f}".format)
 
 
 def share_text(run: Evidence, match: Callable[[Trajectory], bool]) -> str:
     "The share of a run's turns with its interval, in percent."
     turns = run.turns.values()
     i = mean_interval([float(match(t)) for t in turns], [t.conversation_id for t in turns])
-    return _spanned(f"{100 * (i.value or 0):.1f}", i, lambda x: f"{100 * x:.1f}")
+    return _spanned(i, lambda x: f"{100 * x:.1f}")
 
 
 def figure_html(fig: Figure, alt: str) -> str:
@@ -309,7 +293,7 @@ def _bands(talks: Sequence[Sequence[str]]) -> list[list[int]]:  # the tasks of e
     return out
 
 
-def _square(board: Board, n: int, task_id: str) -> tuple[str, ...] | None:
+def _square(board: _Board, n: int, task_id: str) -> tuple[str, ...] | None:
     "A square for its template; None for a task that the run did not have."
     s = board.own[n]
     if task_id not in s.turns:
@@ -318,17 +302,16 @@ def _square(board: Board, n: int, task_id: str) -> tuple[str, ...] | None:
     return (*_drawn_as(s.turns[task_id].blame), board.href(n, task_id), s.name, words)
 
 
-def _band_html(board: Board, numbers: Sequence[int]) -> str:
+def _band_html(board: _Board, numbers: Sequence[int]) -> str:
     "Some conversations, a row a run."
     talks = {n + 1: [*board.talks.values()][n] for n in numbers}
     tasks = [i for t in talks.values() for i in t]
     rows = [(s.name, [_square(board, n, i) for i in tasks]) for n, s in enumerate(board.own)]
     sizes = [(c, len(t)) for c, t in talks.items()]
-    name = f"conversations {min(talks)} to {max(talks)}"
-    return _made("wide", _made("band", sizes, rows), name)
+    return _made("wide", _made("band", sizes, rows), f"conversations {min(talks)} to {max(talks)}")
 
 
-def _proof_html(board: Board) -> str:
+def _proof_html(board: _Board) -> str:
     "How much of the blame is proved, a row a run; '' where nothing was tried."
     found = {n: proof_report(s.run, s.report) for n, s in enumerate(board.standings)}
     rows = []
@@ -340,7 +323,7 @@ def _proof_html(board: Board) -> str:
     return _join(_table("proof", rows), _note("proof")) if rows else ""
 
 
-def _grid_html(board: Board) -> str:
+def _grid_html(board: _Board) -> str:
     "All conversations, the key of the letters, and a summary in one line if the runs share their tasks."
     reports = [s.report for s in board.own]
     same = all(r.turns.keys() == reports[0].turns.keys() for r in reports)
@@ -352,7 +335,7 @@ def _grid_html(board: Board) -> str:
     return _join(grid, _proof_html(board))
 
 # %% ../../nbs/8_show/02_report.ipynb #8e13ea61
-def _ranked(board: Board) -> list[tuple[int, RunSummary]]:  # number of the run, from 0
+def _ranked(board: _Board) -> list[tuple[int, RunSummary]]:  # number of the run, from 0
     "Those with judged turns, the best first."
     judged = [(n, s) for n, s in enumerate(board.own) if s.judged]
     found = compare_right([s for _, s in judged])
@@ -394,8 +377,7 @@ def _how_sure(found: Comparison, best: str, others: Sequence[str]) -> str:
     return f"{_points(gap)} over {others[0]} ({p}): {better}{rest} (Holm, over conversations)."
 
 # %% ../../nbs/8_show/02_report.ipynb #203c9753
-def _alone(n: int, s: RunSummary) -> tuple[object, ...]:
-    "One run, for the sentence about it."
+def _alone(n: int, s: RunSummary) -> tuple[object, ...]:  # for the sentence about it
     mine, named = f"r{n + 1}", {k: v for k, v in s.report.counts("stage").items() if k}
     top = [k for k, v in named.items() if v == max(named.values())]
     most = [(k, _link(named[k], mine, "failed", "at_" + _mark_of(k))) for k in top]
@@ -403,7 +385,7 @@ def _alone(n: int, s: RunSummary) -> tuple[object, ...]:
     return s.name, _right_link(n, s), _percent(s.right()), failed, most
 
 
-def _verdict(board: Board) -> str:
+def _verdict(board: _Board) -> str:
     "The first line of a page."
     order = _ranked(board)
     found = compare_right([s for _, s in order])
@@ -429,7 +411,7 @@ class _Doubt(NamedTuple):
 
 def _doubt(kind: str, names: str = "", **known: object) -> _Doubt:
     "A doubt, in the words of report.json; names: the runs that it is about."
-    short, words = (w.format(**known) for w in _words_of("doubts")[kind])
+    short, words = (w.format(**known) for w in page_texts("doubts")[kind])
     return _Doubt(short, f"{names}: {words}" if names else words)
 
 
@@ -477,14 +459,9 @@ def _doubts_of(runs: Sequence[Evidence], gold: bool) -> Iterator[_Doubt]:
         yield _doubt("no labels")
 
 
-def _doubts_on(board: Board, runs: Sequence[Evidence]) -> list[_Doubt]:
-    "Caveats about the numbers of some runs of a page."
-    return [*_doubts_of(runs, any(r.gold for r in board.runs))]
-
-
-def _caveat(board: Board) -> str:
+def _caveat(board: _Board) -> str:
     "What speaks against the verdict, in one line; '' if nothing does."
-    doubts = _doubts_on(board, [s.run for s in board.own])
+    doubts = _doubts_of([s.run for s in board.own], board.gold)
     short = "; ".join(d.short for d in doubts if d.short)
     return _made("caveat", short) if short else ""
 
@@ -505,17 +482,16 @@ def _of(n: int, share: Interval, kind: str, *marks: str) -> str:
     return _made("of", count, _link(share.n, f"r{n + 1}", kind), _percent(share))
 
 
-def _placed(board: Board) -> dict[str, list[str]]:
+def _placed(board: _Board) -> dict[str, list[str]]:
     "Run -> those that are at least as good at no more cost; {} for one run, and for too few conversations."
     sure = len(board.own) > 1 and all(s.right().low is not None for s in board.own)
     return dominated(board.own) if sure else {}
 
 
-def _board_row(board: Board, n: int, s: RunSummary) -> list[object]:
-    "A run under the head of runs."
+def _board_row(board: _Board, n: int, s: RunSummary) -> list[object]:
     mine, better, judged = f"r{n + 1}", _placed(board).get(s.name), bool(s.judged)
     place = f"dominated by {', '.join(better)}" if better else "★ on the frontier"
-    value = _spanned(show(s.value.value, 2), s.value, lambda x: show(x, 2))
+    value = _spanned(s.value, lambda x: show(x, 2))
     changed = []
     for w in ("fixed", "spoilt"):
         title = f"{s.name}: {SELF_CORRECTIONS[w]}"
@@ -535,7 +511,7 @@ def _board_row(board: Board, n: int, s: RunSummary) -> list[object]:
     ]
 
 
-def _leaderboard(board: Board) -> str:
+def _leaderboard(board: _Board) -> str:
     "The table of runs, and the frontier as a figure where there are several."
     worse, drawn = _placed(board), ""
     if worse:
@@ -545,13 +521,12 @@ def _leaderboard(board: Board) -> str:
     return _join(_table("runs", rows), _note("runs"), drawn)
 
 # %% ../../nbs/8_show/02_report.ipynb #d7546119
-_FLOW_GROUPS = (("first answer right", 2), ("first answer wrong", 2), ("ended without a draft", 2))
-_FLOW_GROUPS += (("", 1), ("", 1))
+_FLOW_GROUPS = [(f"first answer {way}", 2) for way in ("right", "wrong")]
+_FLOW_GROUPS += [("ended without a draft", 2), ("", 1), ("", 1)]
 _FLOW_WAYS = ("kept", "spoilt", "fixed", "left wrong")
 
 
 def _flow_row(n: int, s: RunSummary) -> list[object]:
-    "A run under the head of the flow."
     mine = f"r{n + 1}"
     ended = Counter(t.blame.verdict for t in s.turns.values() if t.self_correction == "no draft")
     return [
@@ -563,14 +538,15 @@ def _flow_row(n: int, s: RunSummary) -> list[object]:
     ]
 
 
-def _flow_html(board: Board) -> str:
+def _flow_html(board: _Board) -> str:
     "What became of first answers; '' if no turn is judged, or if no run checks or retries anything."
 
-    def corrects(s: RunSummary) -> bool:
-        changed = s.self_corrections["fixed"] or s.self_corrections["spoilt"]
-        return bool(s.judged and (s.correction or changed))
-
-    if not any(map(corrects, board.own)):
+    changed = (
+        s.correction or s.self_corrections["fixed"] or s.self_corrections["spoilt"]
+        for s in board.own
+        if s.judged
+    )
+    if not any(changed):
         return ""
     rows = [_flow_row(n, s) for n, s in enumerate(board.own)]
     return _join(_table("flow", rows, above=_FLOW_GROUPS), _note("flow"))
@@ -579,17 +555,12 @@ def _flow_html(board: Board) -> str:
 _SPLIT = 8  # turns that are shown at once
 
 
-def _wins_html(board: Board) -> str:
-    "Run against run."
+def _wins_html(board: _Board) -> str:
     names = [s.name for s in board.own]
-
-    def cell(a: int, b: int) -> object:
-        if a == b:
-            return "–"
+    rows = [[name, *("–" for _ in names)] for name in names]
+    for (a, b), ids in board.wins.items():
         title = f"right in {names[a]}, failed in {names[b]}"
-        return _link(len(board.wins[a, b]), f"r{a + 1}", f"over{b + 1}", title=title)
-
-    rows = [[name, *(cell(a, b) for b in range(len(names)))] for a, name in enumerate(names)]
+        rows[a][1 + b] = _link(len(ids), f"r{a + 1}", f"over{b + 1}", title=title)
     caption = "Turns that one run gets right and another fails"
     return _table(["right in ↓, failed in →", *names], rows, caption)
 
@@ -599,7 +570,7 @@ def _signed(s: RunSummary, task_id: str) -> str:
     return f"{SIGNS[s.verdict(task_id)]} {outcome_words(s.run, task_id)}"
 
 
-def _split_html(board: Board, ids: Sequence[str], caption: str) -> str:
+def _split_html(board: _Board, ids: Sequence[str], caption: str) -> str:
     "Turns, and what came of them in each run."
 
     def row(i: str) -> list[object]:
@@ -611,7 +582,7 @@ def _split_html(board: Board, ids: Sequence[str], caption: str) -> str:
     return _table(["turn", *(s.name for s in board.own)], map(row, ids), caption)
 
 
-def _disagreements_html(board: Board) -> str:
+def _disagreements_html(board: _Board) -> str:
     "Where the runs disagree; '' for one run."
     if len(board.own) < 2 or not all(s.judged for s in board.own):
         return ""
@@ -626,7 +597,7 @@ def _disagreements_html(board: Board) -> str:
     return _join(_wins_html(board), _made("part", "", _made("join", said), split), more)
 
 # %% ../../nbs/8_show/02_report.ipynb #prices02
-def _prices_html(board: Board) -> str:
+def _prices_html(board: _Board) -> str:
     "Each pair of runs as a curve over prices and shares; '' for one run, and without judged turns."
     ends = {s.name: endings(s.run) for s in board.own if s.judged}
     rows = []
@@ -642,10 +613,9 @@ def _prices_html(board: Board) -> str:
     return _join(_table("prices", rows), note) if rows else ""
 
 # %% ../../nbs/8_show/02_report.ipynb #fkd00007
-def _by_prices(p: Pair) -> str:
-    "Where the sign of a difference is shown, by the price of a wrong answer."
-    c = price_curve(p)
-    return c.verdict if c else "–"
+def _gains(p: Pair) -> tuple[str, str, str]:
+    "What is gained: share, value, and where the sign is shown, by the price of a wrong answer."
+    return _points(p.gain), _change(p.mean_difference), getattr(price_curve(p), "verdict", "–")
 
 
 def _audit_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
@@ -653,8 +623,7 @@ def _audit_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
     for mechanism, p in f.audit.pairs.items():
         counts = {w: getattr(p, w) for w in ("changed", "fixed", "spoilt", "kept", "left")}
         links = [_link(n, mine, _fork_mark(mechanism, what)) for what, n in counts.items()]
-        gains = (_points(p.gain), _change(p.mean_difference), _by_prices(p))
-        yield [name, mechanism, *links, *gains, _change(p.cost(), 0)]
+        yield [name, mechanism, *links, *_gains(p), _spanned(p.cost(), "{:+,.0f}".format)]
 
 
 def _ladder_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
@@ -665,14 +634,13 @@ def _ladder_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
         counts = {"repairs": repairs[oracle], "spoils": p.spoilt, "lowest": lowest[oracle]}
         link = {what: _link(n, mine, _fork_mark(oracle, what)) for what, n in counts.items()}
         right = show(f.ladder.together[oracle].accuracy_after.value, 2)
-        gains = (_points(p.gain), _change(p.mean_difference), _by_prices(p))
-        yield [name, oracle, link["repairs"], link["spoils"], *gains, link["lowest"], right]
+        yield [name, oracle, link["repairs"], link["spoils"], *_gains(p), link["lowest"], right]
     if lowest[""]:
         none = _link(lowest[""], mine, _fork_mark("no rung", "lowest"))
         yield [name, "no rung", *("–" for _ in range(5)), none, "–"]
 
 
-def _forks_html(board: Board, command: str, rows: Callable) -> str:
+def _forks_html(board: _Board, command: str, rows: Callable) -> str:
     "A table of forks, and those that belong to another state of a run; '' if there are none."
     forks = [(board.standings[n].name, f"r{n + 1}", f) for n, f in board.forks.items()]
     made = [r for fork in forks for r in rows(*fork)]
@@ -681,7 +649,7 @@ def _forks_html(board: Board, command: str, rows: Callable) -> str:
     return _join(_table(command, made), _note(command), stale) if made else stale
 
 
-def _mechanisms_html(board: Board) -> str:
+def _mechanisms_html(board: _Board) -> str:
     "What each mechanism contributed; '' if no run has been audited."
     audits = [(board.standings[n].name, f.audit.pairs) for n, f in board.forks.items()]
     gains = {n: {m: p.mean_difference for m, p in some.items()} for n, some in audits if some}
@@ -693,7 +661,7 @@ def _mechanisms_html(board: Board) -> str:
     return _join(table, drawn)
 
 
-def rungs_html(board: Board) -> str:
+def _rungs_html(board: _Board) -> str:
     "What a perfect stage would repair; '' if no run has a ladder."
     return _forks_html(board, "ladder", _ladder_rows)
 
@@ -702,7 +670,6 @@ _UNKNOWN = "not recorded"
 
 
 def _model_words(spec: Mapping | None) -> str:
-    "A model's settings in a few words."
     if not spec:
         return "none"
     dtype = spec.get("dtype", "auto")
@@ -721,7 +688,6 @@ def _session_words(sessions: Sequence[Mapping]) -> str:
 
 
 def _machine_words(m: Mapping) -> str:
-    "The machine that a run was made on."
     if not m:
         return _UNKNOWN
     gpu = ", ".join(m.get("gpu", ())) or "none"
@@ -755,8 +721,7 @@ def _run_facts(run: Evidence) -> dict[str, str]:
     }
 
 
-def _columns(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:
-    "A row for each key that one of them has."
+def _columns(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:  # a row for each key
     keys = dict.fromkeys(k for c in columns for k in c)
     return [[k, *(str(c.get(k, "–")) for c in columns)] for k in keys]
 
@@ -771,7 +736,7 @@ def came_later(groups: dict[str, type] = {}) -> dict[str, object]:
     return {f"{g}.{f.name}": f.metadata.get("gone", f.default) for g, f in later}
 
 
-def _manifest_html(board: Board) -> str:
+def _manifest_html(board: _Board) -> str:
     "What was run, a column a run."
     runs = board.runs
     head = ["", *(r.name for r in runs)]
@@ -789,10 +754,9 @@ def _manifest_html(board: Board) -> str:
     return _join(_table(head, marked, "What was run (≠: the runs differ)"), *folded)
 
 # %% ../../nbs/8_show/02_report.ipynb #e5f0c55b
-def _outcome_rows(board: Board) -> Iterator[list[object]]:
+def _outcome_rows(board: _Board) -> Iterator[list[object]]:
     "How the turns ended: counts, each a link, and shares with intervals."
-    answered, refused = (lambda t: t.answered), (lambda t: t.refused)
-    tests = {"answered": ("answered", answered), "refused": ("refused", refused)}
+    tests = {word: (word, attrgetter(word)) for word in ("answered", "refused")}
     for end in (e for r in board.runs for e in r.telemetry.ends if e != "answered"):
         label = end if end == "error" else f"– {end.replace('_', ' ')}"
         tests[label] = ("end_" + _mark_of(end), lambda t, end=end: t.end == end)
@@ -805,7 +769,7 @@ def _outcome_rows(board: Board) -> Iterator[list[object]]:
         yield row
 
 
-def _group_rows(board: Board, head: str) -> Iterator[list[object]]:  # head: domain or turn
+def _group_rows(board: _Board, head: str) -> Iterator[list[object]]:  # head: domain or turn
     "How many turns of each group were answered, a column a run."
     groups = [breakdown(r.turns.values(), head) for r in board.runs]
     prefix = {"domain": "domain_", "turn": "place"}[head]
@@ -820,8 +784,7 @@ def _group_rows(board: Board, head: str) -> Iterator[list[object]]:  # head: dom
         yield row
 
 
-def _outcomes_html(board: Board) -> str:
-    "Outcomes and reasons, then the same by domain and by turn."
+def _outcomes_html(board: _Board) -> str:
     ended = _table(board.head("ended"), _outcome_rows(board), "How the turns ended")
     groups = {by: (board.head(by), _group_rows(board, by)) for by in ("domain", "turn")}
     return _join(ended, *(_table(*made, f"Answered, by {by}") for by, made in groups.items()))
@@ -846,7 +809,7 @@ def _in_table(measure: str, runs: Sequence[Evidence]) -> str:
     return named_measure(measure, [r.name for r in runs if measure in r.circular])
 
 
-def _scores_html(board: Board) -> str:
+def _scores_html(board: _Board) -> str:
     "Every measure with its interval, and where it was missing."
     runs = [s.run for s in board.own]
     head, measures = board.head("measure")[: len(runs) + 1], _shown_measures(runs)
@@ -863,12 +826,11 @@ def _scores_html(board: Board) -> str:
     if more:
         rest = _made("fold", f"{len(more)} more measures", _table(head, more, "More measures"))
     drawn = [m for m in measures if m in _FIRST and m not in ("nDCG@5", "recall@5")][:_DRAWN]
-    alts = {m: f"Distribution of {m} in each run" for m in drawn}
-    figures = [_drawn_if(runs, lambda: figure(m), alt) for m, alt in alts.items()]
+    alt = "Distribution of {} in each run".format
+    figures = [_drawn_if(runs, partial(figure, m), alt(m)) for m in drawn]
     how = [f"{r.name}: " + ", ".join(f"{k} {v}" for k, v in r.how.items() if v) for r in runs]
     note = f"Means with {INTERVALS}. {'; '.join(how)}"
-    table = _table(head, rows[:_OPEN_ROWS], "Measures")
-    return _join(table, rest, _made("quiet", note), *figures)
+    return _join(_table(head, rows[:_OPEN_ROWS], "Measures"), rest, _made("quiet", note), *figures)
 
 # %% ../../nbs/8_show/02_report.ipynb #112bc140
 def _dials_html(runs: Sequence[Evidence]) -> str:
@@ -882,12 +844,12 @@ def _dials_html(runs: Sequence[Evidence]) -> str:
     rows = [[n, c.confidence, *own[n], show(c.area), c.left_out] for n, c in curves.items()]
     drawn = _drawn_if(runs, lambda: risk_coverage_figure(curves, measure), f"{title} of each run")
     made = _join(drawn, _table("risk", rows, title))
-    return _made("part", title, _words_of("notes")["risk"], made)
+    return _made("part", title, page_texts("notes")["risk"], made)
 
 
-def _refusals_html(board: Board) -> str:
+def _refusals_html(board: _Board) -> str:
     "Refusals in four cells, then risk against coverage; '' where no labels are known."
-    runs, rows, notes = [s.run for s in board.own], [], [_words_of("notes")["refusals"]]
+    runs, rows, notes = [s.run for s in board.own], [], [page_texts("notes")["refusals"]]
     if not any(r.gold for r in runs):
         return ""
     without = [r for r in board.runs if r not in runs]  # those that an oracle took the gold from
@@ -902,7 +864,7 @@ def _refusals_html(board: Board) -> str:
     return _join(_made("wide", table, "Refusals"), _dials_html(runs))
 
 
-def _comparisons_html(board: Board) -> str:
+def _comparisons_html(board: _Board) -> str:
     "Paired comparisons by the measures that all runs have; '' for one run."
     runs, parts = [s.run for s in board.own], []
     if not runs[1:]:
@@ -918,8 +880,7 @@ def _comparisons_html(board: Board) -> str:
     return _join(*parts) or _made("part", "", "No measure is known of every run.", "")
 
 
-def _judges_html(board: Board) -> str:
-    "What the judge said of each run that was judged."
+def _judges_html(board: _Board) -> str:
     parts = []
     for r in (r for r in board.runs if r.judged):
         gold = r.gold if r.gold and r.run.tasks else None
@@ -938,15 +899,13 @@ def _cost_row(r: Evidence) -> list[object]:
     return [r.name, *means, f"{waited:.1f}", sum(t.calls.cached for t in turns)]
 
 
-def _node_row(name: str, n: Node) -> list[object]:
-    "What a node cost, under the head of nodes."
+def _node_row(name: str, n: Node) -> list[object]:  # under the head of nodes
     c = n.calls
     tokens = f"{c.tokens_in:,}", f"{c.tokens_out:,}"
     return [name, n.visits, c.generate, c.score, *tokens, f"{c.seconds:.1f}"]
 
 
-def _cost_html(board: Board) -> str:
-    "What a turn cost, by run and by node."
+def _cost_html(board: _Board) -> str:
     nodes = [(r.name, node) for r in board.runs for node in r.telemetry.nodes.items()]
     rows = [[run, *_node_row(*node)] for run, node in nodes]
     by_node = _table("nodes", rows, "What each node cost")
@@ -957,7 +916,7 @@ def _cost_html(board: Board) -> str:
 _CAME = ("failed", "undecided", "right", "not judged")  # the order of the list
 
 
-def _in_order(board: Board) -> list[tuple[int, str]]:  # number of the run, task id
+def _in_order(board: _Board) -> list[tuple[int, str]]:  # number of the run, task id
     "All turns: by run, what failed first, by stage, by cause, by place."
 
     def key(x: tuple[int, str]) -> tuple:
@@ -968,7 +927,7 @@ def _in_order(board: Board) -> list[tuple[int, str]]:  # number of the run, task
     return sorted(board.marks, key=key)
 
 
-def _cells(board: Board, n: int, task_id: str) -> list[object]:
+def _cells(board: _Board, n: int, task_id: str) -> list[object]:
     "A turn under the head of turns, without its question."
     s = board.standings[n]
     t, known, measures = s.run.turns[task_id], s.turns[task_id], s.run.measures_of(task_id)
@@ -980,15 +939,14 @@ def _cells(board: Board, n: int, task_id: str) -> list[object]:
     return [s.name, place, label, *ended, way, *values, *cost]
 
 
-def _kinds(board: Board) -> list[tuple[str, str]]:
-    "Links to kinds of turns, as name and link; those without a turn are left out."
-    marks = {**_words_of("kinds"), **{s.name: [f"r{n}"] for n, s in enumerate(board.standings, 1)}}
+def _kinds(board: _Board) -> list[tuple[str, str]]:
+    "Name and link of each kind of turns that there are."
+    marks = {**page_texts("kinds"), **{s.name: [f"r{n}"] for n, s in enumerate(board.standings, 1)}}
     links = {name: _link(len(board.marked(*m)), *m, title=name) for name, m in marks.items()}
     return [(name, link) for name, link in links.items() if link != "0"]
 
 
-def _list_html(board: Board, html: str = "") -> str:  # html: the page, whose links lead here
-    "All turns."
+def _list_html(board: _Board, html: str = "") -> str:  # html: the page, whose links lead here
     kinds, order = _kinds(board), _in_order(board)
     links, targets = [*_links_in("".join([html, *(x for _, x in kinds)]))], {}
     for marks in links:
@@ -1005,31 +963,30 @@ def _list_html(board: Board, html: str = "") -> str:  # html: the page, whose li
     outcomes = {_mark_of(c): c for c in _CAME}
     stages = {"at_" + _mark_of(s): s or "no stage can be named" for s in (*STAGES, "")}
     choices = [[(m, x) for m, x in some.items() if m in every] for some in (outcomes, stages)]
-    return _made("list", kinds, *choices, _words_of("heads")["turns"], [row(*x) for x in order])
+    return _made("list", kinds, *choices, page_texts("heads")["turns"], [row(*x) for x in order])
 
 # %% ../../nbs/8_show/02_report.ipynb #cd3d03b3
-def _view(board: Board, n: int, task_id: str, timing: bool) -> tuple[str, str]:
-    "A turn of a run, folded; its address inside."
-    run, place = board.runs[n], board.anchor(n, task_id)
-    mark = "▲ first to fail" if first_to_fail(run, run.talks[task_id]) == task_id else ""
-    return run.name, turn_html(run, task_id, mark, False, timing, 400, False, place)
+def _talk_html(board: _Board, conversation_id: str, timing: bool = True) -> str:
+    "The turns of a conversation, folded, each in all runs that have it; timing=False: no seconds."
 
+    def view(n: int, task_id: str) -> tuple[str, str]:
+        run, place = board.runs[n], board.anchor(n, task_id)
+        mark = "▲ first to fail" if first_to_fail(run, run.talks[task_id]) == task_id else ""
+        return run.name, turn_html(run, task_id, mark, False, timing, 400, False, place)
 
-def _talk_html(board: Board, conversation_id: str, timing: bool = True) -> str:
-    "The turns of a conversation, each in all runs that have it; timing=False: no seconds."
     turns = []
     for i in board.talks[conversation_id]:
         have = [n for n, s in enumerate(board.standings) if i in s.turns]
         head = "Turn {1} of conversation {0}:".format(*board.places[i])
         asked = board.runs[have[0]].turns[i].question
-        turns.append((head, asked, [_view(board, n, i, timing) for n in have]))
+        turns.append((head, asked, [view(n, i) for n in have]))
     return _made("talk", turns)
 
 # %% ../../nbs/8_show/02_report.ipynb #cba092fb
 _INSIDE = 1_250_000  # bytes of views, at most, on the page itself
 
 
-def _fit_inside(board: Board, most: int = _INSIDE) -> bool:
+def _fit_inside(board: _Board, most: int = _INSIDE) -> bool:
     "Whether the views of all turns have room on the page; stops looking where they have not."
     sizes = accumulate(len(_talk_html(board, c).encode()) for c in board.talks)
     return all(size <= most for size in sizes)
@@ -1054,7 +1011,7 @@ def _drop_views(folder: Path, keep: Iterable[str] = ()) -> None:
         folder.rmdir()
 
 
-def _write_views(board: Board, folder: Path, back: str) -> int:  # how many files
+def _write_views(board: _Board, folder: Path, back: str) -> int:  # how many files
     "Write a file a conversation; `back` is the address of the page from there. Files of an earlier report go."
     written = {board.file(n): c for n, c in enumerate(board.talks, 1)}
     for n, (name, c) in enumerate(written.items(), 1):
@@ -1075,7 +1032,7 @@ class _Section(NamedTuple):
 
     id: str
     title: str
-    make: Callable[[Board], str]  # its HTML, from templates; "": nothing to say
+    make: Callable[[_Board], str]  # its HTML, from templates; "": nothing to say
     first: bool = False  # read first and printed; the others are looked up
     body: str = ""  # what was made
 
@@ -1092,10 +1049,10 @@ def _view_html(shown: object, title: str) -> str:
 def _view_section(title: str, view: Callable[[Evidence], object]) -> _Section:
     "A view as a section, once a run."
 
-    def make(board: Board) -> str:
-        made = {r.name: view(r) for r in board.runs}
-        shown = {name: x for name, x in made.items() if x is not None and x != ""}
-        return _join(*(_made("part", n, "", _view_html(x, title)) for n, x in shown.items()))
+    def make(board: _Board) -> str:
+        made = [(r.name, view(r)) for r in board.runs]
+        shown = [(name, _view_html(x, title)) for name, x in made if x is not None and x != ""]
+        return _join(*(_made("part", name, "", html) for name, html in shown))
 
     return _Section("view_" + _mark_of(title), title, make)
 
@@ -1105,7 +1062,7 @@ _SECTIONS = [
     _Section("grid", "Which stage failed where", _grid_html, first=True),
     _Section("flow", "What correction did", _flow_html, first=True),
     _Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
-    _Section("rungs", "What a perfect stage would repair", rungs_html, first=True),
+    _Section("rungs", "What a perfect stage would repair", _rungs_html, first=True),
     _Section("apart", "Where the runs disagree", _disagreements_html, first=True),
     _Section("prices", "Run against run, by the price of a wrong answer", _prices_html),
     _Section("outcomes", "Outcomes and reasons", _outcomes_html),
@@ -1119,7 +1076,7 @@ _SECTIONS = [
     _Section(
         "doubts",
         "Caveats about the numbers",
-        lambda b: _made("doubts", [d.words for d in _doubts_on(b, b.runs)]),
+        lambda b: _made("doubts", [d.words for d in _doubts_of(b.runs, b.gold)]),
     ),
 ]
 
@@ -1130,13 +1087,13 @@ def sections() -> list[_Section]:
     return [*_SECTIONS, *(_view_section(*view) for view in views.items())]
 
 
-def _parts(board: Board, first: bool) -> list[_Section]:
+def _parts(board: _Board, first: bool) -> list[_Section]:
     "The parts that are read first, or the others, made; those without anything to say are left out."
     made = [s._replace(body=s.make(board)) for s in sections() if s.first == first]
     return [p for p in made if p.body]
 
 
-def _report_html(board: Board, whole: bool = True) -> str:
+def _report_html(board: _Board, whole: bool = True) -> str:
     "The page; `whole`=False: its turns alone."
     names = [r.name for r in board.runs]
     title = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
@@ -1194,7 +1151,7 @@ def _known_of(path: Path, asked: set[str], named: bool):
     return None
 
 
-def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = None) -> Board:
+def _board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = None) -> _Board:
     "Runs with what the file of the tasks knows of them. Raises DataError as `report` does."
     if not runs:
         raise DataError("no run to report on", remedy="Name one run folder or several")
@@ -1216,7 +1173,7 @@ def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = No
 
     found = [with_gold(r) for r in sorted(read, key=lambda r: LEFT_OUT in r.system)]
     forks = {n: forked(s.run) for n, s in enumerate(found)}
-    return Board(tuple(found), forks={n: f for n, f in forks.items() if f or f.stale})
+    return _Board(tuple(found), forks={n: f for n, f in forks.items() if f or f.stale})
 
 
 _KEPT = "identity settings packages machine commit sessions".split()  # of a manifest, in a card
@@ -1250,7 +1207,7 @@ def report(
     whole: bool = True,  # False: the turns alone, in cases.html
 ) -> Path:
     "Write the report of runs, and their cards beside it. Raises DataError without a run, for one without a turn, the same one twice, a reference file of other tasks."
-    board = board_of(runs, reference)
+    board = _board_of(runs, reference)
     first = runs[0].folder if isinstance(runs[0], Run) else Path(runs[0])
     path = _place_of_page(out or first / ("report.html" if whole else "cases.html"))
     folder = turns_beside(path)

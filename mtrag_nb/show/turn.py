@@ -18,14 +18,14 @@ from ..core.html import View, clean, render
 from ..core.record import Checked, Drafted, Found, Gated, Grade, Graded, Node, Ranked
 from ..core.record import Retrieved, Rewritten, Run, Step, Trajectory, own_fields
 from ..core.record import telemetry, tell, without_places
-from ..core.text import Label, Verdict, content_spans, known_words
+from ..core.text import Verdict, content_spans, known_words
 from ..core.types import Context, DataError
 from ..evaluate.blame import Blame, blame_turn, proof_of
 from ..evaluate.scores import Evidence, as_evidence
 
 # %% auto #0
-__all__ = ['SIGNS', 'unlicensed', 'ending', 'outcome_of', 'outcome_words', 'fault_of', 'first_to_fail', 'turn_html', 'TurnView',
-           'strip_html', 'ConversationView', 'run_html', 'RunView', 'decisions', 'divergence', 'beside_html',
+__all__ = ['SIGNS', 'unlicensed', 'ending', 'outcome_of', 'page_texts', 'outcome_words', 'fault_of', 'first_to_fail', 'turn_html',
+           'TurnView', 'strip_html', 'ConversationView', 'run_html', 'RunView', 'divergence', 'beside_html',
            'measure_of', 'difference']
 
 # %% ../../nbs/8_show/00_turn.ipynb #3f5be350
@@ -84,9 +84,9 @@ def _gold_rank(run: Evidence, t: Trajectory) -> str:
 
 
 @cache
-def _causes() -> dict[str, str]:
-    "Cause -> what a reader is told of it; {rank}: of the first gold passage that was retrieved."
-    return read_json(data_dir("page") / "report.json")["causes"]
+def page_texts(kind: str) -> dict:
+    "The page's own words of a kind (causes, heads, notes, kinds, doubts) by name: `data/page/report.json`."
+    return read_json(data_dir("page") / "report.json")[kind]
 
 
 def outcome_words(run: Evidence, task_id: str) -> str:
@@ -101,7 +101,7 @@ def outcome_words(run: Evidence, task_id: str) -> str:
     t = run.turns[task_id]
     if t.failed:
         return f"Failed first at {b.node or 'the graph'}{proved}: {t.error.type}"
-    said = _causes().get(b.cause, b.cause).replace("{rank}", _gold_rank(run, t))
+    said = page_texts("causes").get(b.cause, b.cause).replace("{rank}", _gold_rank(run, t))
     return f"Failed first at {b.stage}{proved}: {said}"
 
 
@@ -173,7 +173,6 @@ class _Shown:
 
     @property
     def kinds(self) -> list[str]:
-        "What kind of question it is."
         more = self.gold.multi_turn
         return [*self.gold.question_type, *([more] if more not in ("", "N/A") else [])]
 
@@ -220,7 +219,6 @@ class _Shown:
         return next(n for n, d in enumerate(self.t.drafts, 1) if d is draft)
 
     def before(self, draft: Drafted) -> Drafted | None:
-        "The draft before this one."
         n = self.number(draft)
         return self.t.drafts[n - 2] if n > 1 else None
 
@@ -268,7 +266,6 @@ class TurnView(View):
 
 # %% ../../nbs/8_show/00_turn.ipynb #8f5e7450
 def _views(run: Evidence, conversation_id: str, timing: bool = True, chars: int = 600) -> list:
-    "The turns of a conversation, for a template."
     turns = run.conversations[conversation_id]
     return [_Shown(run, t.task_id, timing=timing, chars=chars) for t in turns]
 
@@ -342,12 +339,11 @@ class RunView(View):
         super().__init__(run.name, run_html(run, most, timing), text)
 
 # %% ../../nbs/8_show/00_turn.ipynb #f310790f
-def _nth(what: str, n: int) -> str:
-    "The first of its kind has no number."
+def _nth(what: str, n: int) -> str:  # the first has no number
     return what if n < 2 else f"{what} {n}"
 
 # %% ../../nbs/8_show/00_turn.ipynb #afab6e3c
-def decisions(t: Trajectory) -> dict[str, object]:
+def _decisions(t: Trajectory) -> dict[str, object]:
     "What was decided in a turn, in order -> how: a text, or ids of contexts."
     out: dict[str, object] = {}
     rounds = gates = drafts = 0
@@ -375,7 +371,7 @@ def decisions(t: Trajectory) -> dict[str, object]:
 # %% ../../nbs/8_show/00_turn.ipynb #499d6c82
 def _side_by_side(turns: Sequence[Trajectory]) -> list[tuple[str, tuple[object, ...], bool]]:
     "The decisions of several turns in one order: what, how each decided (None: it had nothing to decide), whether all agree."
-    made, order = [decisions(t) for t in turns], []
+    made, order = [_decisions(t) for t in turns], []
     for d in made:
         for before, what in zip([None, *d], d):
             if what not in order:

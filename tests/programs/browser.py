@@ -726,7 +726,7 @@ def views(checks: Checks, browser, folder: Path) -> None:
 PROBE = """import hashlib, json, re, sys, tempfile
 import ipywidgets
 from pathlib import Path
-from mtrag_nb.show.browser import CaseBrowser, VIEW, read_labels
+from mtrag_nb.show.browser import CaseBrowser, _VIEW, read_labels
 labels = Path(tempfile.mkdtemp()) / "labels.jsonl"
 b = CaseBrowser(sys.argv[1:], labels=labels, timing=False)
 bundle = b._repr_mimebundle_()
@@ -735,7 +735,7 @@ seen = [c.place.value, c.body.value]
 c.filters["ended"].value = "i_dont_know"; c.next.click(); c.beside["sample_naive"].value = True; seen += [c.place.value, c.body.value]
 c.label.value = "wrong"; c.save.click(); c.which.value = "labelled"; seen += [c.place.value, str(len(read_labels(labels)))]
 digest = lambda text: hashlib.sha256(text.encode()).hexdigest()
-print(json.dumps({"version": ipywidgets.__version__, "forms": sorted(bundle), "view": sorted(bundle[VIEW]), "text": bundle["text/plain"],
+print(json.dumps({"version": ipywidgets.__version__, "forms": sorted(bundle), "view": sorted(bundle[_VIEW]), "text": bundle["text/plain"],
                   "html": digest(bundle["text/html"]), "seen": digest("".join(seen))}))
 """
 
