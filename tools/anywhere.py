@@ -43,11 +43,8 @@ EXTRAS = {  # extra -> what a notebook that needs it imports
     "test": r"pytrec_eval|bm25s|langchain_text_splitters|fpdf",
 }
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}
-GPU = {
-    "accelerator": "GPU",
-    "colab": {"gpuType": "T4"},
-    "kaggle": {"accelerator": "nvidiaTeslaT4", "isGpuEnabled": True, "isInternetEnabled": True},
-}
+KAGGLE = {"accelerator": "nvidiaTeslaT4", "isGpuEnabled": True, "isInternetEnabled": True}
+GPU = {"accelerator": "GPU", "colab": {"gpuType": "T4"}, "kaggle": KAGGLE}
 ADDRESSED = ("pyproject.toml", "CITATION.cff")
 WANTS_GPU = ("tour/00_walkthrough", "tour/04_reproduce")
 

@@ -152,10 +152,8 @@ def lay_out(folder: Path) -> None:
     folder.mkdir(parents=True)
     caches = shutil.ignore_patterns(".pytest_cache", "__pycache__")
     for name in COPIED:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=caches)
-        else:
-            shutil.copy(ROOT / name, folder / name)
+        how = {"ignore": caches} if (ROOT / name).is_dir() else {}
+        (shutil.copytree if how else shutil.copy)(ROOT / name, folder / name, **how)
     (folder / "docs" / "conf.py").rename(folder / "conf.py")
     shutil.copytree(ROOT / "figures", folder / "extra" / "figures")  # for <picture>
     (folder / "README.md").write_text(linked((ROOT / "README.md").read_text(encoding="utf-8")))

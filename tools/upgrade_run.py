@@ -52,8 +52,10 @@ def step(old: dict) -> dict:
             {"id": g.pop("id"), "verdict": {**g, "scale": None}} for g in map(dict, rest["grades"])
         ]
         rest = {"grades": grades}
-    if node == "quality":
-        rest = {"check": rules(rest["problem"]), "unsupported": rest["problem"]}
+    if node == "quality":  # what rules said of an answer's form
+        unread = {"score": None, "threshold": None, "raw": "", "defaulted": False}
+        said = {"label": "no" if rest["problem"] else "yes", "how": "rules", **unread}
+        rest = {"check": said, "unsupported": rest["problem"]}
     if node in ASKED:
         found = {**(rest.get("check") or rest["gate"]), "scale": None}
         more = {} if node == "gate" else {"unsupported": rest.get("unsupported", "")}
@@ -61,13 +63,6 @@ def step(old: dict) -> dict:
     if "reason" in rest:
         rest["role"] = ROLES[rest["reason"]]
     return {"kind": KINDS[node], **{k: old[k] for k in FIRST}, **rest}
-
-
-def rules(problem: str) -> dict:
-    "What rules said of an answer's form, as a verdict."
-    label = "no" if problem else "yes"
-    unread = {"score": None, "threshold": None, "raw": "", "defaulted": False}
-    return {"label": label, "how": "rules", **unread}
 
 
 def turn(old: dict) -> dict:
