@@ -2,6 +2,7 @@
 and what the installer hands over to uv."""
 
 import json
+import linecache
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from mtrag_nb.app.cli import main
 from mtrag_nb.app.run import demo
 from mtrag_nb.core.files import data_dir, write_jsonl
-from mtrag_nb.core.types import DataError, ModelNotFound, SettingsError, printed
+from mtrag_nb.core.types import DataError, ModelNotFound, RunMismatch, SettingsError, printed
 from mtrag_nb.models.calls import BatchingChat, Models, load_chat
 from mtrag_nb.core.settings import load_place, load_settings
 from mtrag_nb.models.embed import HashEmbedder
@@ -232,6 +233,76 @@ def test_an_option_that_is_given_again_adds_to_what_was_given(tmp_path):
     into = ["--index", str(tmp_path / "index"), "--collection", "own"]
     assert main(["ingest", "--documents", fees, "--documents", dogs, bees, *into]) == 0
     assert len(Library(tmp_path / "index").documents()) == 3
+
+
+def asked_of(program: str, questions: list, folder: Path, monkeypatch, **how):
+    "A program's `answer` evaluated in a folder, as one does who edits it and runs it again."
+    monkeypatch.chdir(folder)
+    (folder / "helper.py").write_text(program, encoding="utf-8")
+    sys.modules.pop("helper", None)
+    linecache.clearcache()
+    with (
+        patch.object(sys, "path", [str(folder), *sys.path]),
+        patch.object(sys, "dont_write_bytecode", True),
+    ):
+        import helper
+    return mtrag_nb.evaluate(helper.answer, questions, progress=False, **how)
+
+
+FARES = """
+PRICE = "12 crowns"
+
+
+def found():
+    return ["A ticket costs 12 crowns."]
+
+
+def answer(messages):
+    answer.seen = [m["content"] for m in messages]
+    return f"It costs {PRICE}.", found()
+"""
+
+
+@pytest.mark.parametrize("edit", [('= "12 crowns', '= "10 crowns'), ("ticket costs", "dog pays")])
+def test_a_program_that_is_edited_is_asked_again_wherever_it_is_edited(edit, tmp_path, monkeypatch):
+    questions = [{"question": "How much is a ticket?", "answer": "12 crowns"}]
+    first = asked_of(FARES, questions, tmp_path, monkeypatch)
+    again = asked_of(FARES, questions, tmp_path, monkeypatch)
+    other = asked_of(FARES.replace(*edit), questions, tmp_path, monkeypatch)
+    assert first.run.folder == again.run.folder != other.run.folder
+    with pytest.raises(RunMismatch):
+        asked_of(FARES.replace(*edit), questions, tmp_path, monkeypatch, out=first.run.folder)
+
+
+def test_questions_of_a_conversation_follow_on_one_another(tmp_path, monkeypatch):
+    asked = [("How much is a ticket?", "12 crowns"), ("And a dog?", None), ("Sure?", "Yes")]
+    lines = [{"question": q, "conversation": "a", **({"answer": a} if a else {})} for q, a in asked]
+    with pytest.raises(DataError, match="follows on a question without an answer"):
+        asked_of(FARES, lines, tmp_path, monkeypatch)
+    lines[1]["answerable"] = False
+    asked_of(FARES, lines, tmp_path, monkeypatch)
+    said = ["How much is a ticket?", "12 crowns", "And a dog?", "I don't know.", "Sure?"]
+    assert sys.modules["helper"].answer.seen == said
+    asked_of(FARES, lines, tmp_path, monkeypatch, live=True)
+    said[1::2] = ["It costs 12 crowns."] * 2
+    assert sys.modules["helper"].answer.seen == said
+
+
+def test_commands_find_the_questions_of_a_file_again(tmp_path, monkeypatch, capsys):
+    write_jsonl(
+        tmp_path / "q.jsonl", [{"question": "How much is a ticket?", "answer": "12 crowns"}]
+    )
+    done = asked_of(FARES, tmp_path / "q.jsonl", tmp_path, monkeypatch)
+    assert main(["blame", str(done.run.folder)]) == 0 and "1 right" in capsys.readouterr().out
+    typed = ["run", "--tasks", "q.jsonl", "--system", "helper.py:answer", "--out", "typed"]
+    assert main(typed) == 0 == main(["blame", "typed"]) and "1 right" in capsys.readouterr().out
+
+
+def test_arguments_in_the_wrong_order_are_refused_in_words(tmp_path):
+    with pytest.raises(SettingsError, match="in this order"):
+        mtrag_nb.evaluate([{"question": "How much?"}], lambda messages: "")
+    with pytest.raises(SettingsError, match="a system is wanted"):
+        mtrag_nb.Dialogue("self_crag", tmp_path)
 
 
 def test_a_path_or_phrase_alone_does_where_several_may_stand(tmp_path):

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chosen', 'Domains', 'Variant', 'Web', 'Reference',
            'Limit', 'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SystemName', 'COMMANDS', 'Option', 'done', 'Command',
-           'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of',
+           'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of', 'keep_reference',
            'reference_or_sample', 'main']
 
 # %% ../../nbs/app/00_cli.ipynb #imports0
@@ -16,6 +16,7 @@ import inspect
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
@@ -498,6 +499,13 @@ def reference_of(
     kinds = ("mtrag-human/reference", "mtragun-human/reference") if root and asked else ()
     files = (path for kind in kinds for path in files_there(root, kind))
     return next((path for path in files if asked <= _task_ids(path)), None)
+
+
+def keep_reference(run: Run, path: str | Path) -> None:
+    "Copy a file of questions beside a run's folder, where commands find it, unless they know its tasks already."
+    asked, known = _task_ids(run), sample_dir() / "reference.jsonl"
+    if not (reference_of([run]) or asked <= _task_ids(known)) and Path(path).suffix == ".jsonl":
+        shutil.copyfile(path, f"{run.folder}.questions.jsonl")
 
 
 def reference_or_sample(

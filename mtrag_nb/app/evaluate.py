@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from .cli import Changes, Chosen, Cluster, Dir, File, Limit, Minutes, OldIndex
 from .cli import Option, Reference, RunDir, ShardOf, changes_of, chosen, done
-from .cli import on_ray, reference_of, reference_or_sample
+from .cli import keep_reference, on_ray, reference_of, reference_or_sample
 from .run import print_run, whole
 from ..core.files import Shard, write_jsonl, write_whole
 from ..core.html import esc, text_table
 from ..core.record import LEFT_OUT, Run, Trajectory
-from ..core.settings import load_settings
-from ..core.types import TO_ANSWER, DataError, SettingsError
+from ..core.settings import load_settings, settings_digest
+from ..core.types import TO_ANSWER, DataError, SettingsError, digest
 from ..data.mtrag import Benchmark, human_rewrites, official_dir, official_file
 from ..data.mtrag import read_benchmark, read_corpus, read_predictions, read_qrels
 from ..data.mtrag import with_rewrites
@@ -102,7 +102,8 @@ def evaluate(
     | Iterable[Callable]
     | str,  # a function of the messages, named stages, a compiled graph of LangGraph, an engine or retriever of LlamaIndex, or a place
     questions: str | Path | Iterable[Mapping],  # a file of tasks, or lines in the simple form
-    out: str | Path = "runs/mine",  # the run folder; the same call continues it
+    out: str
+    | Path = "",  # the run folder; the same call continues it; "": one below runs/ for this state of system and questions
     name: str = "",  # of the system; "": that of the function
     live: bool = False,  # later questions follow on the system's own earlier answers
     limit: int | None = None,  # only the first so many questions
@@ -120,17 +121,22 @@ def evaluate(
     from mtrag_nb.show.report import report
     from mtrag_nb.systems.outside import outside
 
-    out = Path(out)
-    if not isinstance(questions, (str, Path)):
-        lines, questions = list(questions), out.with_name(out.name + ".questions.jsonl")
+    if callable(questions):
+        raise SettingsError("wanted is evaluate(system, questions), in this order")
+    value = system_named(system) if isinstance(system, str) else outside(system, name)
+    changed = replace(value.configured(load_settings(), settings), batch_size=in_flight)
+    lines = questions if isinstance(questions, (str, Path)) else list(questions)
+    state = digest([value.identity(changed), str(lines), settings_digest(changed), live])
+    out = Path(out or f"runs/{value.name}-{state[:8]}")
+    if lines is not questions:
+        questions = out.with_name(out.name + ".questions.jsonl")
         write_jsonl(questions, lines)
     file = read_benchmark(questions, limit=limit)
     if not file.tasks:
         raise DataError("there is no question", questions, remedy="A line needs a `question`")
-    value = system_named(system) if isinstance(system, str) else outside(system, name)
-    changed = replace(value.configured(load_settings(), settings), batch_size=in_flight)
     make, how = (live_run, {}) if live else (run_tasks, {"lines": file.lines})
     run = make(value, file.tasks, out, changed, progress=progress, **how)
+    keep_reference(run, questions)
     keep_refusal_phrases(run.folder, [refusal] if isinstance(refusal, str) else refusal)
     keep_verdicts(run.folder, verdicts)
     if verdicts == "judge":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from .cli import COMMANDS, Chosen, Cluster, Dir, Domains, File, Limit, Minutes
 from .cli import NeededDir, Option, ProfileName, RunDir, ShardOf, SystemName, Variant
-from .cli import Web, chosen, done, on_ray, with_variant
+from .cli import Web, chosen, done, keep_reference, on_ray, with_variant
 from ..core.files import Shard, data_dir, sized
 from ..core.html import text_table
 from ..core.record import Run, breakdown, breakdown_table, telemetry, tell
@@ -443,6 +443,7 @@ def run(
     how = {"minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
     how |= {"lines": file.lines, "web": open_web(web, settings, models), "models": models}
     result = run_tasks(value, todo, out, settings, index, setting, **how)
+    keep_reference(result, tasks)
     if calibrated:
         shutil.copyfile(calibrated, Path(out) / "calibration.json")  # the licence of its thresholds
     keep_refusal_phrases(out, refusal)
@@ -548,7 +549,7 @@ def demo(
     _print_demo(result, file)
     if (n := len(result.trajectories)) < (all_ := len(file.tasks)):
         more = f"`mtrag demo --minutes {minutes + 10:g}` goes on"
-        print(f"{n} of the sample's {all_} turns fit into {minutes:g} minutes: {more}.")
+        print(f"{n} of the sample's {all_} turns are answered: {more}.")
     ask = f"`mtrag ask --index {index}` for questions of your own"
     print(f"Next: `mtrag report {result.folder}` for a page, {ask}, or open nbs/index.ipynb.")
     return result

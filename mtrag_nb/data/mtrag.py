@@ -349,6 +349,9 @@ def _turns_before(history: list) -> list[dict] | None:
     return turns if all(speakers) else None
 
 
+_NOT_KNOWN = "I don't know."  # what was said to a question that the documents do not answer
+
+
 def _gold_passage(p: object) -> object:
     "Where an answer stands, as a context of a task line."
     if isinstance(p, str):
@@ -359,8 +362,8 @@ def _gold_passage(p: object) -> object:
     return {**{k: v for k, v in p.items() if k not in ("file", "id")}, **named}
 
 
-def _task_line(obj: object, path: object, n: int, last: dict[str, int]) -> object:
-    "A line in the simple form as a task line; any other as it is. `last`: conversation -> its last turn so far; changed. Raises DataError (file, line)."
+def _task_line(obj: object, path: object, n: int, last: dict[str, tuple]) -> object:
+    "A line in the simple form as a task line; any other as it is. `last`: conversation -> its last turn so far, and what was said up to it; changed. Raises DataError (file, line)."
     if not isinstance(obj, dict) or "question" not in obj or "input" in obj:
         return obj
     remedy = f"There are {', '.join(_Question.__annotations__)}"
@@ -372,18 +375,23 @@ def _task_line(obj: object, path: object, n: int, last: dict[str, int]) -> objec
         remedy = "Give texts that alternate, or messages with role and content"
         raise DataError("history is no conversation", path, n, remedy)
     talk = str(asked.get("conversation", f"question {n}"))
-    before = sum(t["speaker"] == "user" for t in turns) if turns else last.get(talk, 0)
+    before, said = last.get(talk, (0, []))
+    if turns:
+        before, said = sum(t["speaker"] == "user" for t in turns), turns
     turn = asked.get("turn", before + 1)
-    last[talk] = turn if isinstance(turn, int) else before + 1
     answers = asked.get("answer", [])
     answerable = asked.get("answerable", True if answers else None)
+    said = [*said, {"speaker": "user", "text": asked["question"]}]
+    reply = next(iter(answers), _NOT_KNOWN if answerable is False else "")
+    told = [*said, {"speaker": "agent", "text": reply}]
+    last[talk] = (turn if isinstance(turn, int) else before + 1, told)
     label = {True: ["ANSWERABLE"], False: ["UNANSWERABLE"], None: []}[answerable]
     return {
         "task_id": str(asked.get("id", f"{talk}<::>{turn}")),
         "conversation_id": talk,
         "turn": turn,
         "Collection": asked.get("collection", "own"),
-        "input": [*turns, {"speaker": "user", "text": asked["question"]}],
+        "input": said,
         "contexts": [_gold_passage(p) for p in asked.get("passages", [])],
         "targets": [{"text": a} for a in answers],
         "Answerability": label,

@@ -465,7 +465,8 @@ class BlameReport(Report):
         told = [f"{n} undecided: {why}. " for why, n in whys.most_common()]
         lost = [b for b in self.failed if b.cause == "gold not found"]
         if lost and 2 * len(lost) > len(self.judged):
-            told.append(f"Gold was found in few turns; compared were, for one: {lost[0].why}. ")
+            why = next((f"; compared were, for one: {b.why}" for b in lost if b.why), "")
+            told.append(f"Gold was found in few turns{why}. ")
         return "".join(told)
 
     @property

@@ -398,6 +398,9 @@ def run_tasks(
     folder, settings = Path(folder), system.with_own(settings)
     if setting == "rag":
         tasks = [replace(t, contexts=None) for t in tasks]  # what came with a task is gold
+    if lost := next((t.id for t in tasks if not live and not all(u.text for u in t.history)), None):
+        remedy = "Give the questions before it an `answer`, or answer live"
+        raise DataError(f"task {lost!r} follows on a question without an answer", remedy=remedy)
     models = models or Models(settings)
     tools = replace(load_toolbox(settings, models, index, tasks, setting, system), web=web)
     decides = {**identity(system, setting, tools), **({"history": "own"} if live else {})}
@@ -528,6 +531,8 @@ class Dialogue:
         domain: str = "",  # search only here; "" for everywhere
         models: Models | None = None,  # with an index
     ):
+        if not isinstance(system, System):
+            raise SettingsError(f"a system is wanted, e.g. SELF_CRAG of mtrag_nb, not {system!r}")
         if not isinstance(tools, Toolbox):
             models = models or Models(system.configured(Settings()))
             settings = system.configured(models.settings)

@@ -564,6 +564,25 @@ def _one_node(reply: Callable[[Task], Reply], memory: _Memory, tools: Toolbox):
     return _row({"answer": work}, tools)
 
 
+def _with_mates(named: object) -> str:
+    "The text of a function or class, and of the functions, classes and texts of its module that it names, and so on; its name where nobody can tell."
+    mates, todo, found = vars(sys.modules.get(named.__module__, object)), [named], {}
+    while todo:
+        one = todo.pop()
+        try:
+            found[one.__qualname__] = inspect.getsource(one)
+        except (OSError, TypeError):
+            found[one.__qualname__] = one.__qualname__
+        for name in set(re.findall(r"\w+", found[one.__qualname__])) & mates.keys():
+            mate = mates[name]
+            if isinstance(mate, str) and not name.startswith("__"):
+                found[name] = f"{name} = {mate!r}"
+            elif inspect.isroutine(mate) or isinstance(mate, type):
+                own = getattr(mate, "__module__", "") == named.__module__
+                todo += [mate] if own and mate.__qualname__ not in found else []
+    return "\n".join(found[n] for n in sorted(found))
+
+
 def _source_of(value: object) -> str:
     "The text that defines a function, class or list of them; its name where nobody can tell. Of LlamaIndex also what is indexed."
     if _llama_system(value):
@@ -575,11 +594,7 @@ def _source_of(value: object) -> str:
         return f"{sorted(map(str, value.builder.edges))} {_source_of(works)}"
     if isinstance(value, (list, tuple)):
         return "\n".join(map(_source_of, value))
-    named = value if hasattr(value, "__qualname__") else type(value)
-    try:
-        return inspect.getsource(named)
-    except (OSError, TypeError):
-        return named.__qualname__
+    return _with_mates(value if hasattr(value, "__qualname__") else type(value))
 
 
 def _check_graph(value: object, shown: str) -> None:
