@@ -156,6 +156,11 @@ def all_words(text: str) -> list[str]:
     return [w if w.isalpha() else _spelling(w) for w in _WORD.findall(plain.lower())]
 
 
+@cache
+def _refusal_rules() -> dict:
+    return read_json(data_dir("refusals") / "rules.json")
+
+
 @lru_cache(4096)
 def _language_by_words(text: str, sure: bool = True) -> tuple[str, frozenset[str]]:
     'The language of a text ("de", "tr") by its function words in small letters, since names have capitals, and these; "" for English.'
@@ -660,11 +665,6 @@ class Stance(str, Enum):
 # %% ../../nbs/1_core/03_text.ipynb #25e80e96
 # What is quoted is not the speaker's word.
 _TITLE = re.compile(r'"[^"]{1,60}"|(?<=\bsaid: )[^.!?]+')
-
-
-@cache
-def _refusal_rules() -> dict:
-    return read_json(data_dir("refusals") / "rules.json")
 
 
 @cache
