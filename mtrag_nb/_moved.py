@@ -2,6 +2,9 @@
 
 MOVED = {
     "mtrag plan": "`mtrag doctor`, which says what fits on this machine",
+    "mtrag completion": "nothing: `mtrag COMMAND --help` lists the options",
+    "evaluate.measures.BertScorer": "`models.embed`",
+    "evaluate.measures.OFFICIAL_BERT": "`models.embed`",
     "mtrag index": "copy the folder of the index; `mtrag ingest --store URL` fills a Qdrant server",
     "search.index": "`search.ingest`, `search.store`, `search.nodes`, `search.retrieve`",
     "search.index.export_index": "copy the folder of the index",

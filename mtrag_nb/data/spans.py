@@ -23,7 +23,7 @@ from ..core.files import LONGEST_LINE, parse_json, read_jsonl
 from ..core.types import DataError, plain
 
 # %% auto #0
-__all__ = ['MODEL_OPERATIONS', 'Span', 'nested', 'from_written', 'at', 'spans_in', 'Trace', 'as_trace', 'traces_of']
+__all__ = ['MODEL_OPERATIONS', 'Span', 'nested', 'from_written', 'at', 'Trace', 'as_trace', 'traces_of']
 
 # %% ../../nbs/2_data/02_spans.ipynb #ea4bfa02
 MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")  # of OpenTelemetry
@@ -273,11 +273,11 @@ def _odd_times(s: Span) -> Iterator[str]:
         yield "spans that last longer than a day"
 
 
-def spans_in(o: object, line: int = 0) -> Iterator[Span | str]:
+def _spans_in(o: object, line: int = 0) -> Iterator[Span | str]:
     "The spans of an object, which may hold many, and what is odd: why something is none, times."
     if isinstance(o, list):
         for x in o:
-            yield from spans_in(x, line)
+            yield from _spans_in(x, line)
         return
     if not isinstance(o, Mapping):
         yield "not an object"
@@ -285,7 +285,7 @@ def spans_in(o: object, line: int = 0) -> Iterator[Span | str]:
     of = next((read for keys, read in _FORMS if all(k in o for k in keys)), None)
     inside = [o[k] for k in _HOLDING if isinstance(o.get(k), list)] if of is None else []
     for x in inside:
-        yield from spans_in(x, line)
+        yield from _spans_in(x, line)
     if of is None and not inside:
         yield "an object that is no span"
     if of:
@@ -370,7 +370,7 @@ def _read_spans(path: str | Path, odd: Counter) -> Iterator[Span]:
     "The spans of a file, in its order. Raises DataError (file, line) for a file that is broken, or holds none."
     n = 0
     for line, value in _objects_of(path):
-        for s in spans_in(value, line):
+        for s in _spans_in(value, line):
             if isinstance(s, Span):
                 n += 1
                 yield s

@@ -22,8 +22,8 @@ from ..core.settings import ChunkSettings
 from ..core.types import DataError, Passage, SettingsError, digest
 
 # %% auto #0
-__all__ = ['as_document', 'spans', 'node_id', 'SpanSplitter', 'hierarchical_parser', 'ChildNodes', 'with_stable_ids',
-           'part_identity', 'count_children', 'capped']
+__all__ = ['as_document', 'spans', 'SpanSplitter', 'hierarchical_parser', 'ChildNodes', 'with_stable_ids', 'part_identity',
+           'count_children', 'capped']
 
 # %% ../../nbs/4_search/00_nodes.ipynb #docs0002
 _PASSAGE = ("title", "url", "source", "domain")
@@ -115,7 +115,7 @@ def spans(
 _CHUNK_NAMESPACE = uuid.UUID("5c8c1c4e-7f0e-5d0f-9a52-6d7472616721")  # must never change
 
 
-def node_id(chunk_id: str) -> str:
+def _node_id(chunk_id: str) -> str:
     "The UUID of a chunk as a node and a point of Qdrant: `uuid.uuid5` of its id, at a tenth of the cost."
     h = hashlib.sha1(_CHUNK_NAMESPACE.bytes + chunk_id.encode()).hexdigest()
     return f"{h[:8]}-{h[8:12]}-5{h[13:16]}-{'89ab'[int(h[16], 16) & 3]}{h[17:20]}-{h[20:32]}"
@@ -144,7 +144,7 @@ class SpanSplitter(TextSplitter):
             places = [(at + a, at + b) for a, b in self.places(source.text)]
             texts = [source.text[a - at : b - at] for a, b in places]
             head = f"{_piece_name(source)}/" if source.ref_doc_id else f"{source.node_id}#"
-            names = [node_id(f"{head}{a}-{b}") for a, b in places]
+            names = [_node_id(f"{head}{a}-{b}") for a, b in places]
             made = build_nodes_from_splits(texts, source, id_func=lambda i, _: names[i])
             for node, (node.start_char_idx, node.end_char_idx) in zip(made, places):
                 out.append(node)
@@ -207,7 +207,7 @@ def with_stable_ids(parser: NodeParser) -> NodeParser:
     for inner in getattr(parser, "node_parser_map", {}).values():
         with_stable_ids(inner)
     if hasattr(parser, "id_func"):
-        parser.id_func = lambda i, source: node_id(f"{source.node_id}/{i}")
+        parser.id_func = lambda i, source: _node_id(f"{source.node_id}/{i}")
     return parser
 
 # %% ../../nbs/4_search/00_nodes.ipynb #ident001

@@ -35,11 +35,10 @@ from ..models.chat import EmbedderLike
 from .edge import EdgeClient, EdgeError, EdgeLocked
 
 # %% auto #0
-__all__ = ['REBUILD', 'COLLECTION', 'DENSE', 'HNSW', 'Bm25', 'words', 'disk_size', 'copy_sparse', 'check_free', 'engine_errors',
-           'open_store', 'create_collection', 'domain_filter', 'dense_params', 'sparse_params', 'count_points',
-           'all_points', 'lost_state', 'Manifest', 'require_same', 'data_folder', 'keep_checksums', 'check_sums',
-           'sweep', 'sweep_if_idle', 'next_generation', 'document_ids', 'Coverage', 'coverage', 'child_name',
-           'document_of_node', 'context_of', 'Index', 'open_folder', 'open_index']
+__all__ = ['REBUILD', 'COLLECTION', 'DENSE', 'HNSW', 'Bm25', 'words', 'disk_size', 'copy_sparse', 'check_free', 'open_store',
+           'create_collection', 'count_points', 'all_points', 'lost_state', 'Manifest', 'require_same', 'data_folder',
+           'keep_checksums', 'check_sums', 'sweep', 'sweep_if_idle', 'next_generation', 'document_ids', 'Coverage',
+           'coverage', 'child_name', 'document_of_node', 'context_of', 'Index', 'open_folder', 'open_index']
 
 # %% ../../nbs/4_search/02_store.ipynb #bm250001
 class Bm25:
@@ -102,7 +101,7 @@ def check_free(folder: Path, megabytes: float, what: str, remedy: str) -> None:
 
 
 @contextmanager
-def engine_errors(folder: Path) -> Iterator[None]:
+def _engine_errors(folder: Path) -> Iterator[None]:
     "An error of the engine becomes DataError, or InUse."
     try:
         yield
@@ -143,11 +142,11 @@ class _FolderClient(EdgeClient):
         if write:
             place.mkdir(parents=True, exist_ok=True)
         check_free(place, _ENGINE_ROOM, "opening an index", "Make room; the index is as it was")
-        with engine_errors(folder):
+        with _engine_errors(folder):
             super().__init__(place, write)
 
     def _do(self, collection_name: str, method: str, *args):
-        with engine_errors(self.path):
+        with _engine_errors(self.path):
             found = super()._do(collection_name, method, *args)
             pages = found[:1] if method == "scroll" else found if method == "query_batch" else ()
             if any("_node_content" not in (p.payload or {}) for page in pages for p in page):
@@ -208,7 +207,7 @@ def create_collection(store: QdrantVectorStore, dim: int, hnsw: bool = False) ->
     store._collection_initialized = True
 
 # %% ../../nbs/4_search/02_store.ipynb #open0003
-def domain_filter(domain: str) -> MetadataFilters | None:
+def _domain_filter(domain: str) -> MetadataFilters | None:
     "LlamaIndex's filter for a domain; None for all."
     return MetadataFilters(filters=[MetadataFilter(key="domain", value=domain)]) if domain else None
 
@@ -219,12 +218,12 @@ def _qdrant_filter(domain: str) -> qm.Filter:
     return qm.Filter(must=[match])
 
 
-def dense_params(hnsw: bool = False) -> qm.SearchParams:
+def _dense_params(hnsw: bool = False) -> qm.SearchParams:
     "How vectors are compared: all of them, or by the graph."
     return qm.SearchParams(hnsw_ef=HNSW["ef"]) if hnsw else qm.SearchParams(exact=True)
 
 
-def sparse_params(domain: str) -> qm.SearchParams | None:
+def _sparse_params(domain: str) -> qm.SearchParams | None:
     "Where it is counted how rare a word is: in the domain; None: in the whole collection."
     corpus = qm.IdfCorpusParams(corpus=_qdrant_filter(domain)) if domain else None
     return qm.SearchParams(idf=corpus) if corpus else None
@@ -532,7 +531,7 @@ class Index:
     def search(self, vector: Sequence[float], k: int = 20, domain: str = "") -> list[NodeWithScore]:
         "The nearest children of a domain or all by cosine with a vector of length 1, best first. Raises DataError for a domain that the index does not hold."
         asked = VectorStoreQuery(query_embedding=[float(x) for x in vector])
-        return self._ranked(asked, k, domain, dense_params(self.manifest.hnsw))
+        return self._ranked(asked, k, domain, _dense_params(self.manifest.hnsw))
 
     def search_words(self, text: str, k: int = 20, domain: str = "") -> list[NodeWithScore]:
         "The best children of a domain or all by BM25, best first. Raises DataError for an index without these vectors."
@@ -542,7 +541,7 @@ class Index:
         if not self.store._sparse_query_fn([text])[0][0]:
             return []  # no word that counts
         asked = VectorStoreQuery(query_str=text, mode="sparse")
-        return self._ranked(asked, k, domain, sparse_params(domain))
+        return self._ranked(asked, k, domain, _sparse_params(domain))
 
     def _ranked(self, asked: VectorStoreQuery, k: int, domain: str, params) -> list[NodeWithScore]:
         if domain and domain not in self.manifest.domains:
@@ -551,7 +550,7 @@ class Index:
             raise DataError(problem, self.folder, remedy="Ingest it, or leave its tasks out")
         limit = k + 8
         while True:
-            query = replace(asked, similarity_top_k=limit, filters=domain_filter(domain))
+            query = replace(asked, similarity_top_k=limit, filters=_domain_filter(domain))
             found = self.store.query(query, search_params=params)
             scores = [round(s, 6) for s in found.similarities]
             if len(scores) < limit or scores[-1] < scores[k - 1]:
