@@ -794,7 +794,7 @@ def test_a_library_that_lost_its_manifest_or_has_that_of_another_state_loses_no_
 
 # Each file of what is served, damaged in turn: the service answers as before, or names the file. `make test` takes some files of
 # each damage, `make test-attacks` (MTRAG_ATTACKS) all. Not seen are a letter that changes within a line of a log, which is as good a
-# letter, and a test set or marks that are emptied, since all of them may have been taken out.
+# letter, and a test set, marks, tasks or turns that are emptied, since all of them may have been taken out: questions are answered.
 
 
 def flipped(data: bytes) -> bytes:
@@ -852,9 +852,10 @@ def in_a_copy(made: Path, here: Path, name: Path | None = None, kind: str = "") 
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_a_service_over_a_damaged_file_answers_as_before_or_names_it(kind, made_record, tmp_path):
-    unseen = {"a byte": {"served"}, "empty": {"questions.jsonl", "reference.jsonl"}}.get(kind, {})
+    emptied = {f"{n}.jsonl" for n in ("questions", "reference", "tasks", "trajectories")}
+    unseen = {"a byte": {"served"}, "empty": emptied}.get(kind, set())
     files = [p.relative_to(made_record) for p in made_record.rglob("*.*") if p.is_file()]
-    files = sorted(f for f in files if f.name != ".lock" and not {*f.parts} & {*unseen})
+    files = sorted(f for f in files if f.name != ".lock" and not {*f.parts} & unseen)
     whole = in_a_copy(made_record, tmp_path / "here")
     assert len(whole) > 15
     for name in files if ALL else random.Random(kind).sample(files, 4):
