@@ -244,7 +244,9 @@ class ServedRun:
             log.close()
         end_session(self.folder, time.monotonic() - self._begun, self.recorder.written, ())
         run = Run(self.folder)
-        (self.folder / "predictions.jsonl").unlink(missing_ok=True)  # it may be damaged
+        if (old := self.folder / "predictions.jsonl").is_dir():
+            _set_aside(old)
+        old.unlink(missing_ok=True)  # it may be damaged
         write_predictions(run, list(run.tasks.values()))
 
 # %% ../../nbs/serve/02_reply.ipynb #f7e58f89
