@@ -532,7 +532,7 @@ class Dialogue:
         models: Models | None = None,  # with an index
     ):
         if not isinstance(system, System):
-            raise SettingsError(f"a system is wanted, e.g. SELF_CRAG of mtrag_nb, not {system!r}")
+            raise SettingsError(f"a system is wanted, one of those of mtrag_nb, not {system!r}")
         if not isinstance(tools, Toolbox):
             models = models or Models(system.configured(Settings()))
             settings = system.configured(models.settings)
