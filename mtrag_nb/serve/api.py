@@ -893,6 +893,13 @@ class _Server(uvicorn.Server):
     "A server that a signal stops in good order: what was begun is finished, then the process goes on to its end."
 
     stopping: Callable[[], object] = staticmethod(lambda: None)  # called when the signal comes
+    ready: Callable[[], object] = staticmethod(
+        lambda: None
+    )  # called when it answers, and can be stopped
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready()
 
     def handle_exit(self, sig: int, frame: object) -> None:
         self.stopping()

@@ -355,6 +355,6 @@ def serve(
         _print_taken_up(service)
         where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
         about = f"{service.system} on {service.profile}; library {library}, record {out}"
-        ready(f"{where}  {about}. Ctrl-C stops it.")
+        server.ready = partial(ready, f"{where}  {about}. Ctrl-C stops it.")
         server.run(sockets=[listening])
     return True
