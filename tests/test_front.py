@@ -298,6 +298,31 @@ def test_commands_find_the_questions_of_a_file_again(tmp_path, monkeypatch, caps
     assert main(typed) == 0 == main(["blame", "typed"]) and "1 right" in capsys.readouterr().out
 
 
+def test_a_local_name_is_not_the_text_of_the_module_that_has_it(tmp_path, monkeypatch):
+    program, lines = FARES + '\n\nmessages = "one"\n', [{"question": "How much is a ticket?"}]
+    runs = [
+        asked_of(p, lines, tmp_path, monkeypatch).run
+        for p in (program, program.replace("one", "two"))
+    ]
+    assert runs[0].folder == runs[1].folder
+
+
+def test_a_file_of_questions_that_is_edited_is_not_judged_by_its_old_answers(
+    tmp_path, monkeypatch, capsys
+):
+    asked = {"question": "How much is a ticket?", "answer": "12 crowns", "id": "fare"}
+    folders = set()
+    for change, verdict in (({}, "1 right"), ({"answer": "13 crowns"}, "0 right")):
+        write_jsonl(tmp_path / "q.jsonl", [asked | change])
+        run = asked_of(FARES, tmp_path / "q.jsonl", tmp_path, monkeypatch, out="kept").run
+        assert main(["blame", str(run.folder)]) == 0 and verdict in capsys.readouterr().out
+    for question in ("How much is a ticket?", "How much is a dog?"):
+        write_jsonl(tmp_path / "q.jsonl", [asked | {"question": question}])
+        folders.add(asked_of(FARES, tmp_path / "q.jsonl", tmp_path, monkeypatch).run.folder)
+    again = ["run", "--tasks", "kept.questions.jsonl", "--system", "helper.py:answer", "--out"]
+    assert len(folders) == 2 and main([*again, "kept2"]) == 0 == main([*again, "kept2"])
+
+
 def test_arguments_in_the_wrong_order_are_refused_in_words(tmp_path):
     with pytest.raises(SettingsError, match="in this order"):
         mtrag_nb.evaluate([{"question": "How much?"}], lambda messages: "")

@@ -503,9 +503,12 @@ def reference_of(
 
 def keep_reference(run: Run, path: str | Path) -> None:
     "Copy a file of questions beside a run's folder, where commands find it, unless they know its tasks already."
-    asked, known = _task_ids(run), sample_dir() / "reference.jsonl"
-    if not (reference_of([run]) or asked <= _task_ids(known)) and Path(path).suffix == ".jsonl":
-        shutil.copyfile(path, f"{run.folder}.questions.jsonl")
+    path, copy = Path(path), Path(f"{run.folder}.questions.jsonl")
+    theirs = _task_ids(run) <= _task_ids(sample_dir() / "reference.jsonl")
+    if theirs or reference_of([run]) not in (None, copy) or path.suffix != ".jsonl":
+        return
+    if path.resolve() != copy.resolve():  # an older copy has other answers, perhaps
+        shutil.copyfile(path, copy)
 
 
 def reference_or_sample(

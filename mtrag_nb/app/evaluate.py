@@ -125,13 +125,15 @@ def evaluate(
         raise SettingsError("wanted is evaluate(system, questions), in this order")
     value = system_named(system) if isinstance(system, str) else outside(system, name)
     changed = replace(value.configured(load_settings(), settings), batch_size=in_flight)
-    lines = questions if isinstance(questions, (str, Path)) else list(questions)
+    is_file = isinstance(questions, (str, Path))
+    file = read_benchmark(questions, limit=limit) if is_file else None
+    lines = list(file.lines.values() if file else questions)
     state = digest([value.identity(changed), str(lines), settings_digest(changed), live])
     out = Path(out or f"runs/{value.name}-{state[:8]}")
-    if lines is not questions:
+    if file is None:
         questions = out.with_name(out.name + ".questions.jsonl")
         write_jsonl(questions, lines)
-    file = read_benchmark(questions, limit=limit)
+        file = read_benchmark(questions, limit=limit)
     if not file.tasks:
         raise DataError("there is no question", questions, remedy="A line needs a `question`")
     make, how = (live_run, {}) if live else (run_tasks, {"lines": file.lines})

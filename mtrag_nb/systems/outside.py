@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import dis
 import inspect
 import json
 import math
@@ -564,18 +565,31 @@ def _one_node(reply: Callable[[Task], Reply], memory: _Memory, tools: Toolbox):
     return _row({"answer": work}, tools)
 
 
+def _globals_read(value: object) -> set[str]:
+    "The global names that the code of a function, or of a class's methods, reads."
+    parts = vars(value).values() if isinstance(value, type) else [value]
+    parts = [inspect.unwrap(getattr(p, "fget", None) or p) for p in parts]
+    codes, names = [p.__code__ for p in parts if hasattr(p, "__code__")], set()
+    while codes:
+        code = codes.pop()
+        codes += [c for c in code.co_consts if inspect.iscode(c)]
+        names |= {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
+    return names
+
+
 def _with_mates(named: object) -> str:
-    "The text of a function or class, and of the functions, classes and texts of its module that it names, and so on; its name where nobody can tell."
-    mates, todo, found = vars(sys.modules.get(named.__module__, object)), [named], {}
+    "The text of a function or class, and of the functions, classes and texts of its module that it reads, and so on; its name where nobody can tell."
+    module = sys.modules.get(named.__module__)
+    mates, todo, found = vars(module) if module else {}, [named], {}
     while todo:
         one = todo.pop()
         try:
             found[one.__qualname__] = inspect.getsource(one)
         except (OSError, TypeError):
             found[one.__qualname__] = one.__qualname__
-        for name in set(re.findall(r"\w+", found[one.__qualname__])) & mates.keys():
+        for name in _globals_read(one) & mates.keys():
             mate = mates[name]
-            if isinstance(mate, str) and not name.startswith("__"):
+            if isinstance(mate, str):
                 found[name] = f"{name} = {mate!r}"
             elif inspect.isroutine(mate) or isinstance(mate, type):
                 own = getattr(mate, "__module__", "") == named.__module__
