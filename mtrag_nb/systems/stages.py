@@ -9,16 +9,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.claims import check_claims, claims_something, draft_score
 from ..core.files import data_dir, parse_json
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
-from ..core.settings import Settings, StageSettings
+from ..core.settings import Settings, StageSettings, load_place, names_code
 from ..core.text import Label, Verdict, clipped, declines, read_verdict, scored, sentences
 from ..core.text import spans_of, support, titled, without_thinking
-from ..core.types import Context, ReplyError, SettingsError, Turn
+from ..core.types import Context, DataError, ReplyError, SettingsError, Turn
 from ..models.chat import ChatModel, ClassifierLike, Contract, EmbedderLike, Prompt
 from ..models.chat import Sampling, chat, choose
 
@@ -32,9 +33,9 @@ __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'LABELS', 'WAYS_TO_LABEL
            'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict',
            'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate',
            'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier',
-           'Grading', 'Checking', 'require_ways', 'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation',
-           'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims', 'adapter_claims',
-           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+           'Grading', 'Checking', 'own_way', 'require_ways', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
+           'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims',
+           'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -542,12 +543,35 @@ CHECKERS: dict[str, Callable[[Checking], Verdict]] = {
 }
 
 
+def own_way(way: str) -> bool:
+    "Whether a way to grade or to check is a function of somebody's own, FILE.py:NAME or MODULE:NAME."
+    return names_code(way) and way.partition(":")[0] not in ("adapter", "nli")
+
+
+def _asked_own(way: str, asked: Grading | Checking, n: int = 1) -> list[Verdict]:
+    "The verdicts of a function of somebody's own: true or false, a number that the threshold cuts, or a `Verdict`, n of them. Raises DataError."
+    said, name = load_place(way)[0](asked), way.rpartition(":")[2]
+    said = list(said) if isinstance(asked, Grading) else [said]
+    if len(said) != n:
+        problem = f"{way} gave {len(said)} verdicts on {n} documents"
+        raise DataError(problem, remedy="Return one for each")
+    found = []
+    for x in said:
+        if str(x) in ("True", "False"):  # numpy's, too
+            x = Verdict(Label.YES if x else Label.NO, name)
+        found.append(x if isinstance(x, Verdict) else scored(x, asked.threshold, name))
+    return found
+
+
 def require_ways(settings: Settings, prompts: Mapping[str, _Prompts] = {}) -> None:
     """Raises SettingsError for a way to grade or to check that does not exist, and for a prompt that is none of the run's or of
     its system's own."""
-    grades, checks = [*GRADERS, "adapter:NAME"], [*CHECKERS, "adapter:NAME", "nli:NAME"]
+    own = ["adapter:NAME", "FILE.py:NAME"]
+    grades, checks = [*GRADERS, *own], [*CHECKERS, *own, "nli:NAME"]
     for name, known in (("grade", grades), ("check", checks)):
         way = getattr(settings.stages, name)
+        if own_way(way) and callable(load_place(way)[0]):
+            continue
         if re.sub(":.+", ":NAME", way, flags=re.S) not in known:
             options = ", ".join(map(repr, known))
             raise SettingsError(f"stages.{name} is {way!r}: input should be {options}")
@@ -570,6 +594,9 @@ def _prompts_of(settings: Settings, own: Mapping[str, _Prompts]) -> dict[str, st
     for key, text in settings.prompts.items():
         if key not in known:
             raise SettingsError(f"unknown prompt {key!r}: there are {', '.join(sorted(known))}")
+        if "\n" not in text and len(text) < 200 and Path(text).is_file():
+            hint = f'--set prompts.{key}="$(cat {text})"'
+            raise SettingsError(f"prompts.{key} is the name of a file: give its text, {hint}")
         filled = _placeholders(key, known[key])
         if filled and (unknown := _placeholders(key, text) - filled):
             has = ", ".join(sorted(filled))
@@ -600,6 +627,12 @@ class Toolbox:
     def prompts(self) -> dict[str, str]:
         "The settings' prompt set with the system's own. Where a system has none for that set, its permissive ones are taken."
         return _prompts_of(self.settings, self.system_prompts)
+
+    @property
+    def own_ways(self) -> dict[str, str]:
+        "Stage -> the source of the function of somebody's own that decides there."
+        ways = {n: getattr(self.stages, n) for n in ("grade", "check")}
+        return {n: load_place(way)[1] for n, way in ways.items() if own_way(way)}
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order, those that the web brought included."
@@ -647,11 +680,12 @@ class Toolbox:
     def grade_by(
         self, way: str, threshold: float, default: str, question: str, turns, documents: _Texts
     ) -> list[Verdict]:
-        "One verdict a document, in a way that the caller chose: a key of GRADERS, or adapter:TASK."
+        "One verdict a document, in a way that the caller chose: a key of GRADERS, adapter:TASK, or FILE.py:NAME."
         if way.startswith("adapter:"):
             asked, talk = self.adapters["grade"], self.talk(turns, question)
             return _grade_by_adapter(self.chat, asked, talk, documents, default)
-        return GRADERS[way](Grading(self, question, turns, documents, threshold, default))
+        asked = Grading(self, question, turns, documents, threshold, default)
+        return _asked_own(way, asked, len(documents)) if own_way(way) else GRADERS[way](asked)
 
     def generate(self, question: str, turns: Sequence[Turn], documents: str, **how) -> Drafted:
         "A draft from the documents as the generator sees them; how: temperature, seed, unsupported."
@@ -663,7 +697,8 @@ class Toolbox:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
         if self.stages.check.startswith(("nli:", "adapter:")):
             return self.check_parts(question, answer, documents)[0]
-        return CHECKERS[self.stages.check](Checking(self, question, answer, documents, shown))
+        way, asked = self.stages.check, Checking(self, question, answer, documents, shown)
+        return _asked_own(way, asked)[0] if own_way(way) else CHECKERS[way](asked)
 
     def clarify(self, question: str, turns, documents: Sequence[str]) -> tuple[Verdict, str]:
         "Whether a question is clear, and what to ask back where it is not, by an adapter; what cannot be read is clear."
