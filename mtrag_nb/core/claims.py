@@ -20,8 +20,7 @@ from .files import data_dir, read_json
 from .text import STOPWORDS, all_words, content_words, level, sentences, titled
 
 # %% auto #0
-__all__ = ['FEATURES', 'claim_tokens', 'claim_features', 'CheckedClaim', 'claims_something', 'check_claims', 'draft_features',
-           'draft_score']
+__all__ = ['FEATURES', 'claim_tokens', 'claim_features', 'claims_something', 'check_claims', 'draft_features', 'draft_score']
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00003
 _ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
@@ -298,7 +297,7 @@ def claim_features(claim: str, passages: Sequence[str]) -> _Found:
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00015
 @dataclass(frozen=True)
-class CheckedClaim:
+class _CheckedClaim:
     "A sentence of a draft, held against passages."
 
     text: str
@@ -326,7 +325,7 @@ def claims_something(sentence: str) -> bool:
 def check_claims(
     draft: str,  # without citation marks
     passages: Sequence[str],  # those that are cited, or all that the generator saw
-) -> list[CheckedClaim]:  # one a sentence, in order
+) -> list[_CheckedClaim]:  # one a sentence, in order
     """Hold every sentence of a draft against passages. Sentences that claim nothing are supported, with score 1.
 
     True sentences in free words are often rejected: 24 % of those of faithful answers (`9_studies/06_released`).
@@ -334,14 +333,14 @@ def check_claims(
     weights = _claim_weights()["claim"]
     least = weights["threshold"]
 
-    def checked(s: str) -> CheckedClaim:
+    def checked(s: str) -> _CheckedClaim:
         if not claims_something(s):
-            return CheckedClaim(s, True, 1.0)
+            return _CheckedClaim(s, True, 1.0)
         found = claim_features(s, passages)
         score = round(_score({f: v for f, (v, _) in found.items()}, weights), 4)
         worst = min(found, key=lambda f: weights.get(f, 0.0) * found[f][0])
         why = FEATURES[worst].format(found[worst][1]) if score < least else ""
-        return CheckedClaim(s, score >= least, score, why)
+        return _CheckedClaim(s, score >= least, score, why)
 
     return [checked(s) for s in sentences(draft)]
 

@@ -22,7 +22,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import yaml
 
 # %% auto #0
-__all__ = ['LONGEST_LINE', 'parse_json', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer', 'beside',
+__all__ = ['LONGEST_LINE', 'parse_json', 'opened', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer', 'beside',
            'write_whole', 'write_jsonl', 'write_json', 'read_json', 'reading_yaml', 'diff_identity', 'keep_identity',
            'Shard', 'keep_shard', 'shards_in', 'data_dir', 'checksum', 'sized', 'need_room']
 
@@ -98,8 +98,8 @@ def _only_file(z: zipfile.ZipFile, path: Path) -> str:
 
 
 @contextmanager
-def _opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
-    "A file as bytes: plain, .gz, or alone in a .zip. Raises DataError, also for what is broken in it."
+def opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
+    "A file as bytes: plain, .gz, or alone in a .zip. Raises DataError, also for what is broken in it; `remedy`: for a file that is not there."
     if not path.is_file():
         raise DataError("no such file", path, remedy=remedy)
     try:
@@ -155,7 +155,7 @@ def read_jsonl(
     "Line number (from 1) and object of each line but blank ones. Raises DataError (file, line)."
     path = Path(path)
     missing = "Check the path; the sample needs no download, `mtrag doctor` says where it lies"
-    with _opened(path, missing) as f:
+    with opened(path, missing) as f:
         for n, line in enumerate(iter(lambda: f.readline(LONGEST_LINE + 1), b""), 1):
             if len(line) > LONGEST_LINE:
                 problem = f"a line of more than {LONGEST_LINE:,} bytes"
@@ -202,17 +202,6 @@ def make_folder(path: str | Path) -> Path:
     return Path(path)
 
 # %% ../../nbs/1_core/02_files.ipynb #2fe089b6
-def _behind_last_line_end(f: BinaryIO) -> bytes:
-    "The end of a file behind its last line end, found from behind: a log may have gigabytes."
-    size, asked = f.seek(0, os.SEEK_END), 2**16
-    while True:
-        f.seek(max(0, size - asked))
-        _, end, tail = f.read().rpartition(b"\n")
-        if end or asked >= size:
-            return tail
-        asked *= 2
-
-
 class JsonlLog:
     "An append-only JSON-lines file: what `append` returned from is on the record. Safe to use from several threads."
 
@@ -229,7 +218,12 @@ class JsonlLog:
 
     def _mend_tail(self) -> int:
         with open(self.path, "a+b") as f:
-            tail = _behind_last_line_end(f)
+            size = f.seek(0, os.SEEK_END)
+            for asked in (2**n for n in count(16)):  # from behind: a log may have gigabytes
+                f.seek(max(0, size - asked))
+                _, end, tail = f.read().rpartition(b"\n")
+                if end or asked >= size:
+                    break
             if tail and _whole_tail(tail):
                 f.write(b"\n")
                 return 0
@@ -243,16 +237,14 @@ class JsonlLog:
         line = text.encode("utf-8", "backslashreplace")
         with self._lock:
             try:
-                self._write(line)
+                rest = line
+                while rest:
+                    rest = rest[self._file.write(rest) :]  # unbuffered: it may take only a part
             except OSError as e:
                 os.truncate(self.path, self._size)  # take a half-written line back
                 remedy = "Make room and start again: everything before this line is kept"
                 raise disk_full(e, self.path, remedy) from e
             self._size += len(line)
-
-    def _write(self, line: bytes) -> None:
-        while line:
-            line = line[self._file.write(line) :]  # unbuffered: a write may take only a part
 
     def close(self) -> None:
         self._file.close()
@@ -335,7 +327,7 @@ _LARGEST_JSON = 256 * 2**20  # bytes, unpacked; the largest of the official file
 
 def read_json(path: str | Path, kind: type = dict, nan_is_null: bool = False) -> dict | list:
     "The object, or the list (kind), in a JSON file: plain, .gz, or alone in a .zip; NaN as in `parse_json`. Raises DataError for a file that holds none."
-    with _opened(Path(path), "Check the path") as f:
+    with opened(Path(path), "Check the path") as f:
         data = f.read(_LARGEST_JSON + 1)
     if len(data) > _LARGEST_JSON:
         raise DataError(f"more than {_LARGEST_JSON:,} bytes", path, remedy="Is it the right file?")

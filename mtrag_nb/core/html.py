@@ -124,14 +124,13 @@ _DEL = "background:rgba(214,60,60,.15);text-decoration:line-through;opacity:.72"
 _MOST_WORDS = 400  # a longer pair is not compared, since the time grows with the square
 
 
-def _changes(a: Sequence[str], b: Sequence[str]) -> list[str]:
-    "What became of some words, as HTML."
-
-    def key(words):
-        return [w.lower().strip(".,;:!?\"'()") for w in words]
-
-    out = []
-    matcher = difflib.SequenceMatcher(a=key(a), b=key(b), autojunk=False)
+def _word_diff(old: str, new: str) -> str:
+    "`new`, with what it changed of `old`."
+    a, b, out = old.split(), new.split(), []
+    if max(len(a), len(b)) > _MOST_WORDS:
+        return fold("too long for a word diff", esc(new[:20_000]))
+    keys = [[w.lower().strip(".,;:!?\"'()") for w in words] for words in (a, b)]
+    matcher = difflib.SequenceMatcher(None, *keys, autojunk=False)
     for tag, a0, a1, b0, b1 in matcher.get_opcodes():
         if tag in ("replace", "delete"):
             out.append(f"<del style='{_DEL}'>{esc(' '.join(a[a0:a1]))}</del>")
@@ -139,15 +138,7 @@ def _changes(a: Sequence[str], b: Sequence[str]) -> list[str]:
             out.append(f"<ins style='{_INS}'>{esc(' '.join(b[b0:b1]))}</ins>")
         if tag == "equal":
             out.append(esc(" ".join(b[b0:b1])))
-    return out
-
-
-def _word_diff(old: str, new: str) -> str:
-    "`new`, with what it changed of `old`."
-    a, b = old.split(), new.split()
-    if max(len(a), len(b)) > _MOST_WORDS:
-        return fold("too long for a word diff", esc(new[:20_000]))
-    return f"<div dir='auto' style='{_TEXT}'>{' '.join(_changes(a, b))}</div>"
+    return f"<div dir='auto' style='{_TEXT}'>{' '.join(out)}</div>"
 
 # %% ../../nbs/1_core/04_html.ipynb #5f00a008
 _BLOCKS = re.compile(r"</?(?:div|details|summary|pre|p|h\d|li|tr|table|caption|br)\b[^>]*>")

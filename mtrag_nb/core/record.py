@@ -34,8 +34,7 @@ __all__ = ['WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 
            'own_fields', 'Fault', 'without_places', 'kept_by', 'Trajectory', 'trajectory', 'turn_line', 'read_turn',
            'tell', 'new_turn', 'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest',
            'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'Run', 'as_run',
-           'append_label', 'read_labels', 'TurnDiff', 'diff_turns', 'Node', 'Telemetry', 'telemetry', 'breakdown',
-           'breakdown_table']
+           'append_label', 'read_labels', 'TurnDiff', 'Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
 
 # %% ../../nbs/1_core/05_record.ipynb #25cf117d
 @dataclass
@@ -877,7 +876,7 @@ class TurnDiff:
 
     before: Trajectory
     after: Trajectory
-    contexts: Mapping[str, Context]  # id -> context, for names
+    contexts: Mapping[str, Context] = field(default_factory=dict)  # id -> context, for names
 
     @property
     def same(self) -> bool:
@@ -914,13 +913,6 @@ class TurnDiff:
         texts = [[getattr(s, "text", "") for s in pair] for pair in pairs]
         texts.append([self.before.answer, self.after.answer])
         return render("turn.html", "diff", [*zip(self._rows(90), texts)])
-
-
-def diff_turns(
-    before: Trajectory, after: Trajectory, contexts: Mapping[str, Context] = {}
-) -> TurnDiff:
-    "Two records of one turn, side by side."
-    return TurnDiff(before, after, contexts)
 
 # %% ../../nbs/1_core/05_record.ipynb #0e2ff29b
 @dataclass(frozen=True)
@@ -978,24 +970,15 @@ def _counted(values: Iterable[str], order: Iterable[str] = ()) -> dict[str, int]
     return {k: counts[k] for k in [*order, *sorted(counts.keys() - set(order))] if counts[k]}
 
 
-def _nodes(turns: list[Trajectory]) -> dict[str, Node]:
-    "Visits, time and calls of each node, in the order of the first visits."
-    steps = defaultdict(list)
-    for s in (s for t in turns for s in t.steps):
-        steps[s.node].append(s)
-    return {
-        node: Node(len(ss), sum(s.seconds for s in ss), sum((s.calls for s in ss), Calls()))
-        for node, ss in steps.items()
-    }
-
-
 def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
     "Sum up turns."
     ts = list(trajectories)
     looped = [t for t in ts if t.retries and not t.failed]
     loop = {"entered": len(looped), "answered": sum(t.answered for t in looped)}
     rewrites = [r for t in ts for r in t.rewrites]
-    asked = [r for r in rewrites if r.raw]
+    asked, steps = [r for r in rewrites if r.raw], defaultdict(list)
+    for s in (s for t in ts for s in t.steps):
+        steps[s.node].append(s)
     return Telemetry(
         turns=len(ts),
         outcomes=_counted((t.outcome.value for t in ts), [o.value for o in Outcome]),
@@ -1003,7 +986,10 @@ def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
         roles={t.reason: t.role for t in ts if t.refused},
         errors=_counted(f"{t.error.node}: {t.error.type}" for t in ts if t.failed),
         loop=loop | {r: sum(t.role == r for t in looped) for r in ("exhausted", "declined")},
-        nodes=_nodes(ts),
+        nodes={
+            n: Node(len(ss), sum(s.seconds for s in ss), sum((s.calls for s in ss), Calls()))
+            for n, ss in steps.items()
+        },
         unparsed=sum(v.defaulted for t in ts for v in t.verdicts),
         rewrites={"asked": len(asked), "kept": sum(r.kept for r in rewrites)},
     )

@@ -49,10 +49,8 @@ def later(default: object):
     return field(default=default, metadata={"later": True})
 
 
-def _gone(value: object):
-    "A setting that this version has no longer. Recorded runs have it at this value; others cannot be replayed."
-    how = {"constant": True, "later": True, "gone": value}
-    return field(init=False, default_factory=lambda: value, metadata=how)
+# Of a setting that this version has no longer: recorded runs have it at this value; others cannot be replayed.
+_GONE = {"constant": True, "later": True, "gone": ""}
 
 
 def constant(value: object):
@@ -214,7 +212,7 @@ class RetrievalSettings:
     # "rrf" (weighted, textbook), "pool": rerank all
     fusion: Literal[_FUSIONS] = later("rrf")
     # Of recorded runs, whose sparse encoders this version does not read.
-    learned: str = _gone("")
+    learned: str = field(init=False, default_factory=str, metadata=_GONE)
     # "": the profile's model, or overlap without one
     reranker: Literal[("", *RERANKERS)] = later("")
 
@@ -305,20 +303,10 @@ def _adapter(group: type, name: str) -> TypeAdapter:
     return TypeAdapter(hints[name], config={"allow_inf_nan": False})
 
 
-def _checked(group: object, name: str, value: object, where: str) -> object:
-    "A value of a setting; text, as on the command line, is read as what the setting takes. Raises SettingsError."
+def _changed(group: object, key: str, value: object, where: str) -> object:
+    "A group of settings with another value; text, as on the command line, is read as what the setting takes. `where` names the setting. Raises SettingsError."
     from pydantic import ValidationError
 
-    as_text = isinstance(value, str)
-    try:
-        read = _adapter(type(group), name).validate_python(value, strict=not as_text)
-    except ValidationError as e:
-        raise SettingsError(first_problem(e, where, ())) from None
-    return value if as_text and value == read else read  # an `Address` stays one
-
-
-def _changed(group: object, key: str, value: object, where: str) -> object:
-    "A group of settings with another value; `where` names the setting. Raises SettingsError."
     head, _, rest = key.partition(".")
     known = [f.name for f in fields(group) if f.init]
     if head not in known:
@@ -338,16 +326,18 @@ def _changed(group: object, key: str, value: object, where: str) -> object:
         parts = ", ".join(f"{key}.{f.name}" for f in fields(current) if f.init)
         raise SettingsError(f"setting {head!r} is a group and has no value: set one of {parts}")
     else:
-        value = _checked(group, head, value, where)
+        try:
+            adapter, strict = _adapter(type(group), head), not isinstance(value, str)
+            read = adapter.validate_python(value, strict=strict)
+        except ValidationError as e:
+            raise SettingsError(first_problem(e, where, ())) from None
+        value = read if strict or value != read else value  # an `Address` stays one
     return replace(group, **{head: value})
 
 # %% ../../nbs/1_core/01_settings.ipynb #c1b58fad
-def with_settings(
-    settings: Settings,
-    changes: Mapping[str, object],  # dotted key -> value, e.g. {"retrieval.top_k": 10}
-    own: str = "own.",  # how the keys of the system's own settings begin
-) -> Settings:
-    "A variant of `settings`. Raises SettingsError for a key that does not exist or a value that it cannot have."
+def with_settings(settings: Settings, changes: Mapping[str, object], own: str = "own.") -> Settings:
+    """A variant of `settings`: dotted key -> value, e.g. {"retrieval.top_k": 10}; keys of the system's own settings begin with
+    `own`. Raises SettingsError for a key that does not exist or a value that it cannot have."""
     for key, value in changes.items():
         if key == "profile":
             raise SettingsError("the profile is no setting: choose another with --profile")

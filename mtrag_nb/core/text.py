@@ -23,8 +23,8 @@ from .files import data_dir, read_json
 from .types import Context, SettingsError
 
 # %% auto #0
-__all__ = ['STOPWORDS', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'contains_text', 'content_spans', 'all_words',
-           'in_digits', 'content_words', 'spaced', 'known_words', 'share_known', 'support', 'sentences', 'spans_of',
+__all__ = ['STOPWORDS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'contains_text', 'content_spans', 'all_words', 'in_digits',
+           'content_words', 'spaced', 'known_words', 'share_known', 'support', 'sentences', 'spans_of',
            'weakest_sentence', 'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked', 'Label', 'Verdict',
            'scored', 'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance',
            'script_of', 'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
@@ -320,7 +320,7 @@ def format_docs_for_gen(contexts: Sequence[Context]) -> str:
     return "\n\n".join(blocks)
 
 # %% ../../nbs/1_core/03_text.ipynb #5776e58c
-CHAT_MARKS = (
+_CHAT_MARKS = (
     r"<\|[^|<>]{1,40}\|>|<｜[^｜<>]{1,40}｜>|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk|mask)>"
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT|ARGS|THINK|IMG)\]"
 )
@@ -330,7 +330,7 @@ CHAT_MARKS = (
 def _marks(own: tuple[str, ...]) -> re.Pattern:
     "The usual marks, and a tokenizer's own; of two that begin alike the longer."
     own = sorted({t.strip() for t in own} - {""}, key=len, reverse=True)
-    return re.compile("|".join([*map(re.escape, own), CHAT_MARKS]))
+    return re.compile("|".join([*map(re.escape, own), _CHAT_MARKS]))
 
 
 def unmarked(text: str, own: tuple[str, ...] = ()) -> str:

@@ -52,13 +52,8 @@ def expect(
         raise AssertionError(f"no {error.__name__} came")
 
 
-def printed(
-    f: Callable,
-    *args,
-    hide: str = "",  # cut out of the text, e.g. the name of a temporary folder
-    **kw,
-) -> str:
-    "What `f(*args, **kw)` prints."
+def printed(f: Callable, *args, hide: str = "", **kw) -> str:
+    "What `f(*args, **kw)` prints, without `hide`, e.g. the name of a temporary folder."
     with redirect_stdout(io.StringIO()) as out:
         f(*args, **kw)
     return out.getvalue().replace(hide, "") if hide else out.getvalue()
@@ -147,11 +142,8 @@ _IN_QUERY = re.compile(
 _IN_HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=:-]{6,}", re.I)
 
 
-def redacted(
-    text: str,
-    *secrets: str,  # to be hidden wherever eight characters of them stand together
-) -> str:
-    "A text without secrets: those given, passwords in addresses, keys in queries and in headers."
+def redacted(text: str, *secrets: str) -> str:
+    "A text without secrets: those given (wherever eight characters of one stand together), passwords in addresses, keys in queries and in headers."
     for s in {form for s in secrets for form in (s.strip(), quote(s.strip(), safe=""))}:
         text = _mask(text, s)
     return _IN_HEADER.sub(r"\1 ***", _IN_QUERY.sub(r"\1***", _IN_ADDRESS.sub("***@", text)))

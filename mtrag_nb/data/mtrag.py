@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import os
 import re
 from collections import Counter, defaultdict
@@ -21,18 +20,18 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from typing_extensions import Required, TypedDict
 
 from ..core.files import LONGEST_LINE, checksum, data_dir, disk_full, need_room
-from ..core.files import read_json, read_jsonl, write_json
+from ..core.files import opened, read_json, read_jsonl, write_json
 from ..core.text import contains_text, level
 from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError
 from ..core.types import Gold, Passage, Task, Turn, digest, redacted
 
 # %% auto #0
-__all__ = ['BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'FETCHED', 'domain_of', 'domain_of_line',
-           'conversation_of_line', 'files_of', 'is_gold', 'Benchmark', 'read_benchmark', 'read_tasks', 'with_rewrites',
-           'read_gold', 'read_corpus', 'read_queries', 'read_rows', 'read_qrels', 'falling', 'prediction_line',
-           'Prediction', 'prediction_of_line', 'predicted_contexts', 'read_predictions', 'FormatReport', 'check_format',
-           'sample_dir', 'sample_corpus', 'official_kinds', 'official_dir', 'files_there', 'human_rewrites',
-           'official_files', 'official_file', 'fetch_file', 'fetch_data', 'RatedAnswer', 'read_ratings']
+__all__ = ['BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'FETCHED', 'domain_of_line', 'conversation_of_line', 'files_of',
+           'is_gold', 'Benchmark', 'read_benchmark', 'read_tasks', 'with_rewrites', 'read_gold', 'read_corpus',
+           'read_queries', 'read_rows', 'read_qrels', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line',
+           'predicted_contexts', 'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus',
+           'official_kinds', 'official_dir', 'files_there', 'human_rewrites', 'official_files', 'official_file',
+           'fetch_file', 'fetch_data', 'RatedAnswer', 'read_ratings']
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #95790362
 _COLLECTIONS = {  # domain -> the official long name
@@ -44,7 +43,7 @@ _COLLECTIONS = {  # domain -> the official long name
 _SHORT = {**{d: d for d in DOMAINS}, "ibmcloud": "cloud", **{v: k for k, v in _COLLECTIONS.items()}}
 
 
-def domain_of(collection: str) -> str:
+def _domain_of(collection: str) -> str:
     "The domain of one of the benchmark's collections, long or short name; else the name itself. Raises DataError."
     name = collection if isinstance(collection, str) else ""
     if 0 < len(name) <= 100 and name == name.strip() and name.isprintable():
@@ -57,7 +56,7 @@ def domain_of(collection: str) -> str:
 
 def _wanted(domains: Iterable[str] | None) -> set[str] | None:
     "The domains that are asked for; None: all."
-    return {domain_of(d) for d in domains} if domains else None
+    return {_domain_of(d) for d in domains} if domains else None
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #a3d793f9
 @dataclass(frozen=True)
@@ -212,7 +211,7 @@ def _same(obj: Mapping, keys: Iterable[str], read: Callable, path: object, n: in
 def domain_of_line(obj: Mapping, path: object, n: int | None) -> str:
     "The domain of a task line. Raises DataError (file, line)."
     try:
-        domain = _same(obj, ("Collection", "collection", "domain"), domain_of, path, n)
+        domain = _same(obj, ("Collection", "collection", "domain"), _domain_of, path, n)
     except DataError as e:
         raise DataError(e.problem, path, n, e.remedy) from None
     if domain is None:
@@ -484,7 +483,7 @@ def _passage_of_line(obj: Mapping, path: Path, n: int, domain: str | None = None
         if not name and file not in _SHORT:
             nowhere = f"neither the line nor the file's name {file[:60]!r} says it"
             raise DataError(f"unknown domain: {nowhere}")
-        return _passage(obj[key], obj, domain_of(name or file))
+        return _passage(obj[key], obj, _domain_of(name or file))
     except DataError as e:
         remedy = "Give each line a `domain`, name the domain, or name the file <domain>.jsonl"
         raise DataError(e.problem, path, n, remedy) from None
@@ -527,7 +526,7 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, str]]:  # line number and
     "The rows of a text, packed (.gz) or not, without blank ones and a byte order mark. Raises DataError (file, line)."
     path, n = Path(path), 1
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as f:
+        with opened(path, "Check the path, or fetch it again") as f:
             for n, row in enumerate(iter(lambda: f.readline(LONGEST_LINE), b""), 1):
                 row = row.removeprefix(codecs.BOM_UTF8) if n == 1 else row
                 if row.strip():
@@ -535,9 +534,6 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, str]]:  # line number and
     except UnicodeDecodeError as e:
         problem = f"not UTF-8 (byte {e.object[e.start]:#x})"
         raise DataError(problem, path, n, "Save the file as UTF-8") from None
-    except (OSError, EOFError, gzip.zlib.error) as e:
-        problem = f"cannot be read ({getattr(e, 'strerror', None) or e})"
-        raise DataError(problem, path, remedy="Check the path, or fetch it again") from None
 
 
 def read_qrels(*paths: str | Path) -> dict[str, dict[str, int]]:
@@ -705,19 +701,6 @@ def _line_errors(obj: dict, task: str) -> list[str]:
         return [_in_words(x) for x in e.errors(include_url=False)]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #8c2015c6
-def _id_errors(wanted: Counter, got: Counter) -> tuple[list[str], list[str]]:
-    "Complaints about task ids: about those without a prediction, and about all others."
-    missing, extra = sorted(wanted - got), sorted(set(got) - set(wanted))
-    twice = sorted(t for t, k in got.items() if k > 1)
-
-    def complaint(ids, what):
-        return [f"{len(ids)} {what}, e.g. {ids[0]}"] if ids else []
-
-    other = complaint(extra, "predictions for tasks that are not in the input")
-    other += complaint(twice, "tasks predicted more than once")
-    return complaint(missing, "tasks of the input have no prediction"), other
-
-
 _Asked = TypedDict("_Asked", {"task_id": _Id})
 
 
@@ -738,8 +721,14 @@ def check_format(
     asked, remedy = Counter(), "Name the file of the tasks that were to be predicted"
     for n, obj in read_jsonl(input_path, nan_is_null=True):
         asked[_read(_Asked, obj, input_path, n, remedy)["task_id"]] += 1
-    missing, other = _id_errors(asked, got)
-    errors += [*([] if partial else missing), *other]
+
+    def complaint(ids, what):
+        return [f"{len(ids)} {what}, e.g. {min(ids)}"] if ids else []
+
+    missing = complaint(asked - got, "tasks of the input have no prediction")
+    errors += [] if partial else missing
+    errors += complaint(got.keys() - asked, "predictions for tasks that are not in the input")
+    errors += complaint([t for t, k in got.items() if k > 1], "tasks predicted more than once")
     if predictions_path.suffix != ".jsonl":
         errors.append("the file name must end in .jsonl")
     warnings = missing if partial else []
@@ -783,7 +772,7 @@ class _Kind:
     def paths(self, domains: Iterable[str] | None = None) -> dict[str, str]:
         "Path in the repository -> checksum, of some domains or all."
         by_domain = domains and "{d}" in self.path
-        wanted = [domain_of(d) for d in domains] if by_domain else [*self.sums]
+        wanted = [_domain_of(d) for d in domains] if by_domain else [*self.sums]
         if odd := [d for d in wanted if d not in self.sums]:
             problem = f"no official file of domain {odd[0]!r}"
             raise DataError(problem, remedy=f"There are {', '.join(DOMAINS)}")
@@ -800,11 +789,9 @@ def official_kinds() -> dict[str, _Kind]:
 FETCHED = Path("data/official")
 
 
-def official_dir(
-    needed_for: str = "",  # what nobody can do without it
-    having: str = "",  # a path that has to be in it, of files that are not fetched
-) -> Path | None:
-    "The folder of official files: $MTRAG_DATA, or data/official; None if neither is there. Raises DataError if it is needed."
+def official_dir(needed_for: str = "", having: str = "") -> Path | None:
+    """The folder of official files: $MTRAG_DATA, or data/official; None if neither is there, or has the path `having`, which is
+    not fetched. Raises DataError if something is named that it is needed for."""
     named = os.environ.get("MTRAG_DATA")
     folder = Path(named) if named else FETCHED if FETCHED.is_dir() else None
     if folder and (not having or (folder / having).exists()):
@@ -927,30 +914,6 @@ def fetch_file(
     return target
 
 
-def _missing_files(
-    root: Path, parts: Iterable[str], domains: Iterable[str] | None
-) -> dict[str, str]:
-    "Path -> checksum of the files of some parts that are not there. Raises DataError for an unknown part."
-    parts, domains = list(parts), list(domains or ())
-    if odd := [p for p in parts if p not in PARTS]:
-        raise DataError(f"unknown part {odd[0]!r}", remedy=f"Known are {', '.join(PARTS)}")
-    return {
-        path: sum_
-        for kind in official_kinds().values()
-        if kind.part in parts
-        for path, sum_ in kind.paths(domains if kind.part == "corpora" else None).items()
-        if _lies(root, kind, path) is None
-    }
-
-
-def _write_down(root: Path, path: str, commit: str) -> None:
-    "Note in fetched.json what was fetched."
-    notes = read_json(root / "fetched.json") if (root / "fetched.json").exists() else {}
-    file = root / path
-    entry = {"commit": commit, "bytes": file.stat().st_size, "git": checksum(file, "0" * 40)}
-    write_json(root / "fetched.json", notes | {path: entry})
-
-
 def fetch_data(
     folder: str | Path | None = None,  # None: see official_dir, and data/official if there is none
     parts: Iterable[str] = ("corpora", "tasks", "retrieval", "ratings"),  # of PARTS
@@ -961,12 +924,22 @@ def fetch_data(
     seen: Callable[[int], object] = lambda n: None,  # called with the bytes that came
 ) -> list[Path]:
     "Fetch the official files that are not there yet, and return them; broken off, it goes on with the file at which it stopped. Raises DataError."
-    root = Path(folder or official_dir() or FETCHED)
-    missing = _missing_files(root, parts, domains)
+    root, parts = Path(folder or official_dir() or FETCHED), list(parts)
+    domains, notes = list(domains or ()), root / "fetched.json"
+    if odd := [p for p in parts if p not in PARTS]:
+        raise DataError(f"unknown part {odd[0]!r}", remedy=f"Known are {', '.join(PARTS)}")
+    missing = {
+        path: sum_
+        for kind in official_kinds().values()
+        if kind.part in parts
+        for path, sum_ in kind.paths(domains if kind.part == "corpora" else None).items()
+        if _lies(root, kind, path) is None
+    }
     for path, sum_ in missing.items():
         wanted = sum_ if commit == OFFICIAL_COMMIT else ""
-        fetch_file(f"{url}/{commit}/{path}", root / path, wanted, tries, seen)
-        _write_down(root, path, commit)
+        file = fetch_file(f"{url}/{commit}/{path}", root / path, wanted, tries, seen)
+        entry = {"commit": commit, "bytes": file.stat().st_size, "git": checksum(file, "0" * 40)}
+        write_json(notes, (read_json(notes) if notes.exists() else {}) | {path: entry})
     return [root / path for path in missing]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #ae129e0a

@@ -24,7 +24,7 @@ from .traces import Corpus, Document, Read, Tasks, Written
 from .traces import messages_of, same_text, write_imported
 
 # %% auto #0
-__all__ = ['POOL', 'lines_of', 'read_rewrites', 'import_predictions', 'holds_predictions']
+__all__ = ['POOL', 'read_rewrites', 'import_predictions', 'holds_predictions']
 
 # %% ../../nbs/2_data/04_predictions.ipynb #c9a5d575
 _NAMES = {"ranking": "contexts", "references": "contexts", "answer": "prediction"}
@@ -116,7 +116,7 @@ def _json_lines(path: Path, name: str) -> tuple[str, list[tuple[int | None, dict
     raise DataError("neither an InspectorRAGet file nor one of scores", path, remedy=remedy)
 
 
-def lines_of(
+def _lines_of(
     path: str | Path,  # .jsonl, .json, a TREC run; each also .gz
     name: str = "",  # of a model, where a file holds several
 ) -> tuple[str, list[tuple[int | None, dict]]]:  # the form; (line, as the official files have it)
@@ -135,7 +135,7 @@ def lines_of(
 # %% ../../nbs/2_data/04_predictions.ipynb #0e8548e7
 def read_rewrites(path: str | Path) -> dict[str, str]:
     "Task id -> what was searched for, of a file of rewrites. Raises DataError."
-    form, lines = lines_of(path)
+    form, lines = _lines_of(path)
     if form != "rewrites":
         remedy = "Wanted are lines of task_id and query, or of _id and text"
         raise DataError(f"holds {form}, no rewrites", path, remedy=remedy)
@@ -210,12 +210,6 @@ class _Line:
     @cached_property
     def refused(self) -> bool:
         return self.p.answer is not None and declines(self.p.answer)
-
-
-def _without_passages(s: _Line) -> _Line:
-    "A line without the passages that it lists."
-    obj = {k: v for k, v in s.obj.items() if k != "contexts"}
-    return replace(s, obj=obj, p=replace(s.p, contexts=(), texts=None))
 
 
 def _contexts_of(line: _Line, corpus: Corpus, texts: Mapping[str, Passage]) -> list[Context]:
@@ -399,12 +393,6 @@ def _texts_for(
     return found
 
 # %% ../../nbs/2_data/04_predictions.ipynb #4c71203a
-def _asks_else(s: _Line) -> bool:
-    "Whether a line repeats another question than that of its task."
-    talk = messages_of(s.obj.get("input"))
-    return bool(talk) and not same_text(talk[-1].text.removeprefix("|user|:"), s.task.question)
-
-
 def _counts(
     lines: Sequence[_Line], contexts: Sequence[Sequence[Context]], again: Mapping[str, int]
 ) -> dict[str, Counter]:
@@ -412,10 +400,12 @@ def _counts(
     joined = Counter(s.how or "none of the tasks" for s in lines)
     twice = sum(len(s.p.contexts) - len(some) for s, some in zip(lines, contexts))
     blank = sum(s.p.answer is not None and not s.p.answer.strip() for s in lines)
+    talks = ((messages_of(s.obj.get("input")), s.task.question) for s in lines)
+    asked = [(talk[-1].text.removeprefix("|user|:"), own) for talk, own in talks if talk]
     odd = {
         "turns without passages": sum(not s.p.contexts for s in lines if s.p.texts is not None),
         "passages that a turn lists twice": twice,
-        "questions other than those of their tasks": sum(map(_asks_else, lines)),
+        "questions other than those of their tasks": sum(not same_text(*both) for both in asked),
         "blank answers (they count as refusals)": blank,
         **again,
     }
@@ -437,7 +427,7 @@ def import_predictions(
     path = Path(path)
     tasks = read_benchmark(tasks) if isinstance(tasks, (str, Path)) else tasks
     known, gold = Tasks(tasks.tasks if tasks else ()), tasks.gold if tasks else {}
-    form, held = lines_of(path, name)
+    form, held = _lines_of(path, name)
     if not held:
         raise DataError("holds no line", path, remedy="Name a file of predictions")
     lines = _read_lines(path, held, known, rewrites, duplicates)
@@ -448,7 +438,9 @@ def import_predictions(
         raise DataError(problem, path, remedy="Leave out --task, or name the right one")
     what, labels = task or what, _labels(lines, gold)
     if not used:
-        what, lines = "answers", [*map(_without_passages, lines)]
+        bare = [{k: v for k, v in s.obj.items() if k != "contexts"} for s in lines]
+        ranked = [replace(s.p, contexts=(), texts=None) for s in lines]
+        what, lines = "answers", [replace(s, obj=o, p=p) for s, o, p in zip(lines, bare, ranked)]
     corpus = Corpus(p for g in gold.values() for p in g.passages)
     texts = _texts_for(lines, gold, passages)
     named = {i for s in lines for i, _ in s.p.contexts}

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import ast
-import gzip
+
 import json
 import re
 import sqlite3
 import tempfile
-import zlib
+
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
-from ..core.files import LONGEST_LINE, parse_json, read_jsonl
+from ..core.files import LONGEST_LINE, opened, parse_json, read_jsonl
 from ..core.types import DataError, plain
 
 # %% auto #0
-__all__ = ['MODEL_OPERATIONS', 'Span', 'nested', 'from_written', 'at', 'Trace', 'as_trace', 'traces_of']
+__all__ = ['MODEL_OPERATIONS', 'Span', 'nested', 'from_written', 'at', 'Trace', 'traces_of']
 
 # %% ../../nbs/2_data/02_spans.ipynb #ea4bfa02
 MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")  # of OpenTelemetry
@@ -297,18 +297,17 @@ def _spans_in(o: object, line: int = 0) -> Iterator[Span | str]:
             yield "a span that cannot be read"
 
 # %% ../../nbs/2_data/02_spans.ipynb #c8e2333d
-_LARGEST = 256 * 2**20  # characters of a file that is not one object a line
+_LARGEST = 256 * 2**20  # bytes of a file that is not one object a line
 _BETWEEN = re.compile(r"[ \t\r\n,\[\]]*")  # two values of a file, or two entries of its list
 
 
 def _json_values(path: Path) -> Iterator[tuple[int, object]]:
     "Line and value of each JSON value of a file, or of each entry of its list. Raises DataError (file, line)."
-    decoder, opener = json.JSONDecoder(), gzip.open if path.suffix == ".gz" else open
-    at, line = 0, 1
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as f:
-        text = f.read(_LARGEST + 1)
+    decoder, at, line = json.JSONDecoder(), 0, 1
+    with opened(path, "Check the path") as f:
+        text = f.read(_LARGEST + 1).decode("utf-8-sig")
     if len(text) > _LARGEST:
-        problem, remedy = f"more than {_LARGEST:,} characters", "Export it as JSON lines"
+        problem, remedy = f"more than {_LARGEST:,} bytes", "Export it as JSON lines"
         raise DataError(problem, path, remedy=remedy)
     while (begin := _BETWEEN.match(text, at).end()) < len(text):
         line += text.count("\n", at, begin)
@@ -325,13 +324,8 @@ def _json_values(path: Path) -> Iterator[tuple[int, object]]:
 # %% ../../nbs/2_data/02_spans.ipynb #855d4b28
 def _head(path: Path) -> str:
     "The first characters of a file. Raises DataError for one that is not there, or not UTF-8."
-    if not path.is_file():
-        raise DataError("no such file", path, remedy="Check the path")
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as f:
-            data = f.readline(1 << 20)
-    except (OSError, EOFError, zlib.error) as e:
-        raise DataError(f"cannot be read ({e})", path, remedy="Is it the right file?") from None
+    with opened(path, "Check the path") as f:
+        data = f.readline(1 << 20)
     others = {b"\xff\xfe": "UTF-16 or UTF-32", b"\xfe\xff": "UTF-16", b"PAR1": "Parquet"}
     if form := next((name for mark, name in others.items() if data.startswith(mark)), ""):
         remedy = "Save it as JSON lines in UTF-8"
@@ -354,8 +348,6 @@ def _objects_of(path: str | Path) -> Iterator[tuple[int, object]]:  # line and v
     except UnicodeDecodeError as e:
         wrong = f"not UTF-8 (byte {e.object[e.start]:#x})"
         raise DataError(wrong, path, remedy="Save the file as UTF-8") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error) as e:
-        raise DataError(f"cannot be read ({e})", path, remedy="Export it again") from None
 
 
 def _whole(head: str) -> bool:
@@ -398,7 +390,7 @@ class Trace:
         return self.spans[0]
 
 
-def as_trace(spans: list[Span], odd: Counter, session: str = "", models: bool = False) -> Trace:
+def _as_trace(spans: list[Span], odd: Counter, session: str = "", models: bool = False) -> Trace:
     "The tree of a trace's spans, which come in the order in which they began. Spans that are part of one another in a circle are cut apart, and counted."
     ids, below = {s.id for s in spans}, {}
     for s in spans:
@@ -490,4 +482,4 @@ def _traces(db: sqlite3.Connection, odd: Counter, models: bool) -> Iterator[Trac
     spans = "SELECT body FROM spans WHERE trace = ? ORDER BY start, seq"
     for trace, session, _, _ in db.execute(found):
         bodies = db.execute(spans, (trace,))
-        yield as_trace([_span(body) for (body,) in bodies], odd, session, models)
+        yield _as_trace([_span(body) for (body,) in bodies], odd, session, models)

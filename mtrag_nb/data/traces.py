@@ -397,13 +397,6 @@ _PROMPT = ("gen_ai.system_instructions", "llm.input_messages", "gen_ai.input.mes
 _PROMPT += ("llm.prompts", "gen_ai.prompt", "input.value")
 
 
-def _prompt_of(v: _Visit) -> str:
-    "All that models were shown in a visit, as one text."
-    some = [s for s in v.spans if s.is_model] or [v.span]
-    shown = [text for s in some for p in _PROMPT for text in _texts(s.at(p))]
-    return "\n".join([*shown, *(m.text for s in some for m in _event_messages(s)[0])])
-
-
 def _texts(value: object) -> Iterator[str]:
     "All texts in a value."
     stack = [value]
@@ -506,12 +499,6 @@ def _evaluations(s: Span) -> list[Verdict]:
 _THEN = {"generate": Label.YES, "refuse": Label.NO, "rewrite": Label.NO}
 
 # %% ../../nbs/2_data/03_traces.ipynb #e6363e53
-def _next_node(v: _Visit) -> Label | None:
-    "The verdict of a gate that names the node which follows."
-    name = _reply_of(v) if v.kind == "gate" else ""
-    return _THEN.get(by_name(name)) if re.fullmatch(r"\w{1,60}", name) else None
-
-
 def _verdict_of(v: _Visit) -> Verdict | None:
     "The one verdict of a visit; None if it gives none that can be read."
     if told := [e for s in v.spans for e in _evaluations(s)]:
@@ -522,8 +509,11 @@ def _verdict_of(v: _Visit) -> Verdict | None:
     found = {_label(x, k) for k, x in named.items()} - {None}
     if len(found) == 1:
         return Verdict(found.pop(), "trace", raw=clipped(str(_output_of(v.span)), 200))
-    label = _label(_reply_of(v)) or _next_node(v) if not found else None
-    return Verdict(label, "trace", raw=clipped(_reply_of(v), 200)) if label else None
+    reply = _reply_of(v)
+    label = _label(reply) if not found else None
+    if not (found or label) and v.kind == "gate" and re.fullmatch(r"\w{1,60}", reply):
+        label = _THEN.get(by_name(reply))  # the node that follows
+    return Verdict(label, "trace", raw=clipped(reply, 200)) if label else None
 
 # %% ../../nbs/2_data/03_traces.ipynb #aff95ba0
 _SHOWN = ("retrieval.documents", "reranker.output_documents", "gen_ai.retrieval.documents")
@@ -715,9 +705,12 @@ def _grade(r: _Reading, v: _Visit) -> bool:
 
 
 def _generate(r: _Reading, v: _Visit) -> bool:
-    text, shown = _reply_of(v), r.in_prompt(_prompt_of(v))
-    if not text:
+    if not (text := _reply_of(v)):
         return False
+    asked = [s for s in v.spans if s.is_model] or [v.span]
+    prompt = [text for s in asked for p in _PROMPT for text in _texts(s.at(p))]
+    prompt += [m.text for s in asked for m in _event_messages(s)[0]]
+    shown = r.in_prompt("\n".join(prompt))
     if r.models and declines(text) and not any(s.is_model for s in v.spans):
         return _refuse(r, v)  # a rule did it: no model was asked
     if r.pending and shown is not None:
@@ -755,15 +748,6 @@ _READERS: dict[str, Callable[[_Reading, _Visit], bool]] = {
     "clarify": _clarify,
     "llm": _llm,
 }
-
-
-def _read_visit(r: _Reading, v: _Visit) -> None:
-    "Add the step of a visit: typed if it shows what its kind needs, else a plain one."
-    if v.kind and _READERS[v.kind](r, v):
-        return
-    if v.kind:
-        r.odd[f"{v.kind} without what tells it: plain steps"] += 1
-    r.add(v, Step, note=clipped(v.span.error or _reply_of(v), 200))
 
 # %% ../../nbs/2_data/03_traces.ipynb #cfa56a30
 @dataclass(frozen=True)
@@ -871,7 +855,11 @@ def _read_turn_of(
     queries = [x for v in some for x in _queries_of(v) if not same_text(x, task.question)]
     r = _Reading(task.question, q.answer, task.domain, corpus, odd, queries, q.trace.models)
     for v in some:
-        _read_visit(r, v)
+        if v.kind and _READERS[v.kind](r, v):
+            continue
+        if v.kind:  # it does not show what its kind needs
+            odd[f"{v.kind} without what tells it: plain steps"] += 1
+        r.add(v, Step, note=clipped(v.span.error or _reply_of(v), 200))
     odd["spans that are steps"] += len(some)
     odd["spans within steps"] += sum(len(v.parts) for v in some)
     odd["spans around steps"] += len(q.trace.spans) - sum(len(v.spans) for v in some)
@@ -1064,7 +1052,17 @@ def write_imported(
         found = {k: {w: n for w, n in some.items() if n} for k, some in counts().items()}
         if twice:
             found.setdefault("odd", {})["tasks answered more than once: the last counts"] = twice
-        write_json(part / "manifest.json", _manifest(source, about, found))
+        of, form = checksum(source, "0" * 64), about.form
+        imported = {"file": source.name, "sha256": of, "form": form, "notes": list(about.notes)}
+        manifest = {
+            "version": VERSION,
+            "identity": {"system": about.system, "setting": about.setting, "imported": of[:16]},
+            "about": f"imported from {source.name} ({form}): it cannot be forked or replayed",
+            "settings": {"profile": "imported", "chat": {"name": about.model, "quantization": ""}},
+            "imported": imported | found,
+            "sessions": [],
+        }
+        write_json(part / "manifest.json", manifest)
         with suppress(OSError):
             out.rmdir()  # it may be there, empty
         if out.exists():
@@ -1098,19 +1096,6 @@ def _write_turns(folder: Path, turns: Iterable[Read]) -> int:
     if not seen:
         raise DataError("holds no turn", folder, remedy="Does it have the questions and answers?")
     return twice
-
-
-def _manifest(source: Path, about: Written, counts: Mapping) -> dict:
-    of = checksum(source, "0" * 64)
-    imported = {"file": source.name, "sha256": of, "form": about.form, "notes": list(about.notes)}
-    return {
-        "version": VERSION,
-        "identity": {"system": about.system, "setting": about.setting, "imported": of[:16]},
-        "about": f"imported from {source.name} ({about.form}): it cannot be forked or replayed",
-        "settings": {"profile": "imported", "chat": {"name": about.model, "quantization": ""}},
-        "imported": {**imported, **counts},
-        "sessions": [],
-    }
 
 # %% ../../nbs/2_data/03_traces.ipynb #a3b6b8c3
 def read_kinds(path: str | Path | None) -> dict[str, str]:

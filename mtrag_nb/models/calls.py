@@ -147,14 +147,6 @@ class _Call:
     size = property(lambda self: len(self.columns[0]))
     done = property(lambda self: self.result is not None or self.error is not None)
 
-    def settle(self, results: list) -> None:
-        "Take the results of this call's prompts; an exception stands where a prompt failed."
-        failed = [r for r in results if isinstance(r, Exception)]
-        if failed:
-            self.error = failed[0] if self.size == 1 else PartlyFailed(results)
-        else:
-            self.result = results
-
 
 def _largest_group(calls: Sequence[_Call]) -> list[_Call]:
     "The calls that can share a batch and have the most prompts together."
@@ -163,9 +155,11 @@ def _largest_group(calls: Sequence[_Call]) -> list[_Call]:
         groups.setdefault(c.group, []).append(c)
     return max(groups.values(), key=lambda g: sum(c.size for c in g))
 
-
-def _stream_of(calls: Sequence[_Call]) -> OnText | None:
-    "One `on_text` for a batch of calls, whose rows are numbered through; None if no call is streamed."
+# %% ../../nbs/3_models/05_calls.ipynb #0f0e8e9f
+def _results(model: ChatModel, calls: Sequence[_Call]) -> list:
+    "What the model gives for calls of one group: a result or an exception for each prompt."
+    method, *parameters = calls[0].group
+    prompts, others = [sum((c.columns[k] for c in calls), []) for k in (0, 1)]
     rows = [(c.on_text, i) for c in calls for i in range(c.size)]
 
     def on_text(row: int, text: str) -> None:
@@ -173,19 +167,12 @@ def _stream_of(calls: Sequence[_Call]) -> OnText | None:
         if own:
             own(i, text)
 
-    return on_text if any(own for own, _ in rows) else None
-
-# %% ../../nbs/3_models/05_calls.ipynb #0f0e8e9f
-def _results(model: ChatModel, calls: Sequence[_Call]) -> list:
-    "What the model gives for calls of one group: a result or an exception for each prompt."
-    method, *parameters = calls[0].group
-    prompts, others = [sum((c.columns[k] for c in calls), []) for k in (0, 1)]
     try:
         if method == "score":
             results = list(model.score(prompts, others))
         else:
             most, temperature, stop = parameters
-            stream = _stream_of(calls)
+            stream = on_text if any(own for own, _ in rows) else None
             results = list(model.generate(prompts, most, temperature, others, stop, stream))
     except PartlyFailed as e:
         results = e.results
@@ -208,9 +195,12 @@ def _run_calls(model: ChatModel, calls: Sequence[_Call], sizes: list[int]) -> No
             else:
                 c.error = e
         return
-    for c in calls:
-        c.settle(results[: c.size])
-        results = results[c.size :]
+    for c in calls:  # an exception stands where a prompt failed
+        own, results = results[: c.size], results[c.size :]
+        if failed := [r for r in own if isinstance(r, Exception)]:
+            c.error = failed[0] if c.size == 1 else PartlyFailed(own)
+        else:
+            c.result = own
 
 # %% ../../nbs/3_models/05_calls.ipynb #72755ad1
 class BatchingChat:
@@ -277,16 +267,12 @@ class BatchingChat:
             self._waiting.append(call)
             self._change.notify_all()
             while not call.done:
-                if self._due():
+                waiting = self._waiting
+                due = len(waiting) >= self._running or sum(c.size for c in waiting) >= self.size
+                if waiting and due and not self._busy:
                     self._run_one_batch()
                 else:
                     self._change.wait()
-
-    def _due(self) -> bool:
-        if self._busy or not self._waiting:
-            return False
-        all_wait = len(self._waiting) >= self._running
-        return all_wait or sum(c.size for c in self._waiting) >= self.size
 
     def _run_one_batch(self) -> None:
         "Run the group with the most prompts; the lock is free meanwhile."

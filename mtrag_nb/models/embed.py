@@ -29,7 +29,7 @@ from .local import run_batches, torch_dtype, trim_memory, weight_files
 
 # %% auto #0
 __all__ = ['OFFICIAL_BERT', 'ENCODERS', 'HashEmbedder', 'prefixed', 'Embedder', 'FromEmbedding', 'CosineReranker',
-           'CrossEncoderReranker', 'YesNoReranker', 'load_reranker', 'Classifier', 'BertScorer', 'encoder_named']
+           'CrossEncoderReranker', 'load_reranker', 'Classifier', 'BertScorer', 'encoder_named']
 
 # %% ../../nbs/3_models/03_embed.ipynb #4859005c
 class HashEmbedder:
@@ -64,9 +64,8 @@ def _place_helper(spec: ModelSpec) -> tuple[str, str]:
         return "cpu", pick_dtype(spec, None)
     need = 2 * weight_bytes(find_model(spec), "fp16")  # as much again for its work
     device = device_for_helper(spec.device, need)
-    if device != "cpu" and spec.dtype == "auto":
-        return device, "fp16"
-    return device, pick_dtype(spec, None)
+    half = device != "cpu" and spec.dtype == "auto"
+    return device, "fp16" if half else pick_dtype(spec, None)
 
 # %% ../../nbs/3_models/03_embed.ipynb #a9c17c62
 def _by_length(texts: Sequence[str], chars: int) -> list[list[int]]:
@@ -112,20 +111,14 @@ class _Helper(Resident):
     device = property(lambda self: self.place[0])
 
     def _load(self):
+        "The model, loaded on the first call. Raises TooLarge."
         if self._model is None:
-            place = _place_helper(self.spec)
-            self._model = self._weights(*place)
-            self._place = place
-        return self._model
-
-    def _weights(self, device: str, dtype: str):
-        "The weights on a device. Raises TooLarge."
-        folder = find_model(self.spec)
-        if (model := made_if_it_fits(lambda: self._made(folder, device, dtype))) is None:
-            raise _no_room(self.spec, device, "", self.setting)
-        if device != "cpu":
+            folder, (device, dtype) = find_model(self.spec), _place_helper(self.spec)
+            if (model := made_if_it_fits(lambda: self._made(folder, device, dtype))) is None:
+                raise _no_room(self.spec, device, "", self.setting)
             enter(self, device, "helper")
-        return model
+            self._model, self._place = model, (device, dtype)
+        return self._model
 
     def _made(self, folder: Path, device: str, dtype: str):
         "The model of a folder."
@@ -292,7 +285,7 @@ _MEETS = (
 )
 
 
-class YesNoReranker:
+class _YesNoReranker:
     "A language model as a reranker: the probability of yes against no."
 
     def __init__(self, spec: ModelSpec):
@@ -317,7 +310,7 @@ class YesNoReranker:
         self.model.unload()
 
 
-def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | YesNoReranker:
+def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | _YesNoReranker:
     "The reranker of a spec, by the form of its files."
     try:
         folder = find_model(spec)
@@ -325,7 +318,7 @@ def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | YesNoReranker:
         return CrossEncoderReranker(spec)  # which says so when it is used
     name = (read_json(folder / "config.json").get("architectures") or [""])[0]
     alone = name.endswith("ForCausalLM") and not (folder / "modules.json").is_file()
-    return YesNoReranker(spec) if alone else CrossEncoderReranker(spec)
+    return _YesNoReranker(spec) if alone else CrossEncoderReranker(spec)
 
 # %% ../../nbs/3_models/03_embed.ipynb #class001
 def _pieces(document: str) -> list[str]:
@@ -402,18 +395,13 @@ def _baseline(name: str) -> Path:
 class BertScorer:
     "BERTScore with any encoder. Loaded when first used; texts are cut at the encoder's length."
 
-    def __init__(
-        self,
-        spec: ModelSpec = OFFICIAL_BERT,
-        layer: int | None = None,  # hidden layer, from 1; None: as _LAYERS says
-        rescale: bool = True,  # False: raw cosines, for an encoder without a baseline
-        batch_size: int = 16,
-    ):
-        self.spec, self.rescale, self.batch_size = spec, rescale, batch_size
-        self.layer, self._scorer = layer or _LAYERS.get(spec.name), None
+    def __init__(self, spec: ModelSpec = OFFICIAL_BERT, rescale: bool = True):
+        "rescale=False: raw cosines, for an encoder without a baseline."
+        self.spec, self.rescale = spec, rescale
+        self.layer, self._scorer = _LAYERS.get(spec.name), None
         if self.layer is None:
-            remedy = "give one (bert_score.utils.model2layers lists what was tuned)"
-            raise SettingsError(f"no layer is known for {spec.name!r}: {remedy}")
+            known = f"layers are known for {', '.join(_LAYERS)}"
+            raise SettingsError(f"no layer is known for {spec.name!r}: {known}")
         if rescale and not _baseline(spec.name).is_file():
             problem = f"bert-score ships no baseline for {spec.name!r}"
             remedy = "give rescale=False; raw values compare with no rescaled ones"
@@ -429,7 +417,7 @@ class BertScorer:
             baseline = str(_baseline(self.spec.name))
             from bert_score import BERTScorer
 
-            what = (str(find_model(self.spec)), self.layer, self.batch_size)
+            what = (str(find_model(self.spec)), self.layer, 16)
             how = {"device": pick_device(self.spec), "lang": "en", "baseline_path": baseline}
             self._scorer = BERTScorer(*what, rescale_with_baseline=self.rescale, **how)
             self._scorer._model.float()  # a checkpoint in half precision would be computed in it
@@ -447,7 +435,7 @@ class BertScorer:
         out: list[tuple[float, float] | None] = [None] * len(responses)
         if pairs:
             both = map(list, zip(*pairs.values()))
-            p, r, _ = self._load().score(*both, batch_size=self.batch_size)
+            p, r, _ = self._load().score(*both, batch_size=16)
             for i, a, b in zip(pairs, p.tolist(), r.tolist()):
                 out[i] = (a, b)
         return out

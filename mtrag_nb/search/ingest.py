@@ -24,11 +24,17 @@ from llama_index.vector_stores.qdrant import QdrantVectorStore
 
 from ..core.files import Shard, disk_full, keep_shard, make_folder, only_writer, read_json
 from ..core.files import shards_in, write_json
-from ..core.settings import Address, ChunkSettings, SparseSettings, load_place
+from ..core.settings import Address, ChunkSettings, SparseSettings
 from ..core.types import DataError, IndexMismatch, Passage, SettingsError
 from ..models.chat import EmbedderLike
 from ..models.embed import FromEmbedding
-from .nodes import ChildNodes, as_document, hierarchical_parser, part_identity
+from mtrag_nb.search.nodes import (
+    ChildNodes,
+    as_document,
+    hierarchical_parser,
+    named_part,
+    part_identity,
+)
 from .nodes import with_stable_ids
 from .store import COLLECTION, REBUILD, Index, Manifest, all_points, check_free
 from .store import count_points, create_collection, document_ids, keep_checksums
@@ -168,8 +174,8 @@ def batches(passages: Iterable[Passage], children: int) -> Iterator[list[Passage
         yield batch
 
 # %% ../../nbs/4_search/03_ingest.ipynb #survey01
-def _survey(store: QdrantVectorStore) -> tuple[dict, Counter, set[str]]:
-    "Read all children of a store: passages, parents and children of each domain; word -> children that hold it; ids of passages."
+def finish(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> Manifest:
+    "Count what the store holds, and write `words.json`; the complete manifest is returned, and not yet saved. Raises IndexMismatch if it is not what was put in."
     seen, counts, counted = {}, Counter(), Counter()
     for page in all_points(store):
         for point in page:
@@ -183,12 +189,7 @@ def _survey(store: QdrantVectorStore) -> tuple[dict, Counter, set[str]]:
         d: {"passages": len(a), "parents": len(b), "children": counts[d]}
         for d, (a, b) in sorted(seen.items())
     }
-    return domains, counted, set().union(*(a for a, _ in seen.values()))
-
-
-def finish(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> Manifest:
-    "Count what the store holds, and write `words.json`; the complete manifest is returned, and not yet saved. Raises IndexMismatch if it is not what was put in."
-    domains, counted, held = _survey(store)
+    held = set().union(*(a for a, _ in seen.values()))
     if differ := held ^ document_ids(folder):
         raise IndexMismatch(
             f"{folder} and its collection {COLLECTION} differ in {len(differ)} passages, e.g. {min(differ)!r}: "
@@ -227,15 +228,6 @@ def _skip_known(
     return ids
 
 
-def _new_ids(passages: Sequence[Passage], seen: set[str]) -> None:
-    "Note the ids of passages. Raises DataError for one that appears twice in the corpus."
-    for p in passages:
-        if p.id in seen:
-            remedy = "Ids must be unique: remove or rename one"
-            raise DataError(f"passage id {p.id!r} appears twice in the corpus", remedy=remedy)
-        seen.add(p.id)
-
-
 @contextmanager
 def _opened_for_writing(folder: Path, manifest: Manifest) -> Iterator[QdrantVectorStore]:
     "The store of a build that was begun there, or of a new one. Raises DiskFull, IndexMismatch."
@@ -272,21 +264,16 @@ def _add_all(
     how = {"unit": " characters", "unit_scale": True, "smoothing": 0.1, "desc": "indexing"}
     with tqdm(total=total, disable=not progress, **how) as bar:
         for part in batches(rest, batch):
-            _new_ids(part, seen)
+            for p in part:
+                if p.id in seen:
+                    problem = f"passage id {p.id!r} appears twice in the corpus"
+                    raise DataError(problem, remedy="Ids must be unique: remove or rename one")
+                seen.add(p.id)
             ingestion.add(part)
             for p in part:
                 whole.add(p)
             bar.update(sum(len(p.text) for p in part))
     return str(whole)
-
-
-def _named_parser(place: str) -> NodeParser:
-    "The node parser of LlamaIndex at FILE.py:NAME or MODULE:NAME, or that a function there makes. Raises SettingsError."
-    value, _ = load_place(place)
-    made = value if isinstance(value, NodeParser) else value() if callable(value) else value
-    if not isinstance(made, NodeParser):
-        raise SettingsError(f"chunks.parser={place} is a {type(made).__name__}, no NodeParser")
-    return made
 
 
 def _part_of(passages: Iterable[Passage], shard: Shard | None) -> tuple[str, Iterable[Passage]]:
@@ -338,7 +325,7 @@ def build_index(
     if isinstance(embedder, BaseEmbedding):
         embedder = FromEmbedding(embedder)
     if chunks.parser:
-        parser = _named_parser(chunks.parser)
+        parser, _ = named_part(chunks.parser, (NodeParser,))
     asked = {"chunks": chunks, "embedder": embedder.fingerprint, "dim": embedder.dim}
     asked |= {"url": Address(url), "sparse": sparse, "titles": titles, "hnsw": hnsw}
     asked["parser"] = part_identity(parser) if parser else ""
@@ -361,18 +348,9 @@ def build_index(
         return done
 
 # %% ../../nbs/4_search/03_ingest.ipynb #merge001
-def _as_vectors(named: Mapping) -> dict:
-    "The vectors of a point that was read, to be written again."
-    from qdrant_client.models import SparseVector
-
-    sparse = {k: v for k, v in named.items() if hasattr(v, "indices")}
-    made = {k: SparseVector(indices=v.indices, values=v.values) for k, v in sparse.items()}
-    return {**named, **made}
-
-
 def _add_index(folder: Path, store: QdrantVectorStore, index: Index) -> None:
     "Add what an index holds, unless it is in; its documents last. Raises IndexMismatch for a passage that another one has."
-    from qdrant_client.models import PointStruct
+    from qdrant_client.models import PointStruct, SparseVector
 
     there, more = _load_documents(folder), _load_documents(index.folder)
     ids = document_ids(index.folder)
@@ -381,8 +359,11 @@ def _add_index(folder: Path, store: QdrantVectorStore, index: Index) -> None:
     if twice := ids & document_ids(folder):
         raise IndexMismatch(f"{index.folder}: passage {min(twice)!r} stands in another shard, too")
     for page in all_points(index.store, vectors=True):
-        rows = ((str(p.id), _as_vectors(p.vector), p.payload) for p in page)
-        points = [PointStruct(id=i, vector=v, payload=payload) for i, v, payload in rows]
+        points = []
+        for p in page:
+            sparse = {k: v for k, v in p.vector.items() if hasattr(v, "indices")}
+            made = {k: SparseVector(indices=v.indices, values=v.values) for k, v in sparse.items()}
+            points.append(PointStruct(id=str(p.id), vector=p.vector | made, payload=p.payload))
         store.client.upload_points(COLLECTION, points, wait=True)
     there.set_document_hashes({i: more.get_document_hash(i) for i in ids})
     write_json(folder / "documents.json", there.to_dict())

@@ -18,12 +18,12 @@ from llama_index.core.node_parser import get_leaf_nodes
 from llama_index.core.node_parser.node_utils import build_nodes_from_splits
 from llama_index.core.schema import BaseNode, Document, NodeRelationship, TransformComponent
 
-from ..core.settings import ChunkSettings
+from ..core.settings import ChunkSettings, load_place
 from ..core.types import DataError, Passage, SettingsError, digest
 
 # %% auto #0
 __all__ = ['as_document', 'spans', 'SpanSplitter', 'hierarchical_parser', 'ChildNodes', 'with_stable_ids', 'part_identity',
-           'count_children', 'capped']
+           'named_part', 'count_children', 'capped']
 
 # %% ../../nbs/4_search/00_nodes.ipynb #docs0002
 _PASSAGE = ("title", "url", "source", "domain")
@@ -236,6 +236,16 @@ def _described(value: object, depth: int) -> object:
 def part_identity(part: object) -> str:
     "Names a part of LlamaIndex by its class, its settings and those of its inner parts, in eight digits."
     return digest(_described(part, 5), 8)
+
+
+def named_part(place: str, kinds: tuple[type, ...]) -> tuple[object, str]:
+    "A part of LlamaIndex at FILE.py:NAME or MODULE:NAME, or that a function there makes, and its name in an identity. Raises SettingsError."
+    value, source = load_place(place)
+    made = value if isinstance(value, kinds) or not callable(value) else value()
+    if not isinstance(made, kinds):
+        known = ", ".join(k.__name__ for k in kinds)
+        raise SettingsError(f"{place} is a {type(made).__name__}, and not one of {known}")
+    return made, f"{type(made).__name__}:{digest([part_identity(made), source], 8)}"
 
 # %% ../../nbs/4_search/00_nodes.ipynb #b54eb6f3
 def count_children(text: str, chunks: ChunkSettings = ChunkSettings()) -> int:

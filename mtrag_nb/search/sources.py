@@ -497,11 +497,8 @@ def web_step(s: _Searched) -> WebSearched:
 _KINDS = ("none", "corpus:FOLDER", "recorded:FILE", "searxng:URL")
 
 
-def web_named(
-    text: str,  # one of _KINDS
-    open_corpus: Callable[[Path], RetrieverLike],  # how a folder becomes a retriever
-) -> Web | None:
-    "A source by its name. Raises SettingsError for one that there is not."
+def web_named(text: str, open_corpus: Callable[[Path], RetrieverLike]) -> Web | None:
+    "A source by its name, one of _KINDS; `open_corpus` makes a retriever of a folder. Raises SettingsError for one that there is not."
     kind, _, where = text.partition(":")
     if text in ("", "none"):
         return None

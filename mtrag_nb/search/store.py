@@ -262,23 +262,6 @@ def lost_state(folder: Path) -> bool:
     return bool(states) and not there
 
 
-def _manifest_data(folder: str | Path) -> dict:
-    "What `manifest.json` holds. Raises DataError if there is none, IndexMismatch if another version wrote it."
-    path = Path(folder) / "manifest.json"
-    if lost_state(Path(folder)):
-        raise DataError("no such file beside its documents", path, remedy="Restore it from a copy")
-    if not path.exists():
-        remedy = "Build it (mtrag ingest --passages FILE --index DIR), or name its folder"
-        raise DataError("no index here", folder, remedy=remedy)
-    data = read_json(path)
-    if (found := data.get("format")) != _FORMAT:
-        raise IndexMismatch(
-            f"{folder} holds an index of format {str(found)[:40]}, and this version reads format "
-            f"{_FORMAT}. Build it again in a new folder, by the command that it was built with"
-        )
-    return data
-
-
 @dataclass(frozen=True)
 class Manifest:
     "What an index folder holds and what it was built with."
@@ -321,11 +304,21 @@ class Manifest:
     @classmethod
     def load(cls, folder: str | Path) -> Manifest:
         "Read `manifest.json`. Raises DataError if there is none or it is damaged, IndexMismatch if another version wrote it."
-        data = _manifest_data(folder)
+        path = Path(folder) / "manifest.json"
+        if lost_state(Path(folder)):
+            remedy = "Restore it from a copy"
+            raise DataError("no such file beside its documents", path, remedy=remedy)
+        if not path.exists():
+            remedy = "Build it (mtrag ingest --passages FILE --index DIR), or name its folder"
+            raise DataError("no index here", folder, remedy=remedy)
+        data = read_json(path)
+        if (found := data.get("format")) != _FORMAT:
+            wrong = f"an index of format {str(found)[:40]}, and this version reads format {_FORMAT}"
+            remedy = "Build it again in a new folder, by the command that it was built with"
+            raise IndexMismatch(f"{folder} holds {wrong}. {remedy}")
         try:
             return structured(cls, data)
         except (TypeError, AttributeError, SettingsError) as e:
-            path = Path(folder) / "manifest.json"
             remedy = "Restore the folder from a copy, or build the index again in a new folder"
             raise DataError(f"not the manifest of an index ({e})", path, remedy=remedy) from None
 
@@ -703,11 +696,9 @@ def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
     return Index(folder, manifest, store)
 
 
-def open_folder(
-    folder: str | Path,
-    url: str = "",  # the Qdrant server that it lies on, where the address needs a password
-) -> Index:
-    "Open a finished index, whatever it was made with. Raises IndexMismatch for an unfinished one, DataError for one that is damaged."
+def open_folder(folder: str | Path, url: str = "") -> Index:
+    """Open a finished index, whatever it was made with; `url`: the Qdrant server that it lies on, where the address needs a
+    password. Raises IndexMismatch for an unfinished one, DataError for one that is damaged."""
     folder = Path(folder)
     sweep_if_idle(folder)
     while True:

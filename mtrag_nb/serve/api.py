@@ -142,12 +142,8 @@ def _foreign(headers: Mapping[str, str], hosts: frozenset[str]) -> tuple[int, st
 class _Rate:
     "So many requests a minute, and at most as many at once, from each address."
 
-    def __init__(
-        self,
-        per_minute: float,
-        clock: Callable[[], float] = time.monotonic,
-        most: int = 10_000,  # addresses that are remembered
-    ):
+    def __init__(self, per_minute: float, clock: Callable = time.monotonic, most: int = 10_000):
+        "clock: gives seconds; most: addresses that are remembered."
         self.per_minute, self.clock, self.most, self._left = per_minute, clock, most, OrderedDict()
 
     def wait(self, who: str) -> float:
@@ -640,6 +636,7 @@ def _add_questions(app: FastAPI, service: Service) -> None:
 
 # %% ../../nbs/serve/06_api.ipynb #41eaf31e
 _WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"  # the policy of a turn's page
+_TURN = "/api/conversations/{i}/{turn}"
 
 
 def _add_conversations(app: FastAPI, service: Service) -> None:
@@ -674,25 +671,23 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
 
 
 def _add_turns(app: FastAPI, service: Service) -> None:
-    why_path = "/api/conversations/{i}/{turn}/why"
-
-    @app.get(why_path, response_class=HTMLResponse, tags=["conversations"])
+    @app.get(f"{_TURN}/why", response_class=HTMLResponse, tags=["conversations"])
     def why(i: str, turn: int):
         "All of a turn, as notebooks show it."
         html = why_html(service, _known(service, i), turn)
         return HTMLResponse(html, headers={"content-security-policy": _WHY})
 
-    @app.get("/api/conversations/{i}/{turn}", tags=["conversations"])
+    @app.get(_TURN, tags=["conversations"])
     def turn_of(i: str, turn: int):
         "A turn in words: what was searched for, found and thrown away; what is marked, and which stage lost it."
         return about_turn(service, _known(service, i), turn)
 
-    @app.post("/api/conversations/{i}/{turn}/mark", tags=["marks"])
+    @app.post(f"{_TURN}/mark", tags=["marks"])
     def put_mark(i: str, turn: int, given: Mark):
         "Say what a turn should have been: a verdict, a passage that answers it, a better answer, a note."
         return mark(service, _known(service, i), turn, **given.model_dump(exclude_none=True))
 
-    @app.post("/api/conversations/{i}/{turn}/again", tags=["marks"])
+    @app.post(f"{_TURN}/again", tags=["marks"])
     async def try_again(i: str, turn: int, change: Again):
         "The turn again with one thing changed, beside the old one."
         what = {"conversation": _known(service, i), "turn": turn, **change.model_dump()}
@@ -863,9 +858,9 @@ def make_app(
 
     how = {"docs_url": None, "redoc_url": None, "redirect_slashes": False, "lifespan": lifespan}
     app = FastAPI(title="mtrag", version=__version__, description=_ABOUT, **how)
-    parts = (_add_documents, _add_questions, _add_conversations, _add_turns, _add_marks, _add_chat)
-    for add in parts:
+    for add in (_add_documents, _add_questions, _add_conversations, _add_turns, _add_marks):
         add(app, service)
+    _add_chat(app, service)
     _add_descriptions(app, rules.token)
     _add_errors(app)
 
@@ -893,9 +888,7 @@ class _Server(uvicorn.Server):
     "A server that a signal stops in good order: what was begun is finished, then the process goes on to its end."
 
     stopping: Callable[[], object] = staticmethod(lambda: None)  # called when the signal comes
-    ready: Callable[[], object] = staticmethod(
-        lambda: None
-    )  # called when it answers, and can be stopped
+    ready: Callable[[], object] = staticmethod(lambda: None)  # when it answers, and can be stopped
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -53,11 +53,9 @@ __all__ = ['ID', 'REMOVED', 'place_of', 'page_words', 'told_step', 'error_line',
 _PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `as_passages` writes it
 
 
-def place_of(
-    c: Context,
-    spans: Sequence[tuple[int, int]] = (),  # of sentences in its text; (): the whole passage
-) -> dict:
-    "Document, section and page of sentences of a passage; None and '' for what is not known. `last_page` where they stand on several."
+def place_of(c: Context, spans: Sequence[tuple[int, int]] = ()) -> dict:
+    """Document, section and page of a passage, or of sentences at some spans of its text; None and '' for what is not known.
+    `last_page` where they stand on several."""
     title, _, section = c.title.partition(" › ")
     place = {
         "document": c.source or title or c.document_id,
@@ -91,11 +89,8 @@ def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
     return lines
 
 
-def told_step(
-    step: Step,
-    name: Callable[[str], str] = document_of,  # id of a passage -> what a reader calls it
-) -> dict:
-    "A step as progress: the node, what it says in words, its seconds."
+def told_step(step: Step, name: Callable[[str], str] = document_of) -> dict:
+    "A step as progress: the node, what it says in words, its seconds. `name`: id of a passage -> what a reader calls it."
     lines = [list(line) for line in step.lines(name)]
     return {"node": step.node, "told": lines, "seconds": step.seconds}
 
@@ -197,13 +192,8 @@ class _Watched:
 class ServedRun:
     "A run folder that is open for turns. Safe to use from several threads."
 
-    def __init__(
-        self,
-        folder: Path,  # made, or gone on with
-        system: System,
-        tools: Toolbox,
-        entries: Mapping,  # of its manifest: `identity`, `about`, ... (`runs.run.begin_session`)
-    ):
+    def __init__(self, folder: Path, system: System, tools: Toolbox, entries: Mapping):
+        "The folder is made, or gone on with; entries of its manifest: `identity`, `about`, ... (`runs.run.begin_session`)."
         begin_session(folder, entries)
         self.folder, self.system, self.tools = folder, system, tools
         self.calls = RecordedChat(tools.chat, folder / "calls.jsonl")
@@ -298,14 +288,6 @@ def _shaped(line: dict, **kinds: type) -> dict:
     return line
 
 
-def _checked_line(line: dict) -> dict:
-    "A line of a conversation, as it is. Raises TypeError for another object."
-    if not isinstance(line.get("title"), str):  # another name for the conversation
-        reply = _shaped(line, turn=int, time=str, question=str, reply=dict)["reply"]
-        _shaped(reply, answer=str, outcome=str)
-    return line
-
-
 def exchange(question: str, answer: str) -> tuple[Turn, Turn]:
     return Turn("user", question), Turn("agent", answer)
 
@@ -365,7 +347,14 @@ class Conversations:
         path = self._path(i)
         if path.is_dir():
             raise DataError("this is a folder, not a file", path)
-        return list(read_lines(path, _checked_line, "a turn of a conversation"))
+
+        def read(line: dict) -> dict:
+            if not isinstance(line.get("title"), str):  # another name for the conversation
+                reply = _shaped(line, turn=int, time=str, question=str, reply=dict)["reply"]
+                _shaped(reply, answer=str, outcome=str)
+            return line
+
+        return list(read_lines(path, read, "a turn of a conversation"))
 
     def lines(self, i: str) -> list[dict]:
         "The turns of a conversation, in order; none if it is not there. Raises DataError for an id that is none, or a line."
