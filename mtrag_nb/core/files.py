@@ -21,7 +21,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -202,7 +202,7 @@ def make_folder(path: str | Path) -> Path:
     return Path(path)
 
 # %% ../../nbs/1_core/02_files.ipynb #2fe089b6
-class JsonlLog:
+class JsonlLog(AbstractContextManager):
     "An append-only JSON-lines file: what `append` returned from is on the record. Safe to use from several threads."
 
     def __init__(self, path: str | Path):  # made if it isn't there; a torn last line is cut off
@@ -248,9 +248,6 @@ class JsonlLog:
 
     def close(self) -> None:
         self._file.close()
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *exc):
         self.close()
@@ -305,15 +302,9 @@ def write_whole(
 
 def write_jsonl(path: str | Path, lines: Iterable[dict]) -> int:
     "Write a JSON-lines file whole. Returns the number of lines."
-    n = 0
-
-    def texts():
-        nonlocal n
-        for n, obj in enumerate(lines, 1):
-            yield json.dumps(obj, ensure_ascii=False, allow_nan=False) + "\n"
-
-    write_whole(path, texts())
-    return n
+    n, how = count(), {"ensure_ascii": False, "allow_nan": False}
+    write_whole(path, (json.dumps(line, **how) + "\n" for line, _ in zip(lines, n)))
+    return next(n)
 
 
 def write_json(path: str | Path, obj: object, **how) -> Path:

@@ -399,10 +399,8 @@ class Trajectory:
         "How it ended, in one word: answered, asked_back, error, or the reason of a refusal."
         return self.reason if self.refused else self.outcome.value
 
-    @property
-    def end_role(self) -> str:
-        "answered, asked_back, error, or the role of the reason."
-        return self.role if self.refused else self.outcome.value
+    # answered, asked_back, error, or the role of the reason
+    end_role = property(lambda self: self.role if self.refused else self.outcome.value)
 
     @property
     def query(self) -> str:
@@ -487,14 +485,14 @@ def read_turn(line: Mapping[str, object]) -> Trajectory:
     return t
 
 # %% ../../nbs/1_core/05_record.ipynb #5a5a55af
+def _names_in(contexts: Mapping[str, Context]) -> Callable[[str], str]:
+    return lambda i: contexts[i].name if i in contexts else i
+
+
 def tell(t: Trajectory, contexts: Mapping[str, Context] = {}) -> str:
     "A turn as text, a line or two for each step; contexts by id (`Run.passages`) give names to ids."
-
-    def name(i):
-        return contexts[i].name if i in contexts else i
-
     lines = [("question", clipped(t.question, 90))]
-    lines += [line for s in t.steps for line in s.lines(name)]
+    lines += [line for s in t.steps for line in s.lines(_names_in(contexts))]
     if e := t.error:
         lines.append(("error", f"in {e.node}: {e.type}: {clipped(e.message, 90)}"))
     lines.append(("outcome", f"{t.outcome}" + (f", because: {t.reason}" if t.refused else "")))
@@ -887,11 +885,7 @@ class TurnDiff:
 
     def _rows(self, chars: int) -> list[tuple[str, str, str, str]]:
         "Mark, node, before and after in words; the last row is how the turns ended."
-
-        def name(i):
-            return self.contexts[i].name if i in self.contexts else i
-
-        rows = []
+        rows, name = [], _names_in(self.contexts)
         for mark, *pair in _step_pairs(self.before, self.after):
             node = next(s.node for s in reversed(pair) if s)
             rows.append((mark, node, *(_one_line(s, name, chars) for s in pair)))

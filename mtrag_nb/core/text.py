@@ -680,6 +680,12 @@ def _english() -> dict[str, re.Pattern]:
 
 # %% ../../nbs/1_core/03_text.ipynb #lang0002
 _MORE = 30  # letters beside a phrase that refuses; with more of them the answer says something, too
+_SCRIPT = regex.compile(
+    r"(?P<Kana>[\p{Hiragana}\p{Katakana}])|(?P<Han>\p{Han})|(?P<Latin>\p{Latin})|(?P<Cyrillic>\p{Cyrillic})"
+    r"|(?P<Arabic>\p{Arabic})|(?P<Devanagari>\p{Devanagari})|(?P<other>\p{L})"
+)
+_NOT_RULED = re.compile("[іїєґўјљњћђѓќ]|[پچژگٹڈںے]", re.I)  # Ukrainian, Serbian; Persian, Urdu
+_ASCII, _ASCII_LETTER = re.compile(r"[\x00-\x7f]+"), re.compile("[A-Za-z]")
 
 
 @cache
@@ -718,14 +724,6 @@ def _languages() -> tuple[_Language, ...]:
         return _Language(r["name"], r["script"], words, speaker, parts, offers, but)
 
     return tuple(map(made, _refusal_rules()["languages"].values()))
-
-
-_SCRIPT = regex.compile(
-    r"(?P<Kana>[\p{Hiragana}\p{Katakana}])|(?P<Han>\p{Han})|(?P<Latin>\p{Latin})|(?P<Cyrillic>\p{Cyrillic})"
-    r"|(?P<Arabic>\p{Arabic})|(?P<Devanagari>\p{Devanagari})|(?P<other>\p{L})"
-)
-_NOT_RULED = re.compile("[іїєґўјљњћђѓќ]|[پچژگٹڈںے]", re.I)  # Ukrainian, Serbian; Persian, Urdu
-_ASCII, _ASCII_LETTER = re.compile(r"[\x00-\x7f]+"), re.compile("[A-Za-z]")
 
 
 @lru_cache(4096)

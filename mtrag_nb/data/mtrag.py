@@ -334,6 +334,7 @@ _Question = TypedDict(  # a line in the simple form
     total=False,
 )
 _SPEAKERS = {"user": "user", "assistant": "agent", "agent": "agent"}
+_NOT_KNOWN = "I don't know."  # what was said to a question that the documents do not answer
 
 
 def _turns_before(history: list) -> list[dict] | None:
@@ -346,9 +347,6 @@ def _turns_before(history: list) -> list[dict] | None:
     texts = [h.get("content", h.get("text")) for h in said]
     turns = [{"speaker": s, "text": t} for s, t in zip(speakers, texts)]
     return turns if all(speakers) else None
-
-
-_NOT_KNOWN = "I don't know."  # what was said to a question that the documents do not answer
 
 
 def _gold_passage(p: object) -> object:
@@ -1018,16 +1016,6 @@ def _by_id(entries: list[dict], part: str, path: Path, *keys: str) -> dict[tuple
     return found
 
 
-def _with_texts(line: dict, documents: Mapping[tuple, dict], path: Path) -> dict:
-    "A task of the file as a task line, whose contexts have their texts. Raises DataError."
-    ids = [c["document_id"] for c in line["contexts"]]
-    if lost := [i for i in ids if (i,) not in documents]:
-        which = f"task {line['task_id']!r} names the document {lost[0]!r}"
-        raise DataError(f"{which}, which the file does not hold", path, remedy=_REMEDY)
-    turn = {"turn": line["Turn"]} if "Turn" in line else {}
-    return line | turn | {"contexts": [documents[(i,)] for i in ids]}
-
-
 def read_ratings(path: str | Path) -> list[RatedAnswer]:
     "The answers of an InspectorRAGet file, packed (.gz) or not. Raises DataError if it is not one."
     path = Path(path)
@@ -1039,9 +1027,15 @@ def read_ratings(path: str | Path) -> list[RatedAnswer]:
     if lost := [t for t, _ in evaluations if (t,) not in tasks]:
         problem = f"an answer is of the task {lost[0]!r}, which the file does not hold"
         raise DataError(problem, path, remedy=_REMEDY)
-    lines = {t: _with_texts(line, documents, path) for (t,), line in tasks.items()}
-    which = "That is task {!r} of the file"
-    known = {t: _task_and_gold(x, path, None, True, which.format(t)) for t, x in lines.items()}
+    known = {}
+    for (i,), line in tasks.items():
+        ids = [c["document_id"] for c in line["contexts"]]
+        if lost := [d for d in ids if (d,) not in documents]:
+            problem = f"task {i!r} names the document {lost[0]!r}, which the file does not hold"
+            raise DataError(problem, path, remedy=_REMEDY)
+        turn = {"turn": line["Turn"]} if "Turn" in line else {}
+        whole = line | turn | {"contexts": [documents[(d,)] for d in ids]}
+        known[i] = _task_and_gold(whole, path, None, True, f"That is task {i!r} of the file")
     return [
         RatedAnswer(*known[e["task_id"]], e["model_id"], e["model_response"], *_marks_of(e))
         for e in evaluations.values()

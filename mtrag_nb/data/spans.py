@@ -65,6 +65,10 @@ class Span:
 
 # %% ../../nbs/2_data/02_spans.ipynb #9064e3a9
 _LEVELS = 24  # of an attribute's dotted key; deeper ones are kept as one key
+_CALL = re.compile(r"[A-Z]\w*\(")  # how Python writes an object: AIMessage(content='...')
+_QUOTED = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\""
+_FIELDS = re.compile(rf"(?:^| )(\w{{1,40}})=({_QUOTED})(?= \w{{1,40}}=|$)")  # pydantic's text form
+_LITERAL = re.compile(rf"b?(?:{_QUOTED})|\((?:{_QUOTED}),.*\)", re.S)  # a text or a tuple
 
 
 def nested(flat: Mapping[str, object]) -> dict:
@@ -100,12 +104,6 @@ def _lists(value: object) -> object:
     if value and all(k.isdecimal() and k.isascii() and len(k) < 12 for k in value):
         return [value[k] for k in sorted(value, key=int)]
     return value
-
-
-_CALL = re.compile(r"[A-Z]\w*\(")  # how Python writes an object: AIMessage(content='...')
-_QUOTED = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\""
-_FIELDS = re.compile(rf"(?:^| )(\w{{1,40}})=({_QUOTED})(?= \w{{1,40}}=|$)")  # pydantic's text form
-_LITERAL = re.compile(rf"b?(?:{_QUOTED})|\((?:{_QUOTED}),.*\)", re.S)  # a text or a tuple
 
 
 def _plain(node: ast.AST) -> object:
@@ -239,6 +237,8 @@ def _of_sdk(o: Mapping, line: int) -> Span:
 
 # %% ../../nbs/2_data/02_spans.ipynb #33d19b2e
 _RUN_TYPES = {"llm": "LLM", "retriever": "RETRIEVER", "tool": "TOOL", "embedding": "EMBEDDING"}
+_HOLDING = ("resourceSpans", "resource_spans", "batches", "scopeSpans", "scope_spans")
+_HOLDING += ("instrumentationLibrarySpans", "spans", "data", "runs")
 
 
 def _of_langsmith(o: Mapping, line: int) -> Span:
@@ -259,8 +259,6 @@ _FORMS = (  # what an object of the form holds, and its reader
     (("run_type", "id"), _of_langsmith),
     (("context",), _of_sdk),
 )
-_HOLDING = ("resourceSpans", "resource_spans", "batches", "scopeSpans", "scope_spans")
-_HOLDING += ("instrumentationLibrarySpans", "spans", "data", "runs")
 
 # %% ../../nbs/2_data/02_spans.ipynb #2640590c
 def _odd_times(s: Span) -> Iterator[str]:
@@ -322,21 +320,16 @@ def _json_values(path: Path) -> Iterator[tuple[int, object]]:
         line += text.count("\n", begin, at)
 
 # %% ../../nbs/2_data/02_spans.ipynb #855d4b28
-def _head(path: Path) -> str:
-    "The first characters of a file. Raises DataError for one that is not there, or not UTF-8."
+def _objects_of(path: str | Path) -> Iterator[tuple[int, object]]:  # line and value
+    "The values of a file of JSON lines, JSON values or one list. Raises DataError (file, line)."
+    path = Path(path)
     with opened(path, "Check the path") as f:
         data = f.readline(1 << 20)
     others = {b"\xff\xfe": "UTF-16 or UTF-32", b"\xfe\xff": "UTF-16", b"PAR1": "Parquet"}
     if form := next((name for mark, name in others.items() if data.startswith(mark)), ""):
         remedy = "Save it as JSON lines in UTF-8"
         raise DataError(f"{form}, not text in UTF-8", path, remedy=remedy)
-    return data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-
-
-def _objects_of(path: str | Path) -> Iterator[tuple[int, object]]:  # line and value
-    "The values of a file of JSON lines, JSON values or one list. Raises DataError (file, line)."
-    path = Path(path)
-    head = _head(path)
+    head = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     if not head.startswith(("{", "[")):
         remedy = "Export the spans as JSON lines: OTLP, the SDK's to_json() or LangSmith"
         raise DataError("does not hold JSON", path, 1, remedy)
@@ -384,10 +377,7 @@ class Trace:
     size: tuple[int, ...]  # how many spans each is, its parts included
     models: bool = False  # its file has calls of models: a span without one asked none
 
-    @property
-    def root(self) -> Span:
-        "The whole request: the first span that is no part of another."
-        return self.spans[0]
+    root = property(lambda self: self.spans[0])  # the whole request
 
 
 def _as_trace(spans: list[Span], odd: Counter, session: str = "", models: bool = False) -> Trace:
@@ -429,22 +419,17 @@ _TABLE = (
 )
 
 
-def _session_of(s: Span) -> str:
-    "What a span calls the conversation that it belongs to."
-    told = s.at(*_SESSION)
-    keys = ("session_id", "thread_id", "conversation_id")
-    told = told or next((s.metadata[k] for k in keys if s.metadata.get(k)), None)
-    return "" if told is None or isinstance(told, (dict, list)) else str(told)
-
-
 def _span(body: str) -> Span:
     found = json.loads(body)
     return Span(**{**found, "events": tuple(map(tuple, found["events"]))})
 
 
 def _keep(db: sqlite3.Connection, s: Span, seq: int, odd: Counter) -> None:
-    "Keep a span. Of one that is there twice, what ended last."
-    row = (s.trace, s.id, s.start, seq, _session_of(s), json.dumps(plain(s)))
+    "Keep a span, with the conversation that it belongs to. Of one that is there twice, what ended last."
+    keys = ("session_id", "thread_id", "conversation_id")
+    told = s.at(*_SESSION) or next((s.metadata[k] for k in keys if s.metadata.get(k)), None)
+    session = "" if told is None or isinstance(told, (dict, list)) else str(told)
+    row = (s.trace, s.id, s.start, seq, session, json.dumps(plain(s)))
     row = tuple(x.encode("utf-8", "replace").decode() if isinstance(x, str) else x for x in row)
     try:
         db.execute("INSERT INTO spans VALUES (?, ?, ?, ?, ?, ?)", row)

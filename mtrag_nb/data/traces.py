@@ -411,6 +411,7 @@ def _texts(value: object) -> Iterator[str]:
 
 # %% ../../nbs/2_data/03_traces.ipynb #753bd8c3
 _REPLY = ("llm.output_messages", "gen_ai.output.messages", "gen_ai.completion")
+_CUT = ("...", "\u2026")  # how a text ends that a tracer has cut off
 
 
 def _output_of(s: Span) -> object:
@@ -429,9 +430,6 @@ def _reply_of(v: _Visit, keys: Sequence[str] = _ANSWERS) -> str:
         if whole := _whole(own, text.strip()) if own else text.strip():
             return whole
     return own
-
-
-_CUT = ("...", "\u2026")  # how a text ends that a tracer has cut off
 
 
 def _whole(cut: str, text: str) -> str:
@@ -466,6 +464,7 @@ _SAID |= {w: Label.NO for w in "fail failed irrelevant ungrounded unsupported in
 _SAID |= {"hallucinated": Label.NO, "factual": Label.YES, "unfaithful": Label.NO}
 _SAID |= {"answerable": Label.YES, "unanswerable": Label.NO, "not supported": Label.NO}
 _SAID |= {"useful": Label.YES, "not useful": Label.NO}
+_THEN = {"generate": Label.YES, "refuse": Label.NO, "rewrite": Label.NO}
 
 
 def _label(value: object, name: str = "") -> Label | None:
@@ -494,9 +493,6 @@ def _evaluations(s: Span) -> list[Verdict]:
             if label:
                 out.append(Verdict(label, what, float(score) if _number(score) else None))
     return out
-
-
-_THEN = {"generate": Label.YES, "refuse": Label.NO, "rewrite": Label.NO}
 
 # %% ../../nbs/2_data/03_traces.ipynb #e6363e53
 def _verdict_of(v: _Visit) -> Verdict | None:
@@ -838,15 +834,6 @@ def _request_of(trace: Trace) -> _Request:
     return _Request(task, trace.session, question, tuple(history), answer, trace, node)
 
 # %% ../../nbs/2_data/03_traces.ipynb #3680c57d
-def _broke(trace: Trace) -> Fault | None:
-    "What broke in a request that ended with an error: of the innermost span that says so."
-    if not trace.root.error:
-        return None
-    s = next(s for s in reversed(trace.spans) if s.error)
-    kind, _, message = s.error.partition(": ")
-    return Fault(_node_of(s), kind if message else "error", message or kind)
-
-
 def _read_turn_of(
     q: _Request, task: Task, corpus: Corpus, kinds: Mapping[str, str], odd: Counter
 ) -> Read:
@@ -863,7 +850,11 @@ def _read_turn_of(
     odd["spans that are steps"] += len(some)
     odd["spans within steps"] += sum(len(v.parts) for v in some)
     odd["spans around steps"] += len(q.trace.spans) - sum(len(v.spans) for v in some)
-    fault = _broke(q.trace)
+    fault = None
+    if q.trace.root.error:
+        s = next(s for s in reversed(q.trace.spans) if s.error)  # the innermost that says so
+        kind, _, message = s.error.partition(": ")
+        fault = Fault(_node_of(s), kind if message else "error", message or kind)
     ended = bool(r.last(Drafted, Refused, Clarified))
     if not fault and not ended and q.answer and not declines(q.answer):
         note = "no model call of the trace wrote it: the request's output"

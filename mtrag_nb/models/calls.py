@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -463,7 +463,7 @@ class MeteredChat:
 _Item, _Result = TypeVar("_Item"), TypeVar("_Result")
 
 
-class Work:
+class Work(AbstractContextManager):
     "One stretch of work: from start to end, kill, error or deadline. Close it, or use it in a `with`."
 
     def __init__(self, model: ChatModel, calls: str | Path, size: int, minutes=None):
@@ -519,9 +519,6 @@ class Work:
 
     def close(self) -> None:
         self.chat.close()
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *exc):
         self.close()

@@ -102,12 +102,8 @@ class _Helper(Resident):
         return f"{self.spec.name}:{digest([files, prefixes] if prefixes else files, 8)}"
 
     loaded = property(lambda self: self._model is not None)
-
-    @property
-    def place(self) -> tuple[str, str]:
-        "Device and precision: where it lies, or where it would be loaded now."
-        return self._place or _place_helper(self.spec)
-
+    # Device and precision: where it lies, or where it would be loaded now.
+    place = property(lambda self: self._place or _place_helper(self.spec))
     device = property(lambda self: self.place[0])
 
     def _load(self):

@@ -261,10 +261,8 @@ class _Loaded:
         "The texts that the tokenizer reads as control tokens."
         return tuple(t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special)
 
-    @property
-    def thinks(self) -> bool:
-        "Whether its template has thoughts (Qwen3, DeepSeek, SmolLM3)."
-        return "<think>" in str(self.tokenizer.chat_template)
+    # Its template has thoughts (Qwen3, DeepSeek, SmolLM3).
+    thinks = property(lambda self: "<think>" in str(self.tokenizer.chat_template))
 
     @cached_property
     def ends(self) -> set[int]:

@@ -159,10 +159,7 @@ def _cosine_of(n: NodeWithScore) -> float:
 class _NodeReranker(BaseNodePostprocessor):
     "Gives nodes new scores and sorts by them. As it is, it keeps the order of the first stage."
 
-    @property
-    def fingerprint(self) -> str:
-        "Goes into the identity of a run."
-        return "fused"
+    fingerprint = property(lambda self: "fused")  # goes into the identity of a run
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
         "One score for each node, higher is better."

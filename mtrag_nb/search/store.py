@@ -168,10 +168,9 @@ def _server(url: str) -> QdrantClient:
         client = qdrant_client.QdrantClient(url=whole, api_key=key, check_compatibility=False)
         client.collection_exists(COLLECTION)
     except Exception as e:
-        raise ServerError(
-            f"no Qdrant server answers at {Address(url)} ({type(e).__name__}). "
-            "Start one, or leave the url empty to use the embedded engine"
-        ) from e
+        problem = f"no Qdrant server answers at {Address(url)} ({type(e).__name__})"
+        remedy = "Start one, or leave the url empty to use the embedded engine"
+        raise ServerError(f"{problem}. {remedy}") from e
     return client
 
 
@@ -327,9 +326,9 @@ def require_same(folder: str | Path, manifest: Manifest, **asked) -> None:
     "Raises IndexMismatch that names the folder and every field of its manifest that differs from what is asked."
     has = {k: getattr(manifest, k) for k in asked}
     if differ := diff_identity(dotted(plain(has)), dotted(plain(asked))):
+        remedy = "Ask for what the index has, or build another one in a new folder"
         raise IndexMismatch(
-            f"{folder} holds an index that differs in {'; '.join(differ)}. "
-            "Ask for what the index has, or build another one in a new folder"
+            f"{folder} holds an index that differs in {'; '.join(differ)}. {remedy}"
         )
 
 # %% ../../nbs/4_search/02_store.ipynb #38f3ecbb
@@ -455,10 +454,7 @@ class Coverage:
     tasks: Mapping[str, int]  # domain -> tasks with gold passages
     hopeless: Mapping[str, tuple[str, ...]]  # domain -> ids of tasks without any gold in the index
 
-    @property
-    def complete(self) -> bool:
-        "Is every gold passage there?"
-        return not any(self.missing.values())
+    complete = property(lambda self: not any(self.missing.values()))
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -649,45 +645,26 @@ def _check_counts(folder: Path, manifest: Manifest, store: QdrantVectorStore) ->
         raise DataError(problem, folder, remedy=f"Restore it from a copy. {REBUILD}")
     counted, points = manifest.total("children"), count_points(store)
     if points != counted:
-        raise IndexMismatch(
-            f"{folder} counts {counted} children, and its collection {COLLECTION} holds {points}: "
-            "it was changed from elsewhere or belongs to another index. "
-            f"{'Use another server' if manifest.url else REBUILD}"
-        )
+        problem = f"counts {counted} children, and its collection {COLLECTION} holds {points}"
+        why = "it was changed from elsewhere or belongs to another index"
+        remedy = "Use another server" if manifest.url else REBUILD
+        raise IndexMismatch(f"{folder} {problem}: {why}. {remedy}")
     for domain, counts in manifest.domains.items():
         if (found := count_points(store, domain)) != counts["children"]:
             problem = f"the filter for {domain!r} finds {found} of {counts['children']} children"
             raise DataError(problem, folder, remedy=f"Its files are damaged. {REBUILD}")
 
 
-def _unfinished(folder: Path) -> Exception:
-    "The error for an index whose build has not ended: because it is being built, or because it was killed."
-    if os.access(folder, os.W_OK):
-        with only_writer(folder, "index"):
-            pass  # InUse says that it is being built
-    return IndexMismatch(
-        f"{folder} holds an unfinished index, of {len(document_ids(folder))} passages so far. "
-        "Start the same ingestion again: it goes on from there"
-    )
-
-
-def _address(manifest: Manifest, url: str) -> str:
-    "The server of an index: the address given, which may hold a password, or the one in its manifest, which holds none."
+def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
+    "The index that a manifest describes, checked; an address that is given may hold a password, which the manifest has not."
     if url:
         require_same("the folder", manifest, url=Address(url))
     if "***@" in (url or manifest.url) and not getattr(url, "whole", ""):
-        raise SettingsError(
-            f"the index lies on {manifest.url}, and its password is not on record: give the address with it (qdrant_url), "
-            "or the key in QDRANT_API_KEY"
-        )
-    return url or manifest.url
-
-
-def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
-    "The index that a manifest describes, checked."
-    address = _address(manifest, url)
+        problem = f"the index lies on {manifest.url}, and its password is not on record"
+        remedy = "give the address with it (qdrant_url), or the key in QDRANT_API_KEY"
+        raise SettingsError(f"{problem}: {remedy}")
     check_sums(folder)
-    store = open_store(data_folder(folder, manifest), address, manifest.sparse)
+    store = open_store(data_folder(folder, manifest), url or manifest.url, manifest.sparse)
     try:
         _check_counts(folder, manifest, store)
     except BaseException:
@@ -704,7 +681,12 @@ def open_folder(folder: str | Path, url: str = "") -> Index:
     while True:
         manifest = Manifest.load(folder)
         if not manifest.complete:
-            raise _unfinished(folder)
+            if os.access(folder, os.W_OK):
+                with only_writer(folder, "index"):
+                    pass  # InUse says that it is being built
+            so_far = f"an unfinished index, of {len(document_ids(folder))} passages so far"
+            remedy = "Start the same ingestion again: it goes on from there"
+            raise IndexMismatch(f"{folder} holds {so_far}. {remedy}")
         try:
             return _opened(folder, manifest, url)
         except (DataError, IndexMismatch):

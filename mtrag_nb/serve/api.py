@@ -29,7 +29,7 @@ import uvicorn
 from fastapi import Body, FastAPI, File, Form, Header, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
@@ -86,6 +86,7 @@ def _hosts_of(host: str, names: tuple[str, ...] = ()) -> frozenset[str]:
 
 # %% ../../nbs/serve/06_api.ipynb #90c28037
 _COOKIE = "mtrag_token"
+_ASKING = ContextVar("_ASKING", default=("", False))  # a request's token, whether there are others
 
 
 def _token_of(headers: Mapping[str, str]) -> str:
@@ -103,9 +104,6 @@ def _same(a: str, b: str) -> bool:
 def _is_token(given: str, tokens: str) -> bool:
     "Whether a secret is one of the tokens, which blanks part; it is compared with each."
     return any([_same(given, t) for t in tokens.split()])
-
-
-_ASKING = ContextVar("_ASKING", default=("", False))  # a request's token, whether there are others
 
 
 def _owned_id(i: str) -> str:
@@ -312,10 +310,9 @@ _HELP = {
 }
 
 
-class Query(_Sent):
+class Query(_Sent, extra="forbid"):
     "A question."
 
-    model_config = ConfigDict(extra="forbid")
     question: str
     conversation_id: str = Field("", description="one to go on with; empty: a new one")
     collection: str = Field("", description="search only here; empty: everywhere")
@@ -327,10 +324,9 @@ class Query(_Sent):
 _Verdict = Literal["", "right", "wrong", "refuse", "ask"]
 
 
-class Mark(_Sent):
+class Mark(_Sent, extra="forbid"):
     "What somebody says of a turn; what is left out stays as it was."
 
-    model_config = ConfigDict(extra="forbid")
     verdict: _Verdict | None = Field(None, description=_HELP["verdict"])
     passage: str = Field("", description="the id of a passage")
     answers: bool = Field(True, description="whether this passage answers the question")
@@ -338,10 +334,9 @@ class Mark(_Sent):
     note: str | None = Field(None, max_length=2_000)
 
 
-class Again(_Sent):
+class Again(_Sent, extra="forbid"):
     "The one thing that is changed when a turn is tried again."
 
-    model_config = ConfigDict(extra="forbid")
     question: str = ""
     passage: str = Field("", description="the id of the only passage that is kept")
     grade: bool = Field(True, description="false: all passages that were found are kept")
@@ -365,18 +360,16 @@ class Name(_Sent):
     title: str = Field(min_length=1, max_length=120, pattern=r"\S")
 
 
-class Message(_Sent):
+class Message(_Sent, extra="allow"):
     "A message of a chat; parts of it that are no text are refused."
 
-    model_config = ConfigDict(extra="allow")
     role: str
     content: str | list[dict] | None = None
 
 
-class Chat(_Sent):
+class Chat(_Sent, extra="allow"):
     "A request as OpenAI's chat completions have it. What decides how an answer is made is the system's, and is ignored here."
 
-    model_config = ConfigDict(extra="allow")
     model: str
     messages: list[Message]
     stream: bool = False
@@ -637,6 +630,7 @@ def _add_questions(app: FastAPI, service: Service) -> None:
 # %% ../../nbs/serve/06_api.ipynb #41eaf31e
 _WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"  # the policy of a turn's page
 _TURN = "/api/conversations/{i}/{turn}"
+_REPORT = "frame-ancestors 'self'; sandbox allow-scripts"  # beside the policy that it holds itself
 
 
 def _add_conversations(app: FastAPI, service: Service) -> None:
@@ -692,9 +686,6 @@ def _add_turns(app: FastAPI, service: Service) -> None:
         "The turn again with one thing changed, beside the old one."
         what = {"conversation": _known(service, i), "turn": turn, **change.model_dump()}
         return await asyncio.wrap_future(service.questions.submit(again, service, **what))
-
-
-_REPORT = "frame-ancestors 'self'; sandbox allow-scripts"  # beside the policy that it holds itself
 
 
 def _as_file(lines: Iterable[dict], name: str) -> PlainTextResponse:

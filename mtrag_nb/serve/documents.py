@@ -719,27 +719,19 @@ _BOLD = re.compile(r"bold|medi(um|ital)?\b|black|heavy|semib|demi|CMBX|\bBd\b|-B
 _NO_LETTER = re.compile(r"/(?:g|cid|glyph|index|char|c|a)\d+$", re.I)  # a glyph's name
 
 
-def _runs_text(runs: list[tuple]) -> str:
-    "The text of the runs of a line; digits of another size are kept apart from those beside them: raised by ^, lowered by _."
-    out, size, y = "", 0.0, 0.0
-    for text, at, points, _ in runs:
-        if text and out[-1:].isdigit() and text[0].isdigit() and min(size, points) > 0:
-            smaller = "_" if at < y - 0.5 else "^"
-            out += smaller if points < 0.85 * size else " " if size < 0.85 * points else ""
-        if text:
-            out, size, y = out + text, points, at
-    return out
-
-
 def _line(runs: list[tuple], page: int) -> _Line | None:
-    "A line of runs (text, y, size, font); None if it holds nothing."
-    text = " ".join(clean(_runs_text(runs)).translate(_LIGATURES).split())
-    if not text:
+    "A line of runs (text, y, size, font); None if it holds nothing. Digits of another size are kept apart from those beside them: raised by ^, lowered by _."
+    out, before, y, sizes, bold = "", 0.0, 0.0, Counter(), Counter()
+    for text, at, size, font in runs:
+        if text and out[-1:].isdigit() and text[0].isdigit() and min(before, size) > 0:
+            smaller = "_" if at < y - 0.5 else "^"
+            out += smaller if size < 0.85 * before else " " if before < 0.85 * size else ""
+        if text:
+            out, before, y = out + text, size, at
+        sizes[size] += len("".join(text.split()))
+        bold[bool(_BOLD.search(font))] += len("".join(text.split()))
+    if not (text := " ".join(clean(out).translate(_LIGATURES).split())):
         return None
-    sizes, bold = Counter(), Counter()
-    for shown, _, size, font in runs:
-        sizes[size] += len("".join(shown.split()))
-        bold[bool(_BOLD.search(font))] += len("".join(shown.split()))
     y = next(r[1] for r in runs if r[0].strip())
     return _Line(text, page, y, sizes.most_common(1)[0][0], bold[True] >= 0.9 * bold.total())
 

@@ -54,6 +54,8 @@ _ALWAYS = frozenset(
 )
 _NUMBERED = "no nos fig figs eq eqs sec secs ch vol p pp art par tab ed app"
 _BEFORE_NUMBERS = frozenset(_NUMBERED.split())
+_PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
+_STARTS_LINE = re.compile(r"[ \t]*(?:[-*+•▪●○–∗◦·‣] |\d{1,3}[.)] |\(?[a-z]\) |[|>#]|```|~~~)")
 
 
 def _ends(text: str, start: int, mark: re.Match) -> bool:
@@ -71,10 +73,6 @@ def _ends(text: str, start: int, mark: re.Match) -> bool:
     if word in _ALWAYS or word in _BEFORE_NUMBERS and follows.isdigit():
         return False
     return not re.fullmatch(r"(?:[^\W\d_]\.)*[^\W\d_]|\d\d?", word)
-
-
-_PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
-_STARTS_LINE = re.compile(r"[ \t]*(?:[-*+•▪●○–∗◦·‣] |\d{1,3}[.)] |\(?[a-z]\) |[|>#]|```|~~~)")
 
 
 def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

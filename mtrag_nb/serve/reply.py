@@ -242,6 +242,11 @@ class ServedRun:
 # %% ../../nbs/serve/02_reply.ipynb #f7e58f89
 ID = re.compile(r"[0-9a-f]{16}")
 _LOG = logging.getLogger("mtrag_nb.service")
+_DOUBT = "The documents do not seem to answer this. The closest passages say:"
+_MARKS = (  # of sources in an answer, as `with_sources` writes them
+    r"(?:(?:\[\d{1,2}\])+| \[(?:no source|(?:not supported by )?source [\d, ]+(?:does not exist)?)\])(?=\s|$)"
+)
+_SOURCES = r"\n\nSources:\n(?:\[\d{1,2}\] [^\n]*\n?)+\Z"
 
 
 def new_id() -> str:
@@ -290,13 +295,6 @@ def _shaped(line: dict, **kinds: type) -> dict:
 
 def exchange(question: str, answer: str) -> tuple[Turn, Turn]:
     return Turn("user", question), Turn("agent", answer)
-
-
-_DOUBT = "The documents do not seem to answer this. The closest passages say:"
-_MARKS = (  # of sources in an answer, as `with_sources` writes them
-    r"(?:(?:\[\d{1,2}\])+| \[(?:no source|(?:not supported by )?source [\d, ]+(?:does not exist)?)\])(?=\s|$)"
-)
-_SOURCES = r"\n\nSources:\n(?:\[\d{1,2}\] [^\n]*\n?)+\Z"
 
 
 def without_sources(answer: str) -> str:

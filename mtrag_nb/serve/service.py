@@ -215,9 +215,7 @@ class _Documents:
         self.uploads = _Pool(1, limits.uploads, "too many documents wait to be put in")
         self._changing = threading.Lock()
 
-    @property
-    def there(self) -> bool:
-        return (self.library.folder / "manifest.json").exists()
+    there = property(lambda self: (self.library.folder / "manifest.json").exists())
 
     def all(self) -> list[dict]:
         every = self.library.documents() if self.there else []
@@ -698,9 +696,7 @@ class _Fact(NamedTuple):
         form, verb = self.form
         return form.format(v=verb, s=self.subject)
 
-    @property
-    def id(self) -> str:
-        return digest([self.question, self.answer, self.context.id])
+    id = property(lambda self: digest([self.question, self.answer, self.context.id]))
 
 
 def _facts(contexts: Iterable[Context]) -> tuple[list[_Fact], list[_Fact]]:
