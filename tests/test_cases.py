@@ -13,8 +13,7 @@ from mtrag_nb.core.settings import ModelSpec, load_settings
 from mtrag_nb.core.types import DataError, SettingsError
 from mtrag_nb.data.mtrag import read_qrels
 from mtrag_nb.data.predictions import import_predictions, _lines_of
-from mtrag_nb.data.spans import from_written
-from mtrag_nb.data.traces import _lists_of, import_traces
+from mtrag_nb.data.traces import _lists_of, _from_written, import_traces
 from mtrag_nb.evaluate.judge import SCORE, read_judge_reply
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, TooLarge, chat, first_sentence
@@ -366,7 +365,7 @@ AS_THEY_ARE = ["it's 'so'", "'a' or 'b'", '"cat" "dog"', "a='b' c", "(see 'x')",
 
 @pytest.mark.parametrize("text", [*AS_THEY_ARE, "[1", "{a}", "'", '"', "b", "None of them"])
 def test_a_text_that_is_none_of_these_stays(text):
-    assert from_written(text) == text
+    assert _from_written(text) == text
 
 
 LINES = "\n".join(map(json.dumps, turn()))

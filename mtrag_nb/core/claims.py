@@ -246,16 +246,6 @@ FEATURES = {  # and what is wrong with a claim that has much of it, or little of
 _Found = dict[str, tuple[float, str]]  # feature -> value, and the word that it was read from
 
 
-def _misplaced(t: _Token, lack: float, there: Sequence[_Token]) -> _Found:
-    "What is wrong with a number, name or word of a claim, by how it stands in the passages."
-    found = {"words" if t.kind == "word" else t.kind: (lack, t.text)}
-    if t.unit and there and all(x.unit != t.unit for x in there):
-        found["unit"] = (1.0 if any(x.unit for x in there) else 0.5, t.text)
-    if lack < 1 / 3 and there and all(x.negated != t.negated for x in there):
-        found["negation"] = (1 / 3, t.text)
-    return found
-
-
 def _turned(ts: Sequence[_Token], i: int, sources: _Sources) -> _Found:
     "Whether the passages have the opposite of a word and not the word; or, before the same verb, another modal word."
     context, stem = sources.context(i), _stem(ts[i].text)
@@ -279,7 +269,13 @@ def claim_features(claim: str, passages: Sequence[str]) -> _Found:
     ts = claim_tokens(claim)
     sources = _Sources(ts, passages)
     lacks = [sources.lack(i) for i in sources.at]
-    said = [_misplaced(ts[i], *lack) for i, lack in zip(sources.at, lacks)]
+    said = []
+    for t, (lack, there) in zip((ts[i] for i in sources.at), lacks):
+        said.append({"words" if t.kind == "word" else t.kind: (lack, t.text)})
+        if t.unit and there and all(x.unit != t.unit for x in there):
+            said[-1]["unit"] = (1.0 if any(x.unit for x in there) else 0.5, t.text)
+        if lack < 1 / 3 and there and all(x.negated != t.negated for x in there):
+            said[-1]["negation"] = (1 / 3, t.text)
     said += [_turned(ts, i, sources) for i in range(len(ts))]
     own = {f: [x[f] for x in said if f in x] for f in FEATURES}
     found = {f: max(v, default=(0.0, ""), key=lambda x: x[0]) for f, v in own.items()}

@@ -68,11 +68,10 @@ def _depth(value: object) -> int:
 def parse_json(text: str | bytes, nan_is_null: bool = False) -> object:
     "A JSON value; NaN and Infinity, which are not JSON, are null if that is said. Raises ValueError, with the reason, for anything else."
     text = text.decode("utf-8") if isinstance(text, bytes) else text
+    how = {"parse_float": _finite, "object_pairs_hook": _once}
     constant = (lambda name: None) if nan_is_null else _finite
     try:
-        value = json.loads(
-            text, parse_float=_finite, parse_constant=constant, object_pairs_hook=_once
-        )
+        value = json.loads(text, parse_constant=constant, **how)
     except json.JSONDecodeError as e:
         line = f"line {e.lineno}, " if e.lineno > 1 else ""
         raise ValueError(f"{e.msg} at {line}column {e.colno}") from None

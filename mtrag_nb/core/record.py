@@ -610,9 +610,8 @@ VERSION = 2  # of the run folder: 1 had steps without kinds
 LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gold passages
 
 
-_Named = TypedDict(
-    "_Named", dict.fromkeys(("name", "quantization", "dtype", "url"), str), total=False
-)
+_MODEL = dict.fromkeys(("name", "quantization", "dtype", "url"), str)
+_Named = TypedDict("_Named", _MODEL, total=False)
 _Setup = TypedDict(
     "_Setup",
     {

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache
@@ -210,9 +211,8 @@ def in_digits(text: str, *beside: str) -> str:
     numbers = {w for t in beside for w in all_words(t)}
     by_point = next(filter(None, said), "") in ("de", "es", "it", "pt", "tr") and not english
     same = {n for n in _POINTED.findall(text) if by_point or n.replace(".", "") in numbers}
-    return _POINTED.sub(
-        lambda m: m[0].replace(".", "") if m[0] in same and not english else m[0], text
-    )
+    same = set() if english else same
+    return _POINTED.sub(lambda m: m[0].replace(".", "") if m[0] in same else m[0], text)
 
 
 def content_words(text: str) -> list[str]:
@@ -460,11 +460,9 @@ def _cut_objects(text: str) -> tuple[list[_Pairs | None], list[str]]:
     while at >= 0:
         pairs, end = None, at + 1
         for form in (text, python):
-            try:
+            with suppress(ValueError, RecursionError):
                 pairs, end = decode(form, at)
                 break
-            except (ValueError, RecursionError):
-                continue
         found.append(pairs)
         around.append(text[last:at])
         at, last = text.find("{", end), end

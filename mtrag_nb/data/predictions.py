@@ -110,9 +110,7 @@ def _json_lines(path: Path, name: str) -> tuple[str, list[tuple[int | None, dict
         problem = f"an entry is not as its format has it ({type(e).__name__}: {e})"
         remedy = "Compare it with a file that the viewer shows"
         raise DataError(problem, path, remedy=remedy) from None
-    remedy = (
-        "It has tasks and results (or evaluations), or scores.per_query; predictions are JSON lines"
-    )
+    remedy = "It has tasks and results (or evaluations), or scores.per_query; else it is JSON lines"
     raise DataError("neither an InspectorRAGet file nor one of scores", path, remedy=remedy)
 
 
@@ -338,11 +336,10 @@ def _what(lines: Sequence[_Line], form: str, gold: Mapping[str, Gold]) -> str:  
         return "A" if contexts else "scores"
     if not contexts:
         return "answers"
-    known = [s for s in lines if s.task.id in gold and gold[s.task.id].answerability]
-    given = (
-        {i for i, _ in s.p.contexts} == {p.id for p in gold[s.task.id].passages} for s in known
-    )
-    return "B" if any(s.p.contexts for s in known) and sum(given) >= 0.9 * len(known) else "C"
+    pairs = ((s, gold.get(s.task.id)) for s in lines)
+    known = [({i for i, _ in s.p.contexts}, g.passages) for s, g in pairs if g and g.answerability]
+    given = sum(ids == {p.id for p in passages} for ids, passages in known)
+    return "B" if any(ids for ids, _ in known) and given >= 0.9 * len(known) else "C"
 
 
 def _labels(lines: Sequence[_Line], gold: Mapping[str, Gold]) -> str:
@@ -381,9 +378,8 @@ def _texts_for(
     lines: Sequence[_Line], gold: Mapping[str, Gold], passages: Iterable[Passage] | None
 ) -> dict[str, Passage]:
     "The passages whose text the file lacks, by id, as far as gold and corpus have them."
-    wanted = {
-        c["document_id"] for s in lines for c in s.obj.get("contexts") or () if not c.get("text")
-    }
+    shown = (c for s in lines for c in s.obj.get("contexts") or ())
+    wanted = {c["document_id"] for c in shown if not c.get("text")}
     found = {p.id: p for g in gold.values() for p in g.passages if p.id in wanted}
     if passages is None and wanted - found.keys():
         pool = (official_dir() or Path()) / POOL

@@ -28,13 +28,8 @@ from ..core.settings import Address, ChunkSettings, SparseSettings
 from ..core.types import DataError, IndexMismatch, Passage, SettingsError
 from ..models.chat import EmbedderLike
 from ..models.embed import FromEmbedding
-from mtrag_nb.search.nodes import (
-    ChildNodes,
-    as_document,
-    hierarchical_parser,
-    named_part,
-    part_identity,
-)
+from .nodes import ChildNodes, as_document, hierarchical_parser, named_part
+from .nodes import part_identity
 from .nodes import with_stable_ids
 from .store import COLLECTION, REBUILD, Index, Manifest, all_points, check_free
 from .store import count_points, create_collection, document_ids, keep_checksums

@@ -73,10 +73,8 @@ def query_vectors(terms: Sequence[Terms], embedder: EmbedderLike) -> np.ndarray:
     texts = list(dict.fromkeys(text for ts in terms for _, text in ts))
     vector = dict(zip(texts, embedder.encode(texts, query=True)))
     mixed = [sum(weight * vector[text] for weight, text in ts) for ts in terms]
-    rows = [
-        v if len(ts) == 1 else v / max(float(np.linalg.norm(v)), 1e-12)
-        for v, ts in zip(mixed, terms)
-    ]
+    sizes = [1.0 if len(ts) == 1 else float(np.linalg.norm(v)) for v, ts in zip(mixed, terms)]
+    rows = [v / max(size, 1e-12) for v, size in zip(mixed, sizes)]
     return np.array(rows, np.float32).reshape(len(terms), embedder.dim)
 
 # %% ../../nbs/4_search/04_sources.ipynb #8bc56c29
@@ -378,10 +376,8 @@ class _SearxSource:
         if not isinstance(rows, list):
             raise ServerError(f"{redacted(self.url)} gave no list of results")
         rows = [r for r in rows[:50] if isinstance(r, dict)]
-        results = (
-            _web_result(r.get("url"), r.get("title", ""), r.get("content", "")) for r in rows
-        )
-        return [r for r in results if r][:k]
+        told = ((r.get("url"), r.get("title", ""), r.get("content", "")) for r in rows)
+        return [r for row in told if (r := _web_result(*row))][:k]
 
 # %% ../../nbs/4_search/04_sources.ipynb #47ad037a
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -325,11 +325,9 @@ class Manifest:
 def require_same(folder: str | Path, manifest: Manifest, **asked) -> None:
     "Raises IndexMismatch that names the folder and every field of its manifest that differs from what is asked."
     has = {k: getattr(manifest, k) for k in asked}
-    if differ := diff_identity(dotted(plain(has)), dotted(plain(asked))):
+    if differ := "; ".join(diff_identity(dotted(plain(has)), dotted(plain(asked)))):
         remedy = "Ask for what the index has, or build another one in a new folder"
-        raise IndexMismatch(
-            f"{folder} holds an index that differs in {'; '.join(differ)}. {remedy}"
-        )
+        raise IndexMismatch(f"{folder} holds an index that differs in {differ}. {remedy}")
 
 # %% ../../nbs/4_search/02_store.ipynb #38f3ecbb
 def data_folder(folder: str | Path, manifest: Manifest) -> Path:
@@ -402,11 +400,8 @@ def sweep(folder: Path) -> None:
 def sweep_if_idle(folder: Path) -> None:
     "The same for a reader: not during a change, nor where nothing can be written."
     if os.access(folder, os.W_OK) and _leftovers(folder):
-        try:
-            with only_writer(folder, "library"):
-                sweep(folder)
-        except InUse:
-            pass
+        with suppress(InUse), only_writer(folder, "library"):
+            sweep(folder)
 
 
 @contextmanager
