@@ -15,13 +15,10 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+
 
 from .files import data_dir, write_whole
 from .text import content_spans
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 # %% auto #0
 __all__ = ['ROLE_COLOURS', 'SERIES_COLOURS', 'clean', 'esc', 'show', 'text_table', 'html_table', 'words_table', 'Table', 'fold',
@@ -72,11 +69,9 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[object]], digits: 
     )
 
 
-def html_table(
-    header: Sequence[str], rows: Sequence[Sequence[object]], note: str = "", digits: int = 3
-) -> str:
+def html_table(header: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> str:
     "The same as escaped HTML, with a note below it; styled inline, since it stands in an output alone."
-    cells = [[show(v, digits) for v in r] for r in (header, *rows)]
+    cells = [[show(v) for v in r] for r in (header, *rows)]
     return str(render("table.html", "plain", cells[0], cells[1:], note))
 
 # %% ../../nbs/1_core/04_html.ipynb #4029266e
@@ -190,7 +185,7 @@ def _parts(file: str) -> dict[str, str]:
 
 
 @cache
-def _templates() -> Environment:
+def _templates():
     "The templates of `data/page`: every value that is not markup from a template passes `esc`."
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup

@@ -446,12 +446,9 @@ class Trajectory:
 
 # %% ../../nbs/1_core/05_record.ipynb #8e8043a9
 def trajectory(
-    task: Task,
-    state: Mapping,  # the final state of a graph, or {"steps": ...} of a turn that broke
-    seconds: float,
-    error: BaseException | None = None,
+    task: Task, state: Mapping, seconds: float, error: BaseException | None = None
 ) -> Trajectory:
-    "The record of a turn that ended, or broke."
+    "The record of a turn that ended, by the final state of its graph, or broke, by its {'steps': ...}."
     if error is None and "outcome" not in state:
         raise ValueError(f"the graph ended task {task.id} without an outcome")
     steps = tuple(state.get("steps", ()))

@@ -15,14 +15,11 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_type_hints
+from typing import Annotated, Literal, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, MinLen, Predicate
 
 from .types import MTRAGError, SettingsError, digest, first_problem, plain, redacted
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 # %% auto #0
 __all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later', 'constant',
@@ -295,7 +292,7 @@ class Settings:
 
 # %% ../../nbs/1_core/01_settings.ipynb #23f81a29
 @cache
-def _adapter(group: type, name: str) -> TypeAdapter:
+def _adapter(group: type, name: str):
     "Reads a setting by its type."
     from pydantic import TypeAdapter
 

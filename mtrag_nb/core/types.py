@@ -19,11 +19,8 @@ from enum import Enum
 from functools import cache
 from importlib.util import find_spec
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote
-
-if TYPE_CHECKING:
-    from pydantic_core import SchemaValidator, ValidationError
 
 # %% auto #0
 __all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError', 'DiskFull',
@@ -336,7 +333,7 @@ def structured(
 
 
 @cache
-def _validator(cls: type) -> SchemaValidator:
+def _validator(cls: type):
     from pydantic import TypeAdapter
     from pydantic_core import SchemaValidator
 
@@ -363,12 +360,8 @@ def _strict(schema: Any) -> Any:
     return schema
 
 # %% ../../nbs/1_core/00_types.ipynb #4212c00a
-def first_problem(
-    error: ValidationError,
-    name: str,  # of what was read: the path of a value begins with it
-    path: Sequence[str | int] | None = None,  # None: as pydantic says it
-) -> str:
-    "The first value that pydantic refused: where it is, and why."
+def first_problem(error: Exception, name: str, path: Sequence[str | int] | None = None) -> str:
+    "The first value that pydantic refused (its ValidationError): where it is (the path begins with the name of what was read, and goes on as pydantic says it), and why."
     first = error.errors(include_url=False)[0]
     wrong, why = first["input"], first["msg"]
     # without the names of the types of which a union is

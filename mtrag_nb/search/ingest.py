@@ -125,10 +125,9 @@ class Ingestion:
         embedder: EmbedderLike,
         parser: NodeParser,
         titles: bool = False,  # embed each child with its passage's title before it
-        reserve_mb: int = 256,  # keep so much of the disk free
     ):
         self.folder, self.store, self.titles = folder, store, titles
-        self.path, self.dim, self.reserve_mb = folder / "documents.json", embedder.dim, reserve_mb
+        self.path, self.dim = folder / "documents.json", embedder.dim
         self.documents = _load_documents(folder)
         parts = [parser, ChildNodes(), AsEmbedding(embedder)]
         how = {"vector_store": store, "docstore": self.documents, "disable_cache": True}
@@ -137,7 +136,7 @@ class Ingestion:
     def add(self, passages: Sequence[Passage]) -> None:
         "Parse, embed and store them; then enter them in `documents.json`. Raises DiskFull."
         size = sum(len(p.text) for p in passages) / 250 * (4 * self.dim + _PAYLOAD)
-        check_free(self.folder, self.reserve_mb + 2 * size / 1e6, "the next batch", _GO_ON)
+        check_free(self.folder, 256 + 2 * size / 1e6, "the next batch", _GO_ON)
         documents = [as_document(p, self.titles) for p in passages]
         self.pipeline.run(documents=documents, store_doc_text=False)
         self.save()
@@ -308,7 +307,6 @@ def build_index(
     url: str = "",  # a Qdrant server; "": the embedded engine, in the folder
     batch: int | None = None,  # children in one embedding call; None: BATCH, or _BATCH_ON_GPU
     progress: bool = True,  # a progress bar on stderr, in characters
-    reserve_mb: int = 256,  # keep so much of the disk free
     sparse: SparseSettings | None = SparseSettings(),  # None: dense vectors alone
     titles: bool = False,  # True: each child is embedded with its passage's title before it
     hnsw: bool = False,  # True: the server searches a graph
@@ -335,7 +333,7 @@ def build_index(
         size = batch or (_BATCH_ON_GPU if "cuda" in getattr(embedder, "device", "cpu") else BATCH)
         parse = with_stable_ids(parser) if parser else hierarchical_parser(chunks)
         with _opened_for_writing(folder, manifest) as store:
-            ingestion = Ingestion(folder, store, embedder, parse, titles, reserve_mb)
+            ingestion = Ingestion(folder, store, embedder, parse, titles)
             corpus = _add_all(ingestion, manifest, passages, size, progress)
             done = replace(finish(folder, manifest, store), corpus=corpus)
         done.save(folder)

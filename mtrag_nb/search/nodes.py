@@ -258,11 +258,9 @@ def count_children(text: str, chunks: ChunkSettings = ChunkSettings()) -> int:
 
 
 def capped(
-    passages: Iterable[Passage],
-    chunks: ChunkSettings = ChunkSettings(),  # sizes in characters
-    most: int | None = None,  # children a domain; None: all
+    passages: Iterable[Passage], chunks: ChunkSettings = ChunkSettings(), most: int | None = None
 ) -> Iterator[Passage]:
-    "The first passages of each domain, as many as have no more than so many children."
+    "The first passages of each domain, as many as have no more than so many children; None: all."
     held: dict[str, int] = {}  # domain -> children so far; a domain that is full takes nothing more
     for p in passages:
         if most is None:

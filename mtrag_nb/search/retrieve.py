@@ -306,12 +306,9 @@ _RERANKERS: dict[str, Callable[[Index, EmbedderLike], _NodeReranker]] = {  # wit
 
 
 def make_reranker(
-    name: str,  # one of RERANKERS; "": the given one, or overlap where there is none
-    index: Index,
-    embedder: EmbedderLike,
-    given: Reranker | None = None,  # the profile's cross-encoder
+    name: str, index: Index, embedder: EmbedderLike, given: Reranker | None = None
 ) -> _NodeReranker:
-    "The reranker of a name. Raises SettingsError for one whose model is not there."
+    "The reranker of a name, one of RERANKERS; '': the given one (the profile's cross-encoder), or overlap. Raises SettingsError for one whose model is not there."
     name = name or ("model" if given else "overlap")
     if name in _RERANKERS:
         return _RERANKERS[name](index, embedder)
@@ -322,11 +319,9 @@ def make_reranker(
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #596f0a6b
 def best_hits(
-    nodes: Sequence[NodeWithScore],  # best first
-    k: int,
-    distinct: bool = False,  # False: k nodes; True: as many as it takes to have k passages
+    nodes: Sequence[NodeWithScore], k: int, distinct: bool = False
 ) -> list[NodeWithScore]:
-    "The nodes that are kept."
+    "The first k nodes; `distinct`: as many as it takes to have k passages."
     if not distinct:
         return list(nodes[:k])
     first_of = {document_of_node(n): i for i, n in reversed(list(enumerate(nodes)))}

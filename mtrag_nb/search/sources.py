@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from urllib.parse import quote, urlsplit
+
+import numpy as np
 
 from ..core.files import JsonlLog, parse_json
 from ..core.html import html_table, text_table
@@ -22,10 +24,6 @@ from ..core.text import clipped, unmarked
 from ..core.types import Context, DataError, Passage, ServerError, SettingsError, Task, Turn
 from ..core.types import as_context, digest, plain, redacted, structured
 from ..models.chat import ChatModel, EmbedderLike
-
-if TYPE_CHECKING:
-    import httpx
-    import numpy as np
 
 # %% auto #0
 __all__ = ['MIX', 'Terms', 'INVISIBLE', 'view_text', 'view_terms', 'query_vectors', 'views_identity', 'rrf', 'Retrieval',
@@ -68,8 +66,6 @@ def view_terms(view: str, query: str, turns: Sequence[Turn]) -> Terms:
 
 def query_vectors(terms: Sequence[Terms], embedder: EmbedderLike) -> np.ndarray:
     "The dense queries of views, float32 [queries, dim], rows of length 1. Each text is embedded once."
-    import numpy as np
-
     texts = list(dict.fromkeys(text for ts in terms for _, text in ts))
     vector = dict(zip(texts, embedder.encode(texts, query=True)))
     mixed = [sum(weight * vector[text] for weight, text in ts) for ts in terms]
@@ -90,16 +86,12 @@ def views_identity(views: Iterable[str]) -> list[str]:
 _Ranking = Sequence[str]  # ids, best first, each once
 
 
-def rrf(
-    rankings: Sequence[_Ranking],
-    weights: Sequence[float],  # one per ranking
-    k: int = 60,  # Cormack et al. 2009
-) -> list[tuple[str, float]]:  # id and score, best first
-    "Reciprocal rank fusion: the sum of weight / (k + rank), ranks from 1. Equal scores are ordered by id."
+def rrf(rankings: Sequence[_Ranking], weights: Sequence[float]) -> list[tuple[str, float]]:
+    "Reciprocal rank fusion (Cormack et al. 2009), ids and scores, best first: the sum of weight / (60 + rank), ranks from 1. Equal scores are ordered by id."
     scores: dict[str, float] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
         for rank, i in enumerate(ranking, 1):
-            scores[i] = scores.get(i, 0.0) + weight / (k + rank)
+            scores[i] = scores.get(i, 0.0) + weight / (60 + rank)
     return sorted(((i, round(s, 9)) for i, s in scores.items()), key=lambda x: (-x[1], x[0]))
 
 # %% ../../nbs/4_search/04_sources.ipynb #66552b91
@@ -194,15 +186,6 @@ class WebResult:
     url: str
     title: str
     text: str
-
-
-class _WebSource(Protocol):
-    "What can be searched in the place of the web."
-
-    fingerprint: str  # names it in records and in the identity of a run
-    live: bool  # it may find something else tomorrow
-
-    def search(self, query: str, k: int) -> list[WebResult]: ...
 
 # %% ../../nbs/4_search/04_sources.ipynb #61243939
 _SMUGGLED = "\u202a-\u202e\u2066-\u2069\U000e0000-\U000e01ef"  # orders of direction, tag characters, rare variation selectors
@@ -325,8 +308,8 @@ class _CorpusSource:
 _LARGEST = 2**20  # bytes of a reply
 
 
-def _get_json(client: httpx.Client, url: str, params: Mapping, seconds: float) -> object:
-    "What an address gives, as JSON. Raises ServerError for anything else."
+def _get_json(client, url: str, params: Mapping, seconds: float) -> object:
+    "What an address gives, as JSON, by a client of httpx. Raises ServerError for anything else."
     import httpx
 
     place, until, data = redacted(url), time.monotonic() + seconds, bytearray()
@@ -405,7 +388,7 @@ class Web:
 
     def __init__(
         self,
-        source: _WebSource | None,  # None: only the record answers
+        source: _CorpusSource | _SearxSource | None,  # None: only the record answers
         path: str | Path | None = None,  # of the record; None: it is kept in memory
         now: Callable[[], str] = lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     ):

@@ -690,12 +690,10 @@ def open_folder(folder: str | Path, url: str = "") -> Index:
 
 
 def open_index(
-    folder: str | Path,
-    embedder: EmbedderLike,  # the one that will make the query vectors
-    chunks: ChunkSettings | None = None,  # None: whatever the index has
-    url: str = "",  # as for `open_folder`
+    folder: str | Path, embedder: EmbedderLike, chunks: ChunkSettings | None = None, url: str = ""
 ) -> Index:
-    "Open the index that is asked for. Raises IndexMismatch for another or an unfinished one, DataError if it is damaged or there is none."
+    """Open the index that was made with this embedder, which will make the query vectors, and these chunks (None: any); `url` as for
+    `open_folder`. Raises IndexMismatch for another or an unfinished one, DataError if it is damaged or there is none."""
     asked = {"embedder": embedder.fingerprint, "dim": embedder.dim}
     if chunks is not None:
         asked["chunks"] = chunks

@@ -864,13 +864,9 @@ def make_app(
 
 
 def rules_of(
-    service: Service,
-    host: str = "127.0.0.1",
-    token: str = "",
-    names: tuple[str, ...] = (),  # others by which the host is known
-    **more,  # any other field of Rules
+    service: Service, host: str = "127.0.0.1", token: str = "", names: tuple[str, ...] = (), **more
 ) -> _Rules:
-    "The rules of a service: an upload may be as long as its limits say."
+    "The rules of a service (names: others by which the host is known; more: any other field): an upload may be as long as its limits say."
     long_body = {"/api/upload": service.limits.upload_bytes + 65536}
     return _Rules(_hosts_of(host, names), token, long_body=long_body, **more)
 

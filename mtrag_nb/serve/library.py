@@ -252,11 +252,9 @@ def chunk_counts(chunks: Sequence[_SectionChunk]) -> dict[str, int]:
 
 # %% ../../nbs/serve/01_library.ipynb #c1a83fa3
 def as_passages(
-    document: Document,
-    chunks: Iterable[_SectionChunk],
-    collection: str,  # what it is filtered by
+    document: Document, chunks: Iterable[_SectionChunk], collection: str
 ) -> list[Passage]:
-    "Chunks as passages."
+    "Chunks as passages, of the collection that they are filtered by."
 
     def title(c: _SectionChunk) -> str:
         rest = c.header[1:] if c.header[:1] == (document.title,) else c.header

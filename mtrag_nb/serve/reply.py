@@ -537,11 +537,9 @@ def _recover_run(path: Path, talks: Conversations, reasons: _Reasons) -> tuple[i
 
 
 def recover(
-    folder: Path,  # with the run folders
-    talks: Conversations,
-    reasons: _Reasons = lambda system: (),
+    folder: Path, talks: Conversations, reasons: _Reasons = lambda system: ()
 ) -> tuple[int, int]:
-    """Bring the record of a service that was killed into order: counts of turns that had not ended, and of turns that had not
+    """Bring the record of a service that was killed, the runs in a folder, into order: counts of turns that had not ended, and of turns that had not
     reached their conversation. What is no run is set aside, and named in `talks.aside`."""
     lost = late = 0
     names = ("manifest.json", "trajectories.jsonl")
