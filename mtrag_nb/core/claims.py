@@ -32,8 +32,7 @@ _TIMES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 
 @cache
 def _lexicon() -> dict[str, list[str]]:
-    """Words by what they do: units (the first names the others), currencies, negations; opposites and modals (what has to be and
-    what may be, what always is and what mostly is) in pairs; the frame with which an answer points to its sources."""
+    "Words by what they do: units, currencies, negations; opposites and modals in pairs; the frame that points to sources."
     return read_json(data_dir("refusals") / "claims.json")
 
 

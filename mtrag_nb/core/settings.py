@@ -333,8 +333,7 @@ def _changed(group: object, key: str, value: object, where: str) -> object:
 
 # %% ../../nbs/1_core/01_settings.ipynb #c1b58fad
 def with_settings(settings: Settings, changes: Mapping[str, object], own: str = "own.") -> Settings:
-    """A variant of `settings`: dotted key -> value, e.g. {"retrieval.top_k": 10}; keys of the system's own settings begin with
-    `own`. Raises SettingsError for a key that does not exist or a value that it cannot have."""
+    "A variant by dotted key; the system's own begin with `own`. Raises SettingsError for an unknown key or an impossible value."
     for key, value in changes.items():
         if key == "profile":
             raise SettingsError("the profile is no setting: choose another with --profile")

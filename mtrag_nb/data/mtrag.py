@@ -53,11 +53,6 @@ def _domain_of(collection: str) -> str:
     own = "a collection of your own has the name that you gave it"
     raise DataError(problem, remedy=f"{known}; {own}")
 
-
-def _wanted(domains: Iterable[str] | None) -> set[str] | None:
-    "The domains that are asked for; None: all."
-    return {_domain_of(d) for d in domains} if domains else None
-
 # %% ../../nbs/2_data/00_mtrag.ipynb #a3d793f9
 @dataclass(frozen=True)
 class _Check:
@@ -282,10 +277,6 @@ def _unmarked(query: str) -> str:
     return "\n".join(t.removeprefix("|user|:").strip() for t in query.split("\n"))
 
 
-def _texts(line: Mapping, key: str) -> tuple[str, ...]:
-    return tuple(t["text"] for t in line.get(key, ()))
-
-
 def _task_and_gold(
     obj: Mapping, path: object, n: int, contexts: bool = False, remedy: str = ""
 ) -> tuple[Task, Gold]:
@@ -308,12 +299,12 @@ def _task_and_gold(
     gold = Gold(
         task_id=task.id,
         answerability=_same(labels, labels, str, path, n) or "",
-        targets=_texts(line, "targets"),
+        targets=tuple(t["text"] for t in line.get("targets", ())),
         passages=shown,
         rewrite=_unmarked(line.get("rewritten_query") or ""),
         question_type=tuple(line.get("Question Type", ())),
         multi_turn=next(iter(line.get("Multi-Turn", ())), ""),
-        rejected=_texts(line, "rejected"),
+        rejected=tuple(t["text"] for t in line.get("rejected", ())),
     )
     return task, gold
 
@@ -430,7 +421,8 @@ def read_benchmark(
     limit: int | None = None,  # only the first so many of them
 ) -> Benchmark:
     "A file of tasks. Raises DataError (file, line) for a line that is no task, or whose id stood already."
-    wanted, tasks, gold, lines, seen, last = _wanted(domains), [], {}, {}, {}, {}
+    wanted = {_domain_of(d) for d in domains} if domains else None
+    tasks, gold, lines, seen, last = [], {}, {}, {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         obj = _task_line(obj, path, n, last)
         task, known = _task_and_gold(obj, path, n, contexts)
@@ -494,7 +486,7 @@ def read_corpus(
     limit: int | None = None,  # only the first so many passages
 ) -> Iterator[Passage]:
     "Passages or documents, in file order. Raises DataError (file, line) for a missing or repeated id, an empty text or an unknown domain."
-    wanted, seen, count = _wanted(domains), {}, 0
+    wanted, seen, count = {_domain_of(d) for d in domains} if domains else None, {}, 0
     for path in map(Path, paths):
         for n, obj in read_jsonl(path, nan_is_null=True):
             p = _passage_of_line(obj, path, n, domain)
@@ -788,8 +780,7 @@ FETCHED = Path("data/official")
 
 
 def official_dir(needed_for: str = "", having: str = "") -> Path | None:
-    """The folder of official files: $MTRAG_DATA, or data/official; None if neither is there, or has the path `having`, which is
-    not fetched. Raises DataError if something is named that it is needed for."""
+    "The folder of official files, $MTRAG_DATA or data/official, if it has the path `having`; else None. Raises DataError if it is needed."
     named = os.environ.get("MTRAG_DATA")
     folder = Path(named) if named else FETCHED if FETCHED.is_dir() else None
     if folder and (not having or (folder / having).exists()):

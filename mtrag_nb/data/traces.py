@@ -727,8 +727,7 @@ _CHAIN = ("rewrite", "retrieve", "rerank", "grade", "gate", "generate", "check")
 
 
 def _last_parts(trace: _Trace, n: int, own: Sequence[tuple[str, bool]]) -> int:
-    """Where the last parts of a span begin that are later stages than itself: a graph's edge that decides what follows a
-    node is traced as a part of the node (`grade_documents` > `decide_to_generate`)."""
+    "Where the last parts of a span begin that are later stages: a graph's edge is traced as a part of the node before it."
     (kind, sure), end = own[n], n + trace.size[n]
     if sure or kind not in _CHAIN:
         return end
@@ -1396,8 +1395,7 @@ class Tasks:
         history: Sequence[Turn],
         asks=None,
     ) -> tuple[Task | None, str]:
-        """The task of a turn (its place in the session is counted from 1) and how it was found; None and '' if it is none of them.
-        `asks(question)`: whether its spans hold a question."""
+        "The task of a turn and how it was found; None and '' for none. place: in its session, from 1; asks: whether its spans hold a question."
         if task_id in self.by_id:
             return self.by_id[task_id], "by the task id in their metadata"
         same = self.by_question.get(_words(question), [])

@@ -48,8 +48,7 @@ def _make(what: str, *args) -> Any:
 
 
 def load_chat(spec: ModelSpec, batch_size: int = 8, batch_tokens: int = 16384) -> ChatModel:
-    """The chat model of a spec: local weights, or a server if the spec has a url. At most so many prompts stand in one padded
-    batch (or are asked at a time), and so many padded tokens in one forward pass."""
+    "The chat model of a spec: local weights, or a server if it has a url. At most so many prompts, and padded tokens, go together."
     if spec.url:
         return _make("chat server", spec, batch_size)
     return _make("chat", spec, batch_size, batch_tokens)
@@ -467,8 +466,7 @@ class Work(AbstractContextManager):
     "One stretch of work: from start to end, kill, error or deadline. Close it, or use it in a `with`."
 
     def __init__(self, model: ChatModel, calls: str | Path, size: int, minutes=None):
-        """The call record is resumed if it is there; `size`: items in flight, and the most prompts in one batch. After so many
-        minutes from here nothing new is started."""
+        "The call record is resumed; size: items in flight, and most prompts in a batch; after so many minutes nothing new is started."
         self.size, self.begun, self.finished = size, time.monotonic(), 0
         self.deadline = self.begun + 60 * minutes if minutes is not None else float("inf")
         self.batching = BatchingChat(model, size)

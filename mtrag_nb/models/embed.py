@@ -160,8 +160,7 @@ class Embedder(_Helper):
             return self._load().get_embedding_dimension()
 
     def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
-        """Vectors of texts, or of questions (models that tell them apart prefix them): float32 [texts, dim], of length 1. Calls
-        of up to 64 texts are remembered. Raises NotFinite, or TooLarge for a text that does not fit alone."""
+        "Vectors of texts or questions: float32 [texts, dim], of length 1; those of small calls are remembered. Raises NotFinite, TooLarge."
         with self._lock:
             if not texts:
                 return np.zeros((0, self.dim), np.float32)

@@ -669,8 +669,7 @@ def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
 
 
 def open_folder(folder: str | Path, url: str = "") -> Index:
-    """Open a finished index, whatever it was made with; `url`: the Qdrant server that it lies on, where the address needs a
-    password. Raises IndexMismatch for an unfinished one, DataError for one that is damaged."""
+    "Open a finished index, whatever made it; url: its server's, where that needs a password. Raises IndexMismatch if it is unfinished, DataError."
     folder = Path(folder)
     sweep_if_idle(folder)
     while True:

@@ -21,7 +21,6 @@ from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -394,8 +393,7 @@ _Events = AsyncIterator[tuple[str, dict]]
 
 
 async def _progress(service: Service, **question) -> _Events:
-    """What happens to a question (as `service.ask` takes it): 'step', 'writing', and last 'reply' or 'error', each with its
-    data. Raises Denied before the first, or in place of the last."""
+    "What happens to a question: 'step', 'writing', last 'reply' or 'error', with data. Raises Denied before the first, or in place of the last."
     loop, queue, last = asyncio.get_running_loop(), asyncio.Queue(), 0.0
 
     def put(event: str, data: dict) -> None:

@@ -1136,8 +1136,7 @@ _RAISED = {  # error of a library -> problem and remedy
 
 
 def parse_document(path: str | Path, name: str = "") -> Document:
-    """A document, called as its file or by `name`, read in this process: for files that one has written oneself. Raises DataError
-    (file, remedy) for any that cannot be read."""
+    "A document, read in this process: for files that one has written oneself. Raises DataError (file, remedy) for any that cannot be read."
     path, name = Path(path), _name_of(path, name)
     try:
         data = _file_data(path, kind := kind_of(name))
@@ -1216,8 +1215,7 @@ def _answer_requests(memory: int) -> None:
 
 # %% ../../nbs/serve/00_documents.ipynb #edddf745
 class Reader:
-    """Reads documents in a process of its own. Safe to use from several threads: they take turns. `seconds` are for one document,
-    its reader's start included, `memory` is in bytes."""
+    "Reads documents in a process of its own, for several threads in turn. seconds: for one document, the start included; memory: bytes."
 
     def __init__(self, seconds: float = max(_SECONDS.values()), memory: int = _MEMORY):
         self.seconds, self.memory = seconds, memory
@@ -1324,8 +1322,7 @@ def iter_documents(
     name: str = "",  # what a file is called; "": as it is
     known: Mapping[str, str] = {},  # name -> SHA-256 of a file that need not be read again
 ) -> Iterator[Document | DataError | str]:
-    """The documents of a folder; in the place of one that cannot be read why, of one that is known its name. Raises DataError
-    if there is no such folder, or no file in it."""
+    "The documents of a folder or file; in place of one that cannot be read why, of one that is known its name. Raises DataError for none."
     source = Path(source)
     files = [(source, name)] if source.is_file() else list(_found(source))
     if not files:

@@ -54,8 +54,7 @@ _PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `as_passages` write
 
 
 def place_of(c: Context, spans: Sequence[tuple[int, int]] = ()) -> dict:
-    """Document, section and page of a passage, or of sentences at some spans of its text; None and '' for what is not known.
-    `last_page` where they stand on several."""
+    "Document, section and page (`last_page` of several) of a passage, or of spans of its text; None and '' for what is not known."
     title, _, section = c.title.partition(" › ")
     place = {
         "document": c.source or title or c.document_id,
@@ -264,8 +263,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def readable(read: Callable[[], object]) -> list[str]:
-    """Read a file of a record, and set aside each line that its reader names, else the whole file; what was wrong with each, in
-    words. Raises DataError for what is no file of a record, DiskFull."""
+    "Read a file of a record, and set aside lines that its reader names, else the file; what was wrong, in words. Raises DataError, DiskFull."
     said = []
     while True:
         try:
@@ -398,8 +396,7 @@ def for_reading(settings: Settings, changes: Iterable[str] = ()) -> Settings:
 
 
 def doubt_of(models: Models, t: Trajectory, contexts: Mapping[str, Context]) -> str:
-    """A warning where all kept passages are ambiguous, and no copied sentence is as near to the question alone as the grade asks
-    of a passage; else ''."""
+    "A warning where all kept passages are ambiguous, and no copied sentence is as near to the question as the grade asks; else ''."
     grades = [g for step in t.of(Graded) for g in step.grades if g.id in t.kept]
     if not (t.answered and grades and all(g.verdict.label is Label.AMBIGUOUS for g in grades)):
         return ""
@@ -648,8 +645,7 @@ def cross_out(folder: Path, **what: str) -> None:
 
 
 def delete_from(folder: Path, talks: Conversations, **what: str) -> int:
-    """Delete a conversation or a document that is written down to go out of every file of a record that nobody writes to; what was
-    begun before is finished. The turns of a conversation that were in runs."""
+    "Delete what is written down to go out of every file of a record that nobody writes to. The turns of a conversation that were in runs."
     turns, runs = 0, sorted(p for p in (folder / "runs").glob("*") if p.is_dir())
     [i] = what.values()
     for path in folder.glob("*.part"):  # of a writer that was killed

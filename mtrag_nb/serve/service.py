@@ -123,8 +123,7 @@ def safe_name(name: str, limits: Limits = Limits()) -> str:
 
 # %% ../../nbs/serve/04_service.ipynb #5df597b4
 class _Generation:
-    """A generation of the library, open, with the runs that search it. `close` of all that is `opened` raises DiskFull, once all
-    are closed, if a run could not write its predictions."""
+    "A generation of the library, open, with the runs that search it. `opened.close` raises DiskFull if a run could not write its predictions."
 
     def __init__(self, index: Index):
         self.index, self.runs, self.users, self.opened = index, {}, 0, ExitStack()
