@@ -78,13 +78,6 @@ def _by_length(texts: Sequence[str], chars: int) -> list[list[int]]:
             batches.append([i])
     return batches
 
-# %% ../../nbs/3_models/03_embed.ipynb #ae89be49
-def _no_room(spec: ModelSpec, device: str, text: str, setting: str) -> TooLarge:
-    "The error for a text that does not fit, or for weights that do not (no text)."
-    what = f"{spec.name} with a text of {len(text):,} characters" if text else spec.name
-    on_cpu = f"Put it on the CPU (--set {setting}.device=cpu)"
-    return too_large(what, device, 0, on_cpu if device != "cpu" else "Free some memory")
-
 # %% ../../nbs/3_models/03_embed.ipynb #daeb7c66
 class _Helper(Resident):
     "A model of sentence-transformers beside the generator: loaded when first used, and sent away when its room is needed."
@@ -111,7 +104,7 @@ class _Helper(Resident):
         if self._model is None:
             folder, (device, dtype) = find_model(self.spec), _place_helper(self.spec)
             if (model := made_if_it_fits(lambda: self._made(folder, device, dtype))) is None:
-                raise _no_room(self.spec, device, "", self.setting)
+                raise self._no_room(device)
             enter(self, device, "helper")
             self._model, self._place = model, (device, dtype)
         return self._model
@@ -128,13 +121,17 @@ class _Helper(Resident):
         model.tokenizer.split_special_tokens = not by_template
         return model
 
+    def _no_room(self, device: str, text: str = "") -> TooLarge:
+        "The error for a text that does not fit, or for weights that do not (no text)."
+        what = f" with a text of {len(text):,} characters" if text else ""
+        on_cpu = f"Put it on the CPU (--set {self.setting}.device=cpu)"
+        remedy = on_cpu if device != "cpu" else "Free some memory"
+        return too_large(f"{self.spec.name}{what}", device, 0, remedy)
+
     def _in_batches(self, batches: Sequence[list[int]], run: Callable, texts: Sequence[str]):
         "Row number -> result, by `run_batches`."
-
-        def alone(i: int, said: str) -> TooLarge:
-            return _no_room(self.spec, self.device, texts[i], self.setting)
-
-        return run_batches(batches, run, make_room, alone)
+        wrong = self._no_room
+        return run_batches(batches, run, make_room, lambda i, _: wrong(self.device, texts[i]))
 
     def unload(self) -> None:
         "Give the memory back; the next call loads again, where there is room then."

@@ -86,12 +86,14 @@ def views_identity(views: Iterable[str]) -> list[str]:
 _Ranking = Sequence[str]  # ids, best first, each once
 
 
-def rrf(rankings: Sequence[_Ranking], weights: Sequence[float]) -> list[tuple[str, float]]:
-    "Reciprocal rank fusion (Cormack et al. 2009), ids and scores, best first: the sum of weight / (60 + rank), ranks from 1. Equal scores are ordered by id."
+def rrf(
+    rankings: Sequence[_Ranking], weights: Sequence[float], k: int = 60
+) -> list[tuple[str, float]]:
+    "Reciprocal rank fusion (Cormack et al. 2009), ids and scores, best first: the sum of weight / (k + rank), ranks from 1. Equal scores are ordered by id."
     scores: dict[str, float] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
         for rank, i in enumerate(ranking, 1):
-            scores[i] = scores.get(i, 0.0) + weight / (60 + rank)
+            scores[i] = scores.get(i, 0.0) + weight / (k + rank)
     return sorted(((i, round(s, 9)) for i, s in scores.items()), key=lambda x: (-x[1], x[0]))
 
 # %% ../../nbs/4_search/04_sources.ipynb #66552b91

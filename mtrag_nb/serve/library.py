@@ -415,10 +415,8 @@ class Library:
     def __init__(self, folder: str | Path):  # made with the first document that is added
         self.folder = Path(folder)
 
-    @property
-    def generation(self) -> int:
-        "One more with each change."
-        return _library_manifest(self.folder).generation
+    # One more with each change.
+    generation = property(lambda self: _library_manifest(self.folder).generation)
 
     def documents(self) -> list[Entry]:
         "What is in it, by name. Raises DataError if there is no library."
