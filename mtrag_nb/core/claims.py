@@ -322,9 +322,7 @@ def check_claims(
     passages: Sequence[str],  # those that are cited, or all that the generator saw
 ) -> list[_CheckedClaim]:  # one a sentence, in order
     """Hold every sentence of a draft against passages. Sentences that claim nothing are supported, with score 1.
-
-    True sentences in free words are often rejected: 24 % of those of faithful answers (`9_studies/06_released`).
-    """
+    True sentences in free words are often rejected: 24 % of those of faithful answers (`9_studies/06_released`)."""
     weights = _claim_weights()["claim"]
     least = weights["threshold"]
 

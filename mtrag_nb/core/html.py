@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-
 from .files import data_dir, write_whole
 from .text import content_spans
 

@@ -210,10 +210,8 @@ def _exception(events: tuple[tuple[str, Mapping], ...]) -> str:
 
 
 def _made(ids, name, times, attributes, events, error, line) -> _Span:
-    """A span from its parts. Raises ValueError without an id.
-
-    `ids`: of the trace, the span, its parent; `times`: its start and end; `error`: whether it failed, and what its status says.
-    """
+    """A span from its parts. `ids`: of the trace, the span, its parent; `times`: its start and end; `error`: whether it failed, and
+    what its status says. Raises ValueError without an id."""
     trace, id, parent = (str(x or "").removeprefix("0x") for x in ids)
     if not trace or not id:
         raise ValueError("a span without an id")

@@ -299,10 +299,9 @@ def _load_transformer(spec: ModelSpec) -> _Loaded:
             return _Loaded(tokenizer, model.to(device).eval(), device, name, spec.name)
     own = own_quantization(path, dtype)
     options = {} if own is None else {"config": own}
+    if spec.quantization and importlib.util.find_spec("bitsandbytes") is None:
+        raise ModelNotFound("four bits need bitsandbytes. Get it with: pip install bitsandbytes")
     if spec.quantization and own is None:
-        if importlib.util.find_spec("bitsandbytes") is None:
-            remedy = "Get it with: pip install bitsandbytes"
-            raise ModelNotFound(f"four bits need bitsandbytes. {remedy}")
         how = {"quant_type": "nf4", "use_double_quant": True, "compute_dtype": dtype}
         how = {f"bnb_4bit_{k}": v for k, v in how.items()}
         options = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, **how)}

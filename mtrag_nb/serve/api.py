@@ -116,18 +116,12 @@ def _owns(i: str) -> bool:
     return not _ASKING.get()[1] or _same(_owned_id(i), i)
 
 
-def _hostname(host: str) -> str:
-    "The name in a Host header, without its port; '' for one that is none."
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
-
-
 def _foreign(headers: Mapping[str, str], hosts: frozenset[str]) -> tuple[int, str] | None:
     "Why a request does not come from here: status and message; None if it may."
-    host, origin = headers.get("host", ""), headers.get("origin")
-    if _hostname(host) not in hosts:
+    host, origin, name = headers.get("host", ""), headers.get("origin"), ""
+    with suppress(ValueError):  # of a Host header that is none
+        name = (urlsplit(f"//{host}").hostname or "").lower()
+    if name not in hosts:
         return 421, "this service is not called by that name"
     other_page = origin is not None and origin not in (f"http://{host}", f"https://{host}")
     embedded = headers.get("sec-fetch-mode") != "navigate"

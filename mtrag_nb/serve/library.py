@@ -17,7 +17,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from operator import itemgetter
 from os.path import commonprefix
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from ..app.cli import Chosen, NeededDir, Option, chosen, done
 from ..app.run import on_device
@@ -27,7 +27,6 @@ from ..core.settings import ChunkSettings, SparseSettings
 from ..core.types import Context, DataError, IndexMismatch, Passage, SettingsError
 from .documents import Document, Section, document_of, iter_documents, start_of
 from .documents import trimmed
-from ..models.calls import Models
 from ..models.embed import EmbedderLike
 from ..search.ingest import BATCH, Ingestion, batches, finish, remove_passages
 from ..search.store import Index, Manifest, check_free, check_sums, copy_sparse
@@ -35,6 +34,9 @@ from ..search.store import create_collection
 from ..search.store import data_folder, disk_size, document_ids, next_generation, open_store
 from ..search.store import require_same, sweep, sweep_if_idle
 from ..search.nodes import count_children, hierarchical_parser
+
+if TYPE_CHECKING:
+    from mtrag_nb.models.calls import Models
 
 # %% ../../nbs/serve/01_library.ipynb #15a5ab8b
 _END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*(?:\[\d{1,3}\])*(?=\s)|[。！？]+[”’」』）]*")
@@ -403,7 +405,6 @@ def _begin_with(
 # %% ../../nbs/serve/01_library.ipynb #ff1718ef
 def passages_of(index: Index, document: str) -> list[tuple[int, Context]]:
     "The passages of a document by its id, each with its place in the document's text, in this order."
-
     own = [i for i in index.documents if document_of(i) == document]
     found = {c.id: c for c in index.passages(own)}
     return sorted(((start_of(i), c) for i, c in found.items()), key=itemgetter(0))
@@ -553,7 +554,7 @@ def library(
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
     settings: Chosen = None,
     *,
-    models: Models | None = None,
+    models: "Models | None" = None,
     progress: bool = True,
 ) -> bool:  # False if a document could not be read
     "Change a library, or print what it holds. Raises SettingsError for an option or a name too many or too few."
@@ -573,6 +574,8 @@ def library(
         return True
     if settings.qdrant_url:
         raise SettingsError("a library lies in its folder, not on a server: leave qdrant_url empty")
+    from mtrag_nb.models.calls import Models
+
     embedder, whole = (models or Models(settings)).embedder, True
     for source in which:
         into = collection or "documents"
