@@ -600,15 +600,9 @@ LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gol
 
 _MODEL = dict.fromkeys(("name", "quantization", "dtype", "url"), str)
 _Named = TypedDict("_Named", _MODEL, total=False)
-_Setup = TypedDict(
-    "_Setup",
-    {
-        "profile": str,
-        "chat": _Named,
-        "embedder": NotRequired[_Named | None],
-        "reranker": NotRequired[_Named | None],
-    },
-)
+_SETUP = {"profile": str, "chat": _Named}
+_SETUP |= dict.fromkeys(("embedder", "reranker"), NotRequired[_Named | None])
+_Setup = TypedDict("_Setup", _SETUP)
 _Notes = {"notes": list[str], "odd": Mapping[str, int], "joined": Mapping[str, int]}
 _Manifest = TypedDict(  # what readers of a run ask its manifest for; it holds more
     "_Manifest",
@@ -766,12 +760,9 @@ class Run:
     @cached_property
     def judgements(self) -> dict[str, Mapping[str, Judgement]]:
         "Task id -> protocol -> judgement, of the present answers."
-        turns = self.trajectories
-        return {
-            i: j.judgements
-            for i, j in self.judge_lines.items()
-            if i in turns and j.of == answer_digest(turns[i].answer, turns[i].contexts)
-        }
+        turns, lines = self.trajectories, self.judge_lines
+        now = {i: answer_digest(turns[i].answer, turns[i].contexts) for i in lines if i in turns}
+        return {i: j.judgements for i, j in lines.items() if j.of == now.get(i)}
 
     @cached_property
     def conversations(self) -> dict[str, list[Trajectory]]:

@@ -53,9 +53,8 @@ _SAME = {  # characters -> what they count as
 }
 _LEVEL = str.maketrans({c: to for to, some in _SAME.items() for c in some})
 _RANGE = re.compile(r"(?<=\d)\u2013(?=\d)")
-_RAISED = re.compile(
-    r"(?<![\u00b2\u00b3\u00b9\u2070-\u2079])(?=[\u00b2\u00b3\u00b9\u2070-\u2079])"
-)  # 10² is not 102
+_HIGH = r"[\u00b2\u00b3\u00b9\u2070-\u2079]"
+_RAISED = re.compile(f"(?<!{_HIGH})(?={_HIGH})")  # 10² is not 102
 _FRACTION = re.compile(r"(?<=\d)(?=[\u00bc-\u00be\u2150-\u215e])")
 
 
@@ -398,17 +397,15 @@ _MARK = rf"(?:</{_TAG}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>)"
 _CLOSED = rf"(?:(?<![`'\"“‘«]){_MARK}|{_MARK}(?![`'\"”’»]))"  # not between quotes
 _BEFORE = rf"(?:(?!{_OPENED}).)*?"  # a thought that the template opened
 _THOUGHT = re.compile(
-    rf"\A(?:(?:\s*{_OPENED}.*?(?:{_CLOSED}|\Z))+"
+    rf"(?is)\A(?:(?:\s*{_OPENED}.*?(?:{_CLOSED}|\Z))+"
     r"|\s*(?:<\|start\|>assistant)?<\|channel\|>.*?(?:final<\|message\|>|\Z)"
     r"|\s*analysis(?=\S).*?assistantfinal"
     rf"|(?:{_BEFORE}[.!?…。！？\n])?\s{{0,4}}{_CLOSED}"
-    rf"|{_BEFORE}(?<![\s`'\"“‘«]){_MARK}(?=\w|\s{{0,4}}\n))",
-    re.S | re.I,
+    rf"|{_BEFORE}(?<![\s`'\"“‘«]){_MARK}(?=\w|\s{{0,4}}\n))"
 )
 _THOUGHT_MARK = re.compile(
-    rf"{_OPENED}|{_MARK}|\A\s*analysis|assistantfinal\Z"
-    r"|<\|start\|>assistant|<\|channel\|>\w*|<\|\w+\|>",
-    re.I,
+    rf"(?i){_OPENED}|{_MARK}|\A\s*analysis|assistantfinal\Z"
+    r"|<\|start\|>assistant|<\|channel\|>\w*|<\|\w+\|>"
 )
 
 
@@ -447,8 +444,7 @@ _KEYS = frozenset(
 )
 _Pairs = tuple[tuple[str, object], ...]
 _OTHER_SCALE = re.compile(
-    r"\bscale\b|\bout of\b|\bof \d|max|/\s*\d|\bstars?\b|\bpoints?\b|%|\d\s*(?:-|–|to)\s*(?:[2-9]|\d\d)",
-    re.I,
+    r"(?i)\bscale\b|\bout of\b|\bof \d|max|/\s*\d|\bstars?\b|\bpoints?\b|%|\d\s*(?:-|–|to)\s*(?:[2-9]|\d\d)"
 )
 
 
@@ -510,18 +506,16 @@ def _begins(text: str) -> set[Label]:
 
 # %% ../../nbs/1_core/03_text.ipynb #67c8d871
 _NEGATION = re.compile(
-    r"\b(?:no|not|none|neither|nothing|nobody|nor|never|hardly|barely|rarely|without|cannot|lacks?|lacking|fails?|refuse|false|wrong"
-    r"|incorrect|untrue|lie|far|invented|(?:un|ir|in)(?:supported|grounded|relevant)|doubt\w*)\b|n['’]t\b",
-    re.I,
+    r"(?i)\b(?:no|not|none|neither|nothing|nobody|nor|never|hardly|barely|rarely|without|cannot|lacks?|lacking|fails?|refuse|false|wrong"
+    r"|incorrect|untrue|lie|far|invented|(?:un|ir|in)(?:supported|grounded|relevant)|doubt\w*)\b|n['’]t\b"
 )
 _LABELS = (
     r"(?:(?:final|my|the)\s+)?(?:answer|verdict|decision|judge?ment|conclusion|result|grade|label|response|output|reply"
     r"|relevan(?:t|ce)|grounded(?:ness)?|support(?:ed)?|(?:binary[\s_]*)?score|answerable|passes|assistant|agent|a)"
 )
 _NAMED = re.compile(
-    rf"(?<![\w-])(?:is_)?{_LABELS}[\"']?\s*(?:\([^()\n]*\)\s*)?(?::|=|\bis\b:?|\s-)\s*"
-    rf"(?:[\"“](yes|no|true|false)[.]?[\"”]|['(]?(yes|no|true|false){_ENDS}|([01])(?=\s*(?:$|\n|[,;\"']|\.(?!\d))))",
-    re.I,
+    rf"(?i)(?<![\w-])(?:is_)?{_LABELS}[\"']?\s*(?:\([^()\n]*\)\s*)?(?::|=|\bis\b:?|\s-)\s*"
+    rf"(?:[\"“](yes|no|true|false)[.]?[\"”]|['(]?(yes|no|true|false){_ENDS}|([01])(?=\s*(?:$|\n|[,;\"']|\.(?!\d))))"
 )
 
 
@@ -538,9 +532,8 @@ def _named(text: str) -> tuple[set[Label], str]:
 
 # %% ../../nbs/1_core/03_text.ipynb #2eea4d5c
 _HEDGE = re.compile(
-    r"\b(?:but|however|though|although|except|unless|only|if|whether|when|while|would|could|might|may|should|must|part(?:ly|ially)?"
-    r"|somewhat|some|most(?:ly)?|half|which|perhaps|maybe|possibly|probably|likely|seems?|claims? to|pretends?|yes|rather)\b|\?",
-    re.I,
+    r"(?i)\b(?:but|however|though|although|except|unless|only|if|whether|when|while|would|could|might|may|should|must|part(?:ly|ially)?"
+    r"|somewhat|some|most(?:ly)?|half|which|perhaps|maybe|possibly|probably|likely|seems?|claims? to|pretends?|yes|rather)\b|\?"
 )
 _WHAT = r"(?:relevant|grounded|supported|helpful)"
 _NOT_WHAT = r"(?:un|ir)(?:supported|grounded|relevant)"
@@ -564,9 +557,8 @@ _LEADS = r"(?:(?:therefore|thus|hence|so|overall|in conclusion),?\s+|i (?:think|
 _I_DONT = r"i (?:do not|don['’]t|cannot|can['’]t) (?:think|believe|say|see|find)(?: that)?\s+"
 _AFFIRMED = re.compile(rf"{_LEADS}{_IT}{_IS}\s+{_HOW}{_WHAT}{_REST}|{_WHAT}\W*", re.I)
 _DENIED = re.compile(
-    rf"{_LEADS}{_IT}{_IS}(?:(?:\s+not|n['’]t)\s+(?:at all\s+)?{_HOW}{_WHAT}|\s+{_HOW}{_NOT_WHAT}){_REST}"
-    rf"|(?:{_NOBODY}|{_I_DONT}{_IT}){_IS}\s+{_HOW}{_WHAT}{_REST}|(?:not\s+{_WHAT}|{_NOT_WHAT})\W*",
-    re.I,
+    rf"(?i){_LEADS}{_IT}{_IS}(?:(?:\s+not|n['’]t)\s+(?:at all\s+)?{_HOW}{_WHAT}|\s+{_HOW}{_NOT_WHAT}){_REST}"
+    rf"|(?:{_NOBODY}|{_I_DONT}{_IT}){_IS}\s+{_HOW}{_WHAT}{_REST}|(?:not\s+{_WHAT}|{_NOT_WHAT})\W*"
 )
 
 # %% ../../nbs/1_core/03_text.ipynb #a73d12ba
@@ -585,9 +577,8 @@ def _statement(text: str) -> Label | None:
 # An echo of the options that a prompt gave.
 _OPTIONS = re.compile(r"\b(?:yes|no)\s*(?:or|/|\|)\s*(?:yes|no)\b\W*", re.I)
 _OPEN = re.compile(  # both, a question, under a condition, or somebody else's
-    r"\b(?:yes|no)\s*(?:and|&)\s*(?:yes|no)\b|\b(?:yes|no)\W*\?|^\W*(?:the\s+)?(?:user|human|question)\s*:"
-    r"|\b(?:yes|no)\W+(?:but\s+)?(?:only\s+)?(?:if|unless|provided|assuming|depending|maybe|perhaps|possibly|part(?:ly|ially))\b",
-    re.I,
+    r"(?i)\b(?:yes|no)\s*(?:and|&)\s*(?:yes|no)\b|\b(?:yes|no)\W*\?|^\W*(?:the\s+)?(?:user|human|question)\s*:"
+    r"|\b(?:yes|no)\W+(?:but\s+)?(?:only\s+)?(?:if|unless|provided|assuming|depending|maybe|perhaps|possibly|part(?:ly|ially))\b"
 )
 _ASKED = re.compile(r"\b(?:relevant|grounded|supported|answerable|helpful)\b", re.I)
 _FAILS = re.compile(rf"{_IT}\s+(?:fails|is (?:false|wrong|incorrect|untrue|invented))\b", re.I)

@@ -130,9 +130,8 @@ def quiet() -> None:
 _IN_ADDRESS = re.compile(r"(?<=//)[^/\s\"'?#]*@")
 _NAME = r"[^=&\s\"']*"  # of a query's key; it is looked at from its beginning only, so that this is linear
 _IN_QUERY = re.compile(
-    rf"((?<![^=&\s\"'])(?={_NAME}=[^&\s\"'#])(?:(?<=&)|[^=&?\s\"']*\?)"
-    rf"{_NAME}?(?:key|token|secret|passw|pwd|auth|sig){_NAME}=)[^&\s\"'#]+",
-    re.I,
+    rf"(?i)((?<![^=&\s\"'])(?={_NAME}=[^&\s\"'#])(?:(?<=&)|[^=&?\s\"']*\?)"
+    rf"{_NAME}?(?:key|token|secret|passw|pwd|auth|sig){_NAME}=)[^&\s\"'#]+"
 )
 _IN_HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=:-]{6,}", re.I)
 

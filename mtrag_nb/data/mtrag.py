@@ -169,11 +169,9 @@ _LABELLED = {
 }
 _ABOUT = dict.fromkeys(("title", "url", "source"), _Text | None)
 _Page = Annotated[float, Ge(1), Le(100_000)]
-_Passage = TypedDict(  # an id and its text; as gold also a file's name (and page), or a text that stands in it, alone
-    "_Passage",
-    {"document_id": _Id, "text": _Filled, "score": _Number | None, "page": _Page | None, **_ABOUT},
-    total=False,
-)
+# An id and its text; as gold also a file's name (and page), or a text that stands in it, alone.
+_PASSAGE = {"document_id": _Id, "text": _Filled, "score": _Number | None, "page": _Page | None}
+_Passage = TypedDict("_Passage", _PASSAGE | _ABOUT, total=False)
 _Identified = _must(lambda p: p.keys() & {"document_id", "text"}, ".document_id is missing")
 _Said = TypedDict("_Said", {"speaker": Literal["user", "agent"], "text": _Text})
 _Target = TypedDict("_Target", {"text": _Filled})
@@ -312,18 +310,11 @@ def _task_and_gold(
 _TASK_REMEDY = "A task has a question, or task_id, Collection and input turns, and may have contexts (document_id, text), targets (text) and labels"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #quest001
-_Question = TypedDict(  # a line in the simple form
-    "_Question",
-    {
-        "question": Required[_Filled],
-        "history": list,
-        "answer": Annotated[list[_Text], _Listed],
-        "passages": list,
-        "answerable": bool | None,
-        **dict.fromkeys(("collection", "conversation", "turn", "id"), Any),
-    },
-    total=False,
-)
+_QUESTION = {"question": Required[_Filled], "history": list}
+_QUESTION |= {"answer": Annotated[list[_Text], _Listed], "passages": list}
+_QUESTION |= {"answerable": bool | None}
+_QUESTION |= dict.fromkeys(("collection", "conversation", "turn", "id"), Any)
+_Question = TypedDict("_Question", _QUESTION, total=False)  # a line in the simple form
 _SPEAKERS = {"user": "user", "assistant": "agent", "agent": "agent"}
 _NOT_KNOWN = "I don't know."  # what was said to a question that the documents do not answer
 
@@ -455,9 +446,8 @@ def read_gold(path: str | Path, rewrites: Mapping[str, str] = {}) -> dict[str, G
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b9378f87
 _IDS = ("_id", "id", "document_id")
-_Piece = TypedDict(
-    "_Piece", {**dict.fromkeys(_IDS, _Id | None), "text": Required[_Filled], **_ABOUT}, total=False
-)
+_PIECE = {**dict.fromkeys(_IDS, _Id | None), "text": Required[_Filled], **_ABOUT}
+_Piece = TypedDict("_Piece", _PIECE, total=False)
 
 
 def _passage_of_line(obj: Mapping, path: Path, n: int, domain: str | None = None) -> Passage:
@@ -584,22 +574,12 @@ class Prediction:
     texts: Mapping[str, Mapping] | None = None
 
 
-_Ranked = TypedDict(
-    "_Ranked",
-    {"document_id": Required[_Id], "score": _Number, "text": _Text | None, **_ABOUT},
-    total=False,
-)
+_RANKED = {"document_id": Required[_Id], "score": _Number, "text": _Text | None, **_ABOUT}
+_Ranked = TypedDict("_Ranked", _RANKED, total=False)
 _Answer = TypedDict("_Answer", {"text": _Text})
-_PredictionLine = TypedDict(
-    "_PredictionLine",
-    {
-        "task_id": Required[_Id],
-        "predictions": Annotated[list[_Answer], MinLen(1)],
-        "prediction": _Text,
-        "contexts": list[_Ranked],
-    },
-    total=False,
-)
+_PREDICTION = {"task_id": Required[_Id], "predictions": Annotated[list[_Answer], MinLen(1)]}
+_PREDICTION |= {"prediction": _Text, "contexts": list[_Ranked]}
+_PredictionLine = TypedDict("_PredictionLine", _PREDICTION, total=False)
 
 
 def prediction_of_line(obj: Mapping, path: object, n: int) -> Prediction:

@@ -897,8 +897,7 @@ def _calls_of(v: _Visit) -> Calls:
 
 # %% ../../nbs/2_data/03_traces.ipynb #6992aa8f
 _VERDICT = re.compile(
-    r"verdict|grade|score|label|relevan|ground|support|answerab|pass|valid|suffic|decision|halluc",
-    re.I,
+    r"(?i)verdict|grade|score|label|relevan|ground|support|answerab|pass|valid|suffic|decision|halluc"
 )
 _NO_MEANS_YES = re.compile(r"halluc|unsupported|irrelevan|unanswer|fail|toxic", re.I)
 _SAID = {w: Label.YES for w in "pass passed relevant grounded supported correct faithful".split()}

@@ -185,10 +185,11 @@ def finish(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> Manife
     }
     held = set().union(*(a for a, _ in seen.values()))
     if differ := held ^ document_ids(folder):
-        raise IndexMismatch(
-            f"{folder} and its collection {COLLECTION} differ in {len(differ)} passages, e.g. {min(differ)!r}: "
-            f"it was changed from elsewhere. {'Use another server' if manifest.url else REBUILD}"
+        remedy = "Use another server" if manifest.url else REBUILD
+        which = (
+            f"differ in {len(differ)} passages, e.g. {min(differ)!r}: it was changed from elsewhere"
         )
+        raise IndexMismatch(f"{folder} and its collection {COLLECTION} {which}. {remedy}")
     write_json(folder / "words.json", dict(counted))
     return replace(manifest, complete=True, domains=domains)
 

@@ -175,9 +175,8 @@ def hierarchical_parser(chunks: ChunkSettings = ChunkSettings()) -> NodeParser:
     if chunks.flat:
         return children
     parents = SpanSplitter(size=chunks.parent_size, overlap=chunks.parent_overlap)
-    return HierarchicalNodeParser.from_defaults(
-        node_parser_ids=["parent", "child"], node_parser_map={"parent": parents, "child": children}
-    )
+    levels = {"parent": parents, "child": children}
+    return HierarchicalNodeParser.from_defaults(node_parser_ids=[*levels], node_parser_map=levels)
 
 # %% ../../nbs/4_search/00_nodes.ipynb #leaf0002
 class ChildNodes(TransformComponent):

@@ -165,10 +165,9 @@ class GivenPassages:
             remedy = "Retrieve with the task_id of a task that was given"
             raise DataError(f"no passages are known for task {task_id!r}", remedy=remedy)
         ranked = list(enumerate(self._given[task_id], 1))
-        return Retrieval(
-            tuple(Found(p.id, p.id, p.id, round(1 / rank, 4)) for rank, p in ranked),
-            tuple(replace(as_context(p), score=round(1 / rank, 6)) for rank, p in ranked),
-        )
+        hits = tuple(Found(p.id, p.id, p.id, round(1 / rank, 4)) for rank, p in ranked)
+        contexts = (replace(as_context(p), score=round(1 / rank, 6)) for rank, p in ranked)
+        return Retrieval(hits, tuple(contexts))
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "The passages themselves, in that order. Raises DataError for an id that came with no task."

@@ -117,11 +117,8 @@ def _writable_copy(folder: Path) -> tempfile.TemporaryDirectory:  # gone when no
     "A copy of a folder that cannot be written to. Raises DiskFull if it does not fit."
     place, size = Path(tempfile.gettempdir()), disk_size(folder) / 1e6
     check_free(place, size + _ENGINE_ROOM, "a copy", "Name a place with more room in TMPDIR")
-    print(
-        f"{folder} cannot be written to, and the engine must: it is opened as a copy of {size:.0f} "
-        f"MB in {place}, which is removed in the end",
-        file=sys.stderr,
-    )
+    how = f"it is opened as a copy of {size:.0f} MB in {place}, which is removed in the end"
+    print(f"{folder} cannot be written to, and the engine must: {how}", file=sys.stderr)
     copy = tempfile.TemporaryDirectory(prefix="mtrag-index-", ignore_cleanup_errors=True)
     shutil.copytree(folder, Path(copy.name) / folder.name, copy_function=copy_sparse)
     for path in Path(copy.name).rglob("*"):
@@ -195,12 +192,9 @@ def create_collection(store: QdrantVectorStore, dim: int, hnsw: bool = False) ->
         return
     sparse = {_SPARSE: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
     graph = qm.HnswConfigDiff(m=HNSW["m"], ef_construct=HNSW["ef_construct"])
-    store.client.create_collection(
-        COLLECTION,
-        vectors_config={DENSE: qm.VectorParams(size=dim, distance=qm.Distance.COSINE)},
-        sparse_vectors_config=sparse if store.enable_hybrid else None,
-        hnsw_config=graph if hnsw else None,
-    )
+    how = {"vectors_config": {DENSE: qm.VectorParams(size=dim, distance=qm.Distance.COSINE)}}
+    how |= {"sparse_vectors_config": sparse if store.enable_hybrid else None}
+    store.client.create_collection(COLLECTION, hnsw_config=graph if hnsw else None, **how)
     for key in ("doc_id", "domain", "parent_id"):
         store.client.create_payload_index(COLLECTION, key, qm.PayloadSchemaType.KEYWORD)
     store._collection_initialized = True
@@ -240,9 +234,8 @@ def all_points(store: QdrantVectorStore, vectors: bool = False, size=1000) -> It
     "All points with their payloads, in pages of this size."
     at = None
     while True:
-        page, at = store.client.scroll(
-            COLLECTION, limit=size, offset=at, with_payload=True, with_vectors=vectors
-        )
+        how = {"with_payload": True, "with_vectors": vectors}
+        page, at = store.client.scroll(COLLECTION, limit=size, offset=at, **how)
         if page:
             yield page
         if at is None:
@@ -465,11 +458,8 @@ def coverage(
     domains: Mapping[str, str],  # task id -> domain
 ) -> Coverage:
     "Which gold passages are not in the index, by domain. Raises DataError for a task without a domain."
-    gold = {
-        task: found
-        for task, passages in qrels.items()
-        if (found := [p for p, relevance in passages.items() if relevance > 0])
-    }
+    judged = ((t, [p for p, relevance in ps.items() if relevance > 0]) for t, ps in qrels.items())
+    gold = {task: found for task, found in judged if found}
     if unknown := [task for task in gold if task not in domains]:
         problem = f"task {unknown[0]!r} of the qrels has no domain"
         raise DataError(problem, remedy="Give the domain of every task")
@@ -547,9 +537,8 @@ class Index:
         "The vectors of children by their nodes' ids. Raises DataError for one that is not there."
         if not node_ids:
             return np.zeros((0, self.manifest.dim), np.float32)
-        found = self.store.client.retrieve(
-            COLLECTION, list(dict.fromkeys(node_ids)), with_payload=False, with_vectors=[DENSE]
-        )
+        ids, how = list(dict.fromkeys(node_ids)), {"with_payload": False, "with_vectors": [DENSE]}
+        found = self.store.client.retrieve(COLLECTION, ids, **how)
         rows = {str(p.id): p.vector[DENSE] for p in found}
         self._require(node_ids, rows, "child")
         return np.asarray([rows[i] for i in node_ids], np.float32)

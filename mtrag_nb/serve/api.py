@@ -65,10 +65,8 @@ def _own_machine(host: str) -> bool:
 def check_address(host: str, token: str) -> None:
     "Raises SettingsError for an address that others reach without a token, or a token that is short; `token` may be several, parted by blanks."
     if any(len(t) < _LEAST_TOKEN for t in token.split()):
-        raise SettingsError(
-            f"a token has at least {_LEAST_TOKEN} characters: python -c 'import secrets; "
-            "print(secrets.token_urlsafe())' makes one"
-        )
+        how = "python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
+        raise SettingsError(f"a token has at least {_LEAST_TOKEN} characters: {how}")
     if not re.fullmatch(r"[A-Za-z0-9._~+/=\s-]*", token):
         why = "since a header and a cookie take no others"
         raise SettingsError(f"a token has letters, digits and ._~+/=- only, {why}")

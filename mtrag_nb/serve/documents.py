@@ -140,9 +140,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CHARSETS = re.compile(
-    r"utf-?8|us-ascii|iso-8859-\d+|latin-?1|windows-125\d|cp125\d|koi8-[ru]|shift_jis|euc-(jp|kr)|gb(2312|k|18030)"
-    "|big5|macintosh",
-    re.I,
+    r"(?i)utf-?8|us-ascii|iso-8859-\d+|latin-?1|windows-125\d|cp125\d|koi8-[ru]|shift_jis|euc-(jp|kr)|gb(2312|k|18030)"
+    "|big5|macintosh"
 )
 _GUESSED = "its encoding was guessed (Windows-1252): save it as UTF-8 if letters are wrong"
 
@@ -267,8 +266,7 @@ def _state_rows(text: str) -> str:
 
 # %% ../../nbs/serve/00_documents.ipynb #37abe188
 _WRAPPED = re.compile(
-    r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|(?<=[^\n]{49}[^\n.!?:|])\n(?= {0,3}[A-Za-z(\"])",
-    re.M | re.S,
+    r"(?ms)^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|(?<=[^\n]{49}[^\n.!?:|])\n(?= {0,3}[A-Za-z(\"])"
 )
 
 
@@ -449,8 +447,7 @@ class _Page(ShownText):
 
 # %% ../../nbs/serve/00_documents.ipynb #d4d7e1fb
 _META = re.compile(
-    rb"<meta[^>]{0,200}charset=[\"' ]*([\w-]{2,20})|^<\?xml[^>]{0,100}encoding=[\"']([\w-]{2,20})",
-    re.I,
+    rb"(?i)<meta[^>]{0,200}charset=[\"' ]*([\w-]{2,20})|^<\?xml[^>]{0,100}encoding=[\"']([\w-]{2,20})"
 )
 
 
@@ -817,8 +814,7 @@ def _typed(page, number: int) -> list[_Line]:
 
 # %% ../../nbs/serve/00_documents.ipynb #18a0c4f6
 _PAGE_NUMBER = re.compile(
-    r"[-–—|\[( ]*(?:page|seite|p\.|s\.)?\s*(?:\d{1,4}|[ivxlc]{1,6})(?:\s*(?:of|von|/)\s*\d+)?[-–—|\]). ]*",
-    re.I,
+    r"(?i)[-–—|\[( ]*(?:page|seite|p\.|s\.)?\s*(?:\d{1,4}|[ivxlc]{1,6})(?:\s*(?:of|von|/)\s*\d+)?[-–—|\]). ]*"
 )
 _EDGE = re.compile(r"^\d{1,4}\b|\b\d{1,4}$")  # a number at either end of a line
 

@@ -56,11 +56,8 @@ _PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `as_passages` write
 def place_of(c: Context, spans: Sequence[tuple[int, int]] = ()) -> dict:
     "Document, section and page (`last_page` of several) of a passage, or of spans of its text; None and '' for what is not known."
     title, _, section = c.title.partition(" › ")
-    place = {
-        "document": c.source or title or c.document_id,
-        "section": section or (title if c.source else ""),
-        "page": None,
-    }
+    section = section or (title if c.source else "")
+    place = {"document": c.source or title or c.document_id, "section": section, "page": None}
     if not (found := _PAGE.search(c.url)):
         return place
     begins = [int(n) for n in found[2].split(",")] if found[2] else []
