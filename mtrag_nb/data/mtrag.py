@@ -176,21 +176,12 @@ _Identified = _must(lambda p: p.keys() & {"document_id", "text"}, ".document_id 
 _Said = TypedDict("_Said", {"speaker": Literal["user", "agent"], "text": _Text})
 _Target = TypedDict("_Target", {"text": _Filled})
 _ENDS = "has no user turn at its end: the last one is to be the question"
-_TaskLine = TypedDict(
-    "_TaskLine",
-    {
-        "task_id": Required[_Id],
-        "input": Required[Annotated[list[_Said], MinLen(1), _must(_asks, _ENDS)]],
-        "conversation_id": _Id,
-        "turn": Annotated[Any, _Check(_turn_number)],
-        "contexts": Annotated[list[Annotated[_Passage, _Identified]], _Check(_distinct)],
-        "targets": list[_Target],
-        "rejected": list[_Target],
-        "rewritten_query": _Text | None,
-        **_LABELLED,
-    },
-    total=False,
-)
+_TASK = {"task_id": Required[_Id]}
+_TASK["input"] = Required[Annotated[list[_Said], MinLen(1), _must(_asks, _ENDS)]]
+_TASK |= {"conversation_id": _Id, "turn": Annotated[Any, _Check(_turn_number)]}
+_TASK["contexts"] = Annotated[list[Annotated[_Passage, _Identified]], _Check(_distinct)]
+_TASK |= {"targets": list[_Target], "rejected": list[_Target], "rewritten_query": _Text | None}
+_TaskLine = TypedDict("_TaskLine", _TASK | _LABELLED, total=False)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #5b5449b8
 def _same(obj: Mapping, keys: Iterable[str], read: Callable, path: object, n: int | None):
@@ -969,13 +960,10 @@ def _marks_of(evaluation: Mapping) -> tuple[dict[str, tuple[float, ...]], dict[s
 _Named = TypedDict("_Named", {"document_id": _Id})
 _Document = TypedDict("_Document", {"document_id": _Id, "text": _Filled})
 _Rated = TypedDict("_Rated", {"task_id": _Id, "contexts": list[_Named]})
-_Evaluation = TypedDict(
-    "_Evaluation", {"task_id": _Id, "model_id": _Id, "model_response": _Text, "annotations": _Marks}
-)
-_Inspected = TypedDict(
-    "_Inspected",
-    {"documents": list[_Document], "tasks": list[_Rated], "evaluations": list[_Evaluation]},
-)
+_EVALUATION = {"task_id": _Id, "model_id": _Id, "model_response": _Text, "annotations": _Marks}
+_Evaluation = TypedDict("_Evaluation", _EVALUATION)
+_INSPECTED = {"documents": list[_Document], "tasks": list[_Rated], "evaluations": list[_Evaluation]}
+_Inspected = TypedDict("_Inspected", _INSPECTED)
 _REMEDY = "Wanted is InspectorRAGet's format, as in mtrag-human/evaluations"
 
 
@@ -1007,7 +995,5 @@ def read_ratings(path: str | Path) -> list[RatedAnswer]:
         turn = {"turn": line["Turn"]} if "Turn" in line else {}
         whole = line | turn | {"contexts": [documents[(d,)] for d in ids]}
         known[i] = _task_and_gold(whole, path, None, True, f"That is task {i!r} of the file")
-    return [
-        RatedAnswer(*known[e["task_id"]], e["model_id"], e["model_response"], *_marks_of(e))
-        for e in evaluations.values()
-    ]
+    own = ((known[e["task_id"]], e) for e in evaluations.values())
+    return [RatedAnswer(*o, e["model_id"], e["model_response"], *_marks_of(e)) for o, e in own]

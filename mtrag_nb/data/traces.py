@@ -1402,11 +1402,8 @@ class Tasks:
         in_session = [t for t in same if t.conversation_id == session]
         said = [_words(m.text) for m in history]
         told = [t for t in same if [_words(m.text) for m in t.history] == said]
-        for some, how in (
-            (in_session, "by session and question"),
-            (told, "by question and history"),
-            (same, "by question"),
-        ):
+        ways = [(in_session, "by session and question"), (told, "by question and history")]
+        for some, how in [*ways, (same, "by question")]:
             if len(some) == 1:
                 return some[0], how
         if placed and not same and asks and asks(placed.question):

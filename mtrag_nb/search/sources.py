@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, urlsplit
-
-import numpy as np
 
 from ..core.files import JsonlLog, parse_json
 from ..core.html import html_table, text_table
@@ -24,6 +22,9 @@ from ..core.text import clipped, unmarked
 from ..core.types import Context, DataError, Passage, ServerError, SettingsError, Task, Turn
 from ..core.types import as_context, digest, plain, redacted, structured
 from ..models.chat import ChatModel, EmbedderLike
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # %% auto #0
 __all__ = ['MIX', 'Terms', 'INVISIBLE', 'view_text', 'view_terms', 'query_vectors', 'views_identity', 'rrf', 'Retrieval',
@@ -66,6 +67,8 @@ def view_terms(view: str, query: str, turns: Sequence[Turn]) -> Terms:
 
 def query_vectors(terms: Sequence[Terms], embedder: EmbedderLike) -> np.ndarray:
     "The dense queries of views, float32 [queries, dim], rows of length 1. Each text is embedded once."
+    import numpy as np
+
     texts = list(dict.fromkeys(text for ts in terms for _, text in ts))
     vector = dict(zip(texts, embedder.encode(texts, query=True)))
     mixed = [sum(weight * vector[text] for weight, text in ts) for ts in terms]
