@@ -18,19 +18,19 @@ from .system import by_state, check_node, copied_draft, generate_node, grade_nod
 from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_node
 
 # %% auto #0
-__all__ = ['IRRELEVANT', 'EXHAUSTED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why']
+__all__ = ['IRRELEVANT', 'SELF_CRAG', 'why']
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #1416e1c3
 IRRELEVANT = Reason("irrelevant_docs", "dropped", "no retrieved document passed the grade")
 _NONE_GROUNDED = "no draft was grounded, and the retries are used up"
-EXHAUSTED = Reason("hallucination_loop_exhausted", "exhausted", _NONE_GROUNDED)
+_EXHAUSTED = Reason("hallucination_loop_exhausted", "exhausted", _NONE_GROUNDED)
 
 
 def why(state: TurnState) -> Reason:
     "The reason of a refusal."
     if not state["kept"]:
         return IRRELEVANT
-    return DECLINED if state.get("declined") else EXHAUSTED
+    return DECLINED if state.get("declined") else _EXHAUSTED
 
 
 _after_grade = by_state("kept", "generate", "fallback")
@@ -56,7 +56,7 @@ def _draft_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
     return update, replace(step, attempt=attempt)
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #463b1677
-SELF_CRAG_NODES: dict[str, Work] = {
+_SELF_CRAG_NODES: dict[str, Work] = {
     "rewrite": rewrite_node,
     "retrieve": retrieve_node,
     "grade_documents": grade_node,
@@ -73,7 +73,7 @@ def _build_self_crag(tools: Toolbox):
 
     checked = after_check(tools.stages.max_retries)
     g = StateGraph(TurnState)
-    for name, work in SELF_CRAG_NODES.items():
+    for name, work in _SELF_CRAG_NODES.items():
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "rewrite")
     g.add_edge("rewrite", "retrieve")
@@ -90,7 +90,7 @@ SELF_CRAG = System(
     "self_crag",
     _build_self_crag,
     "rewrite, retrieve, grade, generate, check with retries, fallback (Self-CRAG)",
-    (IRRELEVANT, DECLINED, EXHAUSTED),
+    (IRRELEVANT, DECLINED, _EXHAUSTED),
     paper="t4",
     variants=read_departures("self_crag"),
     mechanisms=(
