@@ -97,6 +97,14 @@ class Evaluation:
         return self.blame._repr_html_() + f"<p>report: {esc(self.page)}{notes}</p>"
 
 
+def _judge_verdicts(run: Run, file: Benchmark, settings, models, progress: bool) -> None:
+    "Let a judge say which answers are right, and which refuse."
+    from mtrag_nb.evaluate.judge import judge_run
+
+    how = {"protocols": ("idk", "correctness"), "models": models, "progress": progress}
+    judge_run(run, file.tasks, file.gold, models.settings if models else settings, **how)
+
+
 def evaluate(
     system: Callable | Iterable[Callable] | str,  # what answers: see `outside`; or a name, a place
     questions: str | Path | Iterable[Mapping],  # a file of tasks, or lines in the simple form
@@ -112,8 +120,7 @@ def evaluate(
     judge: "Models | None" = None,  # that judges; None: the chat model of the settings
 ) -> Evaluation:
     "Run a system over questions and write the report. Raises DataError, SettingsError, RunMismatch."
-    from mtrag_nb.evaluate.judge import judge_run
-    from mtrag_nb.evaluate.scores import Evidence, keep_verdicts
+    from mtrag_nb.evaluate.scores import Evidence
     from mtrag_nb.runs.run import run_tasks
     from mtrag_nb.show.report import report
     from mtrag_nb.systems.outside import outside
@@ -133,11 +140,9 @@ def evaluate(
         raise DataError("there is no question", questions, remedy="A line needs a `question`")
     how = {"lines": None if live else file.lines, "live": live, "progress": progress}
     run = run_tasks(value, file.tasks, out, changed, **how)
-    keep_reference(run, questions, refusal)
-    keep_verdicts(run.folder, verdicts)
+    keep_reference(run, questions, refusal, verdicts)
     if verdicts == "judge":
-        how = {"protocols": ("idk", "correctness"), "models": judge, "progress": progress}
-        judge_run(run, file.tasks, file.gold, judge.settings if judge else changed, **how)
+        _judge_verdicts(run, file, changed, judge, progress)
     page = report([run.folder], out.with_name(out.name + ".html"), reference=questions)
     return Evaluation(run, Evidence(run, file.gold, verdicts=verdicts), page)
 

@@ -267,9 +267,9 @@ def _print_index(index: str | Path, manifest: "Manifest") -> None:
     print(f"{index}: {total('passages')} passages as {nodes}, {parts}")
 
 # %% ../../nbs/app/01_run.ipynb #b98c6d97
-def _check_ingest(files: bool, documents: list, collection, of_passages, sparse) -> None:
+def _check_ingest(files: list, documents: list, collection, of_passages, sparse) -> None:
     "Raises SettingsError for options that do not go together."
-    if files == bool(documents):
+    if bool(files) == bool(documents):
         raise SettingsError("ingest takes --passages, or --documents with --collection")
     if files and collection:
         raise SettingsError("--collection goes with --documents; passages have their domains")
@@ -297,9 +297,8 @@ def ingest(
     progress: bool = True,
 ) -> bool:  # False if a document could not be read
     "Build an index of corpus files, or finish one; documents of one's own are added to a library."
-    files = passages = list(passages)
-    documents = list(documents)
-    _check_ingest(bool(files), documents, collection, domains or cap or hnsw or shard or on, sparse)
+    passages, documents = list(passages), list(documents)
+    _check_ingest(passages, documents, collection, domains or cap or hnsw or shard or on, sparse)
     if documents:
         how = {"index": index, "collection": collection, "device": device, "settings": settings}
         how |= {"models": models, "progress": progress}
@@ -309,9 +308,9 @@ def ingest(
     from mtrag_nb.search.nodes import capped
     from mtrag_nb.search.ingest import Corpus, build_index
 
-    corpus = Corpus(lambda: capped(read_corpus(*files, domains=domains), settings.chunks, cap))
+    corpus = Corpus(lambda: capped(read_corpus(*passages, domains=domains), settings.chunks, cap))
     if next(iter(corpus), None) is None:
-        named, remedy = ", ".join(map(str, files)), "Check --domain and the file"
+        named, remedy = ", ".join(map(str, passages)), "Check --domain and the file"
         raise DataError("no passages of the wanted domains", named, remedy=remedy)
     models = models or calls.Models(settings)
     how = {"progress": progress, "hnsw": hnsw, "shard": Shard.read(shard)}

@@ -477,7 +477,7 @@ class BlameReport(Report):
 # %% ../../nbs/7_evaluate/05_blame.ipynb #f6650d60
 def blame(
     run: Run | Evidence | str | Path,
-    **known,  # gold, qrels, absent, histories, judge, verdicts: see Evidence
+    **known,  # gold, qrels, absent, histories, verdicts: see Evidence
 ) -> BlameReport:
     "Where each turn of a run went wrong first. Raises DataError for verdicts of a judge that judged nothing."
     run = as_evidence(run, **known)

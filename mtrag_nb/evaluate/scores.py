@@ -456,7 +456,6 @@ def score_run(
     idk: str = "best",  # who says that an answer refuses: best, recorded, rule or judge
     negatives: Run | str | Path | None = None,  # the same system with `leave_gold_out`
     out: str | Path | None = None,  # folder for scores.jsonl; None: as `place_of_scores` says
-    asking: bool | None = None,  # as `score_items` has it: True beside a run that asks back
     phrases: Sequence[str] = (),  # with which the system refuses; (): as a run's folder says
 ) -> ScoreReport:
     "Score a run, save the scores, and report them. Raises DataError for a source that is neither, and for a wrong reference."
@@ -467,7 +466,7 @@ def score_run(
     place, name = (run.folder, run.name) if run else (Path(source), Path(source).stem)
     folder, judgements = place_of_scores(place, out), run.judgements if run else {}
     check_reference(items, gold, tasks, place)
-    scores = score_items(items, gold, bert, judgements, idk, asking)
+    scores = score_items(items, gold, bert, judgements, idk)
     qrels = _qrels_of(run, gold, qrels) if run and qrels else qrels
     found = None if qrels is None else _retrieval_of(items, qrels, asked=run is not None)
     for t, values in (found.queries if found else {}).items():
@@ -533,13 +532,10 @@ class _Measures:
     said: Mapping[str, str] = field(default_factory=dict)  # judgement -> what the judge wrote
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #99b2b191
-def _measures_from(
-    support, judgements: Mapping, scores: Mapping = {}, judge: str = ""
-) -> _Measures:
-    """The measures of one turn from its support, its judgements by protocol, the scores in the folder, and the name of the
-    judgement that stands for the judge."""
+def _measures_from(support, judgements: Mapping, scores: Mapping = {}) -> _Measures:
+    "The measures of one turn from its support, its judgements by protocol, and the scores in the folder."
     shares = {p: j.share for p, j in judgements.items()}
-    order = [judge] if judge else ["faithfulness", "refusal", *shares]
+    order = ["faithfulness", "refusal", *shares]
     chosen = next((p for p in order if shares.get(p) is not None), "")
     others = {p: s for p, s in shares.items() if p != chosen}
     said = {p: j.said for p, j in judgements.items()}
@@ -591,13 +587,12 @@ class Evidence(_Scored):
         qrels: Mapping[str, Mapping[str, int]] | None = None,  # None: the passages of `gold`
         absent: Iterable[str] = (),  # passages that are not in the index
         histories: Mapping[str, Sequence[Turn]] | None = None,  # None: as far as the run has them
-        judge: str = "",  # which judgement counts; "": faithfulness or refusal, else the first
         phrases: Sequence[str] = (),  # with which the system refuses; (): as the folder says
         verdicts: str = "",  # whose count, of VERDICTS; "": as the folder says
     ):
         self.run, self.gold, self.qrels = as_run(run), gold or {}, qrels
         self.absent = frozenset(absent)
-        self._histories, self.judge = histories, judge
+        self._histories = histories
         self.phrases = tuple(phrases) or _refusal_phrases(self.run)
         self.verdicts = _verdicts_kept(self.run, verdicts)
         self._items: dict[str, Item] = {}
@@ -694,8 +689,7 @@ class Evidence(_Scored):
         "What was measured of a turn: K-precision, the judge, and what lies in the folder."
         if task_id not in self._measures:
             judged, scores = self.judged.get(task_id, {}), self.run.scores.get(task_id, {})
-            found = _measures_from(self._support(task_id), judged, scores, self.judge)
-            self._measures[task_id] = found
+            self._measures[task_id] = _measures_from(self._support(task_id), judged, scores)
         return self._measures[task_id]
 
     def _support(self, task_id: str) -> float | None:

@@ -132,13 +132,7 @@ def _ordered(rows: Sequence[_TurnRow], by: str, highest: bool) -> list[_TurnRow]
 
 
 def _filtered(
-    index,
-    wanted: Mapping,
-    which="every turn",
-    text="",
-    labelled=(),
-    by=_FAILED_FIRST,
-    highest=False,
+    index, wanted, which="every turn", text="", labelled=(), by=_FAILED_FIRST, highest=False
 ) -> list[_TurnRow]:
     """The rows that fulfil all conditions, in the wanted order, the highest value first or the lowest. wanted: a field of
     _TurnRow -> its value (None: any); which: a key of `_TurnIndex.worth`, or `labelled`, of the turns with a label."""

@@ -45,7 +45,7 @@ class NclSettings:
     relation_threshold: float = 0.0  # "cosine" only: related at or above it
     # At most so many earlier user turns are looked back at (HIST_USER_TURNS).
     user_turns: int = constant(3)
-    top_k: Annotated[int, Ge(1)] = 5  # passages kept after reranking
+    top_k: int = constant(5)  # passages kept after reranking
     gate: Literal[tuple(GRADERS)] = "yesno"  # as stages.grade, of the passages as a whole
     gate_threshold: float = 0.0  # answerable at or above it ("verdict" has none)
     gate_default: str = constant("no")  # what an unreadable verdict counts as

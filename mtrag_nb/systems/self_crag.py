@@ -5,10 +5,7 @@
 # %% ../../nbs/5_systems/03_self_crag.ipynb #imports0
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-
-from ..core.claims import check_claims, claims_something
 from ..core.record import Drafted
 from ..core.types import Reason
 from .stages import Toolbox
@@ -37,22 +34,12 @@ _after_grade = by_state("kept", "generate", "fallback")
 _after_generate = by_state("declined", "fallback", "hallucination_check")
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #repair01
-def _supported(draft: str, texts: Sequence[str]) -> str:
-    "The sentences of a draft that claim something which the texts support."
-    found = check_claims(draft, texts)
-    return " ".join(c.text for c in found if c.supported and claims_something(c.text))
-
-
 def _draft_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
     "A draft by the model; a retry as `stages.retry` says."
-    how, attempt = tools.stages.retry, state.get("retries", 0)
-    if not attempt or how not in ("copied", "trimmed"):
+    attempt = state.get("retries", 0)
+    if not attempt or tools.stages.retry != "copied":
         return generate_node(state, tools)
-    contexts = tools.contexts(state["kept"])
-    if how == "trimmed" and attempt == 1:
-        if rest := _supported(state["draft"], [c.text for c in contexts]):
-            return {"draft": rest, "declined": False}, Drafted(text=rest, attempt=attempt)
-    update, step = copied_draft(tools, state["task"], contexts)
+    update, step = copied_draft(tools, state["task"], tools.contexts(state["kept"]))
     return update, replace(step, attempt=attempt)
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #463b1677
