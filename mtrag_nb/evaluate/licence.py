@@ -34,8 +34,8 @@ from ..models.chat import EmbedderLike
 from ..systems.stages import PROMPTS, check_by_likelihood
 
 # %% auto #0
-__all__ = ['RaterNames', 'BASELINE', 'MODEL_WAYS', 'rater_names', 'human_ratings', 'LicenceRow', 'HumanAgreement', 'Licence',
-           'licence', 'contextual_support', 'lexical_measures', 'encoder_measures', 'model_measures']
+__all__ = ['RaterNames', 'BASELINE', 'MODEL_WAYS', 'rater_names', 'human_ratings', 'Licence', 'licence', 'contextual_support',
+           'lexical_measures', 'encoder_measures', 'model_measures']
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #633c82f2
 _UNFAITHFUL = 2  # median rating at or below it
@@ -174,7 +174,7 @@ _Estimate = tuple["float | None", "float | None", "float | None"]
 
 
 @dataclass(frozen=True)
-class LicenceRow:
+class _LicenceRow:
     "A measure held against people."
 
     name: str
@@ -229,7 +229,7 @@ def _constant_answer(p: _HumanRatings) -> _ConstantAnswer:
     return _ConstantAnswer(float(always[0]), _agreement(always, p.ratings), wins, passes)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #90bf8f92
-def _licence_row(m: _Measured, p: _HumanRatings, baseline, constant: _ConstantAnswer) -> LicenceRow:
+def _row_of(m: _Measured, p: _HumanRatings, baseline, constant: _ConstantAnswer) -> _LicenceRow:
     "Hold one measure against people, the baseline and the constant answer."
     x, bad, talks = np.asarray(m.values), p.unfaithful, p.talks
     a = auroc_interval(-x, bad, talks)
@@ -254,11 +254,11 @@ def _licence_row(m: _Measured, p: _HumanRatings, baseline, constant: _ConstantAn
     told |= {"alt_wins": alt.winning_rate if alt else None, "parsed": parsed}
     told |= {"use": use, "stand_in": bool(use != "refused" and rater), "why": why}
     told["decided"] = (len(m.decided), int(bad[list(m.decided)].sum()))
-    return LicenceRow(**told, undecided=auroc(-x[own], bad[own]) if m.decided else None)
+    return _LicenceRow(**told, undecided=auroc(-x[own], bad[own]) if m.decided else None)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #f3769537
 @dataclass(frozen=True)
-class HumanAgreement:
+class _HumanAgreement:
     "How well people agree with each other, and with the constant answer."
 
     answers: int
@@ -273,12 +273,12 @@ class HumanAgreement:
     constant_alt_wins: float | None
 
 
-def _human_agreement(p: _HumanRatings, constant: _ConstantAnswer) -> HumanAgreement:
+def _human_agreement(p: _HumanRatings, constant: _ConstantAnswer) -> _HumanAgreement:
     counts = (len(p.answers), int(p.unfaithful.sum()), len(set(p.talks)))
     raters = len(p.ratings) if p.raters else "unnamed"
     person = (_estimate_of(_one_person(p)), _person_agreement(p.ratings))
     always = (constant.rating, float(constant.agreement.mean()), constant.alt_wins)
-    return HumanAgreement(*counts, raters, krippendorff_alpha(p.ratings), *person, *always)
+    return _HumanAgreement(*counts, raters, krippendorff_alpha(p.ratings), *person, *always)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #9b43d56a
 _USES = {  # use -> in the table, in a sentence
@@ -302,7 +302,7 @@ def _estimate_text(s: _Estimate, sign: str = "") -> str:
     return f"{s[0]:{sign}.3f}" + (f" [{show(s[1])}, {show(s[2])}]" if s[1] is not None else "")
 
 
-def _row_cells(r: LicenceRow) -> list[object]:
+def _row_cells(r: _LicenceRow) -> list[object]:
     gain = "" if r.use == "baseline" else _estimate_text(r.gain, "+")
     seconds = "–" if not r.seconds else f"{r.seconds:.3f}" if r.seconds < 1 else f"{r.seconds:.1f}"
     agreeing = [show(v, 2) for v in (r.rho, r.rho_length, r.alpha, r.agreement, r.alt_wins)]
@@ -316,10 +316,10 @@ def _row_cells(r: LicenceRow) -> list[object]:
 class Licence(Report):
     "Measures held against people, and what they may be used for."
 
-    people: HumanAgreement
-    rows: tuple[LicenceRow, ...]
+    people: _HumanAgreement
+    rows: tuple[_LicenceRow, ...]
 
-    def row(self, name: str) -> LicenceRow:
+    def row(self, name: str) -> _LicenceRow:
         return next(r for r in self.rows if r.name == name)
 
     def _table(self):
@@ -383,7 +383,7 @@ def licence(rated: Sequence[RatedAnswer], measured: Sequence[_Measured], names=N
         what = f"does not say something of each of the {len(p.answers)} answers"
         raise DataError(f"{short[0]!r} {what}")
     constant = _constant_answer(p)
-    rows = tuple(_licence_row(m, p, base, constant) for m in measured)
+    rows = tuple(_row_of(m, p, base, constant) for m in measured)
     return Licence(_human_agreement(p, constant), rows)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #a49879f2

@@ -174,11 +174,6 @@ class Pair:
         return self._difference(ends)
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #e2313aef
-def _pair(name: str, before: Evidence, after: Evidence) -> Pair:
-    "Two runs of the same turns. Raises DataError if they share none."
-    return paired(name, endings(before), endings(after))
-
-
 def paired(name: str, before: Mapping[str, Ending], after: Mapping[str, Ending]) -> Pair:
     "The turns that two runs share, as they ended. Raises DataError if there are none."
     both = [i for i in before if i in after]

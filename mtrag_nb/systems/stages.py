@@ -31,9 +31,9 @@ __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADER
            'label_by_text', 'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard',
            'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer',
            'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims',
-           'check_by_classifier', 'Grading', 'Checking', 'require_ways', 'Toolbox', 'source_head', 'format_sources',
-           'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'written_claims', 'attached_claims',
-           'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+           'check_by_classifier', 'require_ways', 'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation',
+           'Claim', 'by_words', 'by_claims', 'written_claims', 'attached_claims', 'adapter_claims', 'copied_claims',
+           'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -468,7 +468,7 @@ def _check_by_adapter(
 
 # %% ../../nbs/5_systems/00_stages.ipynb #bebb7aff
 @dataclass(frozen=True)
-class Grading:
+class _Grading:
     "What a way to grade is given."
 
     tools: Toolbox
@@ -486,7 +486,7 @@ class Grading:
 
 
 @dataclass(frozen=True)
-class Checking:
+class _Checking:
     "What a way to check is given."
 
     tools: Toolbox
@@ -503,25 +503,25 @@ class Checking:
         return self.tools.chat, self.tools.prompts, self.question, self.answer, self.shown
 
 # %% ../../nbs/5_systems/00_stages.ipynb #cc3797e1
-def _by_cosine(g: Grading, parts: Sequence[str] = (), turns: Sequence[Turn] | None = None):
+def _by_cosine(g: _Grading, parts: Sequence[str] = (), turns: Sequence[Turn] | None = None):
     "Cosines of the documents, or of other parts of them, with the turns before the question or others."
     turns = g.turns if turns is None else turns
     return grade_by_cosine(g.tools.embedder, g.question, parts or g.documents, g.threshold, turns)
 
 
-def _nearest_for_all(g: Grading, parts: Sequence[str] = ()) -> list[Verdict]:
+def _nearest_for_all(g: _Grading, parts: Sequence[str] = ()) -> list[Verdict]:
     "The best verdict on a part, once for each document."
     found = _by_cosine(g, parts)
     return [max(found, key=lambda v: v.score)] * len(g.documents) if found else []
 
 
-def _grade_by_sentences(g: Grading) -> list[Verdict]:
+def _grade_by_sentences(g: _Grading) -> list[Verdict]:
     "The nearest sentence of at least four words decides for all documents."
     whole = [s for d in g.documents for s in sentences(d)]
     return _nearest_for_all(g, [s for s in whole if len(s.split()) > 3])
 
 
-GRADERS: dict[str, Callable[[Grading], list[Verdict]]] = {
+GRADERS: dict[str, Callable[[_Grading], list[Verdict]]] = {
     "verdict": lambda g: grade_by_verdict(g.asked, g.default),
     "yesno": lambda g: grade_by_yesno(g.asked, g.threshold),
     "likelihood": lambda g: grade_by_likelihood(g.asked, g.threshold),
@@ -532,7 +532,7 @@ GRADERS: dict[str, Callable[[Grading], list[Verdict]]] = {
     "scale": lambda g: _grade_by_scale(g.asked, g.threshold),
     "scale-text": lambda g: _grade_by_scale_text(g.asked, g.threshold, g.default),
 }
-CHECKERS: dict[str, Callable[[Checking], Verdict]] = {
+CHECKERS: dict[str, Callable[[_Checking], Verdict]] = {
     "verdict": lambda c: _check_by_verdict(*c.asked, c.tools.stages.check_default),
     "yesno": lambda c: check_by_yesno(*c.asked, c.threshold),
     "likelihood": lambda c: check_by_likelihood(*c.asked, c.threshold),
@@ -650,7 +650,7 @@ class Toolbox:
         if way.startswith("adapter:"):
             asked, talk = self.adapters["grade"], self.talk(turns, question)
             return _grade_by_adapter(self.chat, asked, talk, documents, default)
-        return GRADERS[way](Grading(self, question, turns, documents, threshold, default))
+        return GRADERS[way](_Grading(self, question, turns, documents, threshold, default))
 
     def generate(self, question: str, turns: Sequence[Turn], documents: str, **how) -> Drafted:
         "A draft from the documents as the generator sees them; how: temperature, seed, unsupported."
@@ -662,7 +662,7 @@ class Toolbox:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
         if self.stages.check.startswith(("nli:", "adapter:")):
             return self.check_parts(question, answer, documents)[0]
-        return CHECKERS[self.stages.check](Checking(self, question, answer, documents, shown))
+        return CHECKERS[self.stages.check](_Checking(self, question, answer, documents, shown))
 
     def clarify(self, question: str, turns, documents: Sequence[str]) -> tuple[Verdict, str]:
         "Whether a question is clear, and what to ask back where it is not, by an adapter; what cannot be read is clear."
