@@ -237,7 +237,7 @@ class StageSettings:
         "I don't know: the documents that I found do not contain the answer."
     )
     # "told": what fails; "plain": the same prompt
-    retry: Literal["told", "plain", "trimmed", "copied"] = later("told")
+    retry: Literal["told", "plain", "copied"] = later("told")
     # How a draft declines; "token": the token alone.
     declined_by: Literal["stance", "token", "never"] = later("stance")
     tidy: bool = later(True)  # a draft loses repeated sentences, and a last one that was cut off

@@ -416,13 +416,13 @@ class System:
         named = f" ({', '.join(asked)})" if asked else ""
         return f"The model decides in {of}{named}{f'; elsewhere {others}' if others else ''}."
 
-    def surrounded(self, name: str, *around: Around, about: str = "") -> System:
+    def surrounded(self, name: str, *around: Around) -> System:
         "The system with something around its nodes; the name is recorded."
 
         def build(tools: Toolbox):
             return self.build(replace(tools, around=(*around, *tools.around)))
 
-        about = f"{self.about}; {about or name}"
+        about = f"{self.about}; {name}"
         return replace(self, name=f"{self.name}+{name}", build=build, about=about)
 
     def toolbox(self, tools: Toolbox) -> Toolbox:
