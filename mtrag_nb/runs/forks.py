@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from ..core.html import esc
 from ..core.record import LEFT_OUT, Calls, Checked, Drafted, Found, Gated, Graded, Ranked
 from ..core.record import Refused, Retrieved, Rewritten, Run, Step, Trajectory, TurnDiff
-from ..core.record import as_run, diff_turns, trajectory, turn_line
+from ..core.record import TurnDiff, as_run, trajectory, turn_line
 from ..core.settings import Settings, legs
 from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMismatch
 from ..core.types import MTRAGError, ModelNotFound, Outcome, Passage, Reason, RunMismatch
@@ -563,7 +563,7 @@ def fork(
         after = trajectory(task, state, seconds, error)
     if not changes and replayer.intervention.name:
         changes = {"intervention": replayer.intervention.name}
-    diff, changes = diff_turns(t, after, replayer.run.passages), {**replayer.changes, **changes}
+    diff, changes = TurnDiff(t, after, replayer.run.passages), {**replayer.changes, **changes}
     return Fork(t, after, node, visit, changes, tuple(turn.made), diff)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #ad1225ee

@@ -99,6 +99,7 @@ def identity(system: System, passages: str, tools: Toolbox) -> dict:
         "retriever": tools.retriever.fingerprint,
         **({"checker": tools.checker.fingerprint} if tools.checker else {}),
         **({"adapters": digest(tools.adapters)} if tools.adapters else {}),
+        **({"ways": digest(ways)} if (ways := tools.own_ways) else {}),
         **system.identity(settings),
         **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
         **({"web": live + web.fingerprint} if web else {}),

@@ -1043,7 +1043,8 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> _Section:
 
     def make(board: _Board) -> str:
         made = [(r.name, view(r)) for r in board.runs]
-        shown = [(name, _view_html(x, title)) for name, x in made if x is not None and x != ""]
+        there = [(name, x) for name, x in made if not (x is None or isinstance(x, str) and not x)]
+        shown = [(name, _view_html(x, title)) for name, x in there]
         return _join(*(_made("part", name, "", html) for name, html in shown))
 
     return _Section("view_" + _mark_of(title), title, make)

@@ -9,16 +9,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.claims import check_claims, claims_something, draft_score
 from ..core.files import data_dir, parse_json
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
-from ..core.settings import Settings, StageSettings
+from ..core.settings import Settings, StageSettings, load_place, names_code
 from ..core.text import Label, Verdict, clipped, declines, read_verdict, scored, sentences
 from ..core.text import spans_of, support, titled, without_thinking
-from ..core.types import Context, ReplyError, SettingsError, Turn
+from ..core.types import Context, DataError, ReplyError, SettingsError, Turn
 from ..models.chat import ChatModel, ClassifierLike, Contract, EmbedderLike, Prompt
 from ..models.chat import Sampling, chat, choose
 
@@ -31,9 +32,9 @@ __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADER
            'label_by_text', 'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'grade_by_verdict',
            'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate',
            'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier',
-           'require_ways', 'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words',
-           'by_claims', 'written_claims', 'attached_claims', 'adapter_claims', 'copied_claims', 'counted', 'Cited',
-           'claims_of', 'marked_answer']
+           'Grading', 'Checking', 'own_way', 'require_ways', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
+           'Citation', 'Claim', 'by_words', 'by_claims', 'written_claims', 'attached_claims', 'adapter_claims',
+           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -468,7 +469,7 @@ def _check_by_adapter(
 
 # %% ../../nbs/5_systems/00_stages.ipynb #bebb7aff
 @dataclass(frozen=True)
-class _Grading:
+class Grading:
     "What a way to grade is given."
 
     tools: Toolbox
@@ -486,7 +487,7 @@ class _Grading:
 
 
 @dataclass(frozen=True)
-class _Checking:
+class Checking:
     "What a way to check is given."
 
     tools: Toolbox
@@ -503,25 +504,25 @@ class _Checking:
         return self.tools.chat, self.tools.prompts, self.question, self.answer, self.shown
 
 # %% ../../nbs/5_systems/00_stages.ipynb #cc3797e1
-def _by_cosine(g: _Grading, parts: Sequence[str] = (), turns: Sequence[Turn] | None = None):
+def _by_cosine(g: Grading, parts: Sequence[str] = (), turns: Sequence[Turn] | None = None):
     "Cosines of the documents, or of other parts of them, with the turns before the question or others."
     turns = g.turns if turns is None else turns
     return grade_by_cosine(g.tools.embedder, g.question, parts or g.documents, g.threshold, turns)
 
 
-def _nearest_for_all(g: _Grading, parts: Sequence[str] = ()) -> list[Verdict]:
+def _nearest_for_all(g: Grading, parts: Sequence[str] = ()) -> list[Verdict]:
     "The best verdict on a part, once for each document."
     found = _by_cosine(g, parts)
     return [max(found, key=lambda v: v.score)] * len(g.documents) if found else []
 
 
-def _grade_by_sentences(g: _Grading) -> list[Verdict]:
+def _grade_by_sentences(g: Grading) -> list[Verdict]:
     "The nearest sentence of at least four words decides for all documents."
     whole = [s for d in g.documents for s in sentences(d)]
     return _nearest_for_all(g, [s for s in whole if len(s.split()) > 3])
 
 
-GRADERS: dict[str, Callable[[_Grading], list[Verdict]]] = {
+GRADERS: dict[str, Callable[[Grading], list[Verdict]]] = {
     "verdict": lambda g: grade_by_verdict(g.asked, g.default),
     "yesno": lambda g: grade_by_yesno(g.asked, g.threshold),
     "likelihood": lambda g: grade_by_likelihood(g.asked, g.threshold),
@@ -532,7 +533,7 @@ GRADERS: dict[str, Callable[[_Grading], list[Verdict]]] = {
     "scale": lambda g: _grade_by_scale(g.asked, g.threshold),
     "scale-text": lambda g: _grade_by_scale_text(g.asked, g.threshold, g.default),
 }
-CHECKERS: dict[str, Callable[[_Checking], Verdict]] = {
+CHECKERS: dict[str, Callable[[Checking], Verdict]] = {
     "verdict": lambda c: _check_by_verdict(*c.asked, c.tools.stages.check_default),
     "yesno": lambda c: check_by_yesno(*c.asked, c.threshold),
     "likelihood": lambda c: check_by_likelihood(*c.asked, c.threshold),
@@ -541,12 +542,35 @@ CHECKERS: dict[str, Callable[[_Checking], Verdict]] = {
 }
 
 
+def own_way(way: str) -> bool:
+    "Whether a way to grade or to check is a function of somebody's own, FILE.py:NAME or MODULE:NAME."
+    return names_code(way) and way.partition(":")[0] not in ("adapter", "nli")
+
+
+def _asked_own(way: str, asked: Grading | Checking, n: int = 1) -> list[Verdict]:
+    "The verdicts of a function of somebody's own: true or false, a number that the threshold cuts, or a `Verdict`, n of them. Raises DataError."
+    said, name = load_place(way)[0](asked), way.rpartition(":")[2]
+    said = list(said) if isinstance(asked, Grading) else [said]
+    if len(said) != n:
+        problem = f"{way} gave {len(said)} verdicts on {n} documents"
+        raise DataError(problem, remedy="Return one for each")
+    found = []
+    for x in said:
+        if str(x) in ("True", "False"):  # numpy's, too
+            x = Verdict(Label.YES if x else Label.NO, name)
+        found.append(x if isinstance(x, Verdict) else scored(x, asked.threshold, name))
+    return found
+
+
 def require_ways(settings: Settings, prompts: Mapping[str, _Prompts] = {}) -> None:
     """Raises SettingsError for a way to grade or to check that does not exist, and for a prompt that is none of the run's or of
     its system's own."""
-    grades, checks = [*GRADERS, "adapter:NAME"], [*CHECKERS, "adapter:NAME", "nli:NAME"]
+    own = ["adapter:NAME", "FILE.py:NAME"]
+    grades, checks = [*GRADERS, *own], [*CHECKERS, *own, "nli:NAME"]
     for name, known in (("grade", grades), ("check", checks)):
         way = getattr(settings.stages, name)
+        if own_way(way) and callable(load_place(way)[0]):
+            continue
         if re.sub(":.+", ":NAME", way, flags=re.S) not in known:
             options = ", ".join(map(repr, known))
             raise SettingsError(f"stages.{name} is {way!r}: input should be {options}")
@@ -569,6 +593,9 @@ def _prompts_of(settings: Settings, own: Mapping[str, _Prompts]) -> dict[str, st
     for key, text in settings.prompts.items():
         if key not in known:
             raise SettingsError(f"unknown prompt {key!r}: there are {', '.join(sorted(known))}")
+        if "\n" not in text and len(text) < 200 and Path(text).is_file():
+            hint = f'--set prompts.{key}="$(cat {text})"'
+            raise SettingsError(f"prompts.{key} is the name of a file: give its text, {hint}")
         filled = _placeholders(key, known[key])
         if filled and (unknown := _placeholders(key, text) - filled):
             has = ", ".join(sorted(filled))
@@ -599,6 +626,12 @@ class Toolbox:
     def prompts(self) -> dict[str, str]:
         "The settings' prompt set with the system's own. Where a system has none for that set, its permissive ones are taken."
         return _prompts_of(self.settings, self.system_prompts)
+
+    @property
+    def own_ways(self) -> dict[str, str]:
+        "Stage -> the source of the function of somebody's own that decides there."
+        ways = {n: getattr(self.stages, n) for n in ("grade", "check")}
+        return {n: load_place(way)[1] for n, way in ways.items() if own_way(way)}
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order, those that the web brought included."
@@ -646,11 +679,12 @@ class Toolbox:
     def grade_by(
         self, way: str, threshold: float, default: str, question: str, turns, documents: _Texts
     ) -> list[Verdict]:
-        "One verdict a document, in a way that the caller chose: a key of GRADERS, or adapter:TASK."
+        "One verdict a document, in a way that the caller chose: a key of GRADERS, adapter:TASK, or FILE.py:NAME."
         if way.startswith("adapter:"):
             asked, talk = self.adapters["grade"], self.talk(turns, question)
             return _grade_by_adapter(self.chat, asked, talk, documents, default)
-        return GRADERS[way](_Grading(self, question, turns, documents, threshold, default))
+        asked = Grading(self, question, turns, documents, threshold, default)
+        return _asked_own(way, asked, len(documents)) if own_way(way) else GRADERS[way](asked)
 
     def generate(self, question: str, turns: Sequence[Turn], documents: str, **how) -> Drafted:
         "A draft from the documents as the generator sees them; how: temperature, seed, unsupported."
@@ -662,7 +696,8 @@ class Toolbox:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
         if self.stages.check.startswith(("nli:", "adapter:")):
             return self.check_parts(question, answer, documents)[0]
-        return CHECKERS[self.stages.check](_Checking(self, question, answer, documents, shown))
+        way, asked = self.stages.check, Checking(self, question, answer, documents, shown)
+        return _asked_own(way, asked)[0] if own_way(way) else CHECKERS[way](asked)
 
     def clarify(self, question: str, turns, documents: Sequence[str]) -> tuple[Verdict, str]:
         "Whether a question is clear, and what to ask back where it is not, by an adapter; what cannot be read is clear."

@@ -27,7 +27,7 @@ from ..core.types import Context, MTRAGError, Outcome, Reason, SettingsError, Ta
 from ..core.types import digest, dotted, plain
 from ..models.calls import MeteredChat, kept_if_usable
 from ..models.chat import EmbedderLike, Sampling
-from .stages import Toolbox, asked_of, require_ways
+from .stages import Toolbox, asked_of, own_way, require_ways
 
 # %% auto #0
 __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'REWRITE_OFF',
@@ -410,8 +410,8 @@ class System:
         for d in self.variants.get("published", ()):
             place = d.setting.rpartition(".")[2]
             if (words := known.get(place)) and d.published not in words:
-                way = str(own_setting(settings, self.prefix[:-1], d.setting)).partition(":")[0]
-                found[place] = words.get(way, "")
+                way = str(own_setting(settings, self.prefix[:-1], d.setting))
+                found[place] = way if own_way(way) else words.get(way.partition(":")[0], "")
         if found and "generator" not in found:
             found["generate"] = ""
         return {place: found[place] for place in known if place in found}
