@@ -26,7 +26,7 @@ from .self_crag import IRRELEVANT
 from .stages import GRADERS, SCALE_PROMPTS, Toolbox, clean_answer, clean_rewrite
 from .stages import generate, history_head, read_prompts
 from .system import DECLINED, END, START, Deadline, Mechanism, System, TurnState
-from .system import Work, answered, as_node, by_state, read_departures, refuse
+from .system import Work, answered, by_state, graph_of, read_departures, refuse
 from .system import seed_for, unless_declined
 
 # %% auto #0
@@ -498,13 +498,10 @@ AGENTS_NODES: dict[str, Work] = {
 
 def _build_agents(tools: Toolbox):
     "The specification's state machine (5.2)."
-    from langgraph.graph import StateGraph
-
     own, limit = tools.settings.own, Deadline(tools.settings.own.deadline)
     graded = _after_grading(own, tools.web is not None)
-    g = StateGraph(_AgentsState)
-    for name, work in AGENTS_NODES.items():
-        g.add_node(name, as_node(name, limit.within(work), tools))
+    works = {name: limit.within(work) for name, work in AGENTS_NODES.items()}
+    g = graph_of(works, tools, _AgentsState)
     g.add_conditional_edges(START, _summarize_if_due(tools), ["summarize_history", "rewrite_query"])
     g.add_edge("summarize_history", "rewrite_query")
     g.add_edge("rewrite_query", "retrieve_documents")

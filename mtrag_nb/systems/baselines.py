@@ -20,7 +20,7 @@ from ..core.types import DataError, Outcome, Reason, Turn, digest
 from .stages import Toolbox, asked_of
 from .system import DECLINED, END, GRADE_OFF, START, Mechanism, Quoted, System
 from .system import TurnState, answered, as_node, by_state, copied_draft
-from .system import generate_node, refuse, retrieve_node, unless_declined
+from .system import generate_node, graph_of, refuse, retrieve_node, unless_declined
 from .system import unless_ended
 
 if TYPE_CHECKING:
@@ -211,12 +211,8 @@ def _answer_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
 # %% ../../nbs/5_systems/02_baselines.ipynb #1158d779
 def _build_naive(tools: Toolbox):
     "Retrieve, generate."
-    from langgraph.graph import StateGraph
-
     nodes = {"retrieve": _keep_all_node, "generate": _answer_node}
-    g = StateGraph(TurnState)
-    for name, work in {**nodes, "fallback": refuse(lambda state: DECLINED)}.items():
-        g.add_node(name, as_node(name, work, tools))
+    g = graph_of({**nodes, "fallback": refuse(lambda state: DECLINED)}, tools)
     g.add_edge(START, "retrieve")
     g.add_edge("retrieve", "generate")
     g.add_conditional_edges("generate", unless_declined, ["fallback", END])
@@ -275,12 +271,8 @@ NOTHING = Reason("nothing_to_quote", "dropped", _NO_SENTENCE)
 
 def _build_quote(tools: Toolbox):
     "Retrieve, grade, quote."
-    from langgraph.graph import StateGraph
-
-    g = StateGraph(TurnState)
     nodes = {"retrieve": retrieve_node, "grade_documents": _grade_node, "quote": _quote_node}
-    for name, work in {**nodes, "fallback": refuse(lambda state: NOTHING)}.items():
-        g.add_node(name, as_node(name, work, tools))
+    g = graph_of({**nodes, "fallback": refuse(lambda state: NOTHING)}, tools)
     g.add_edge(START, "retrieve")
     _through_clarify(g, tools, "retrieve", "grade_documents", tools.settings.own.clarify)
     passed = by_state("kept", "quote", "fallback")

@@ -22,7 +22,7 @@ from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
 from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts, read_stated
 from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, System, TurnState
-from .system import Work, after_check, answered, as_node, by_state, drafted
+from .system import Work, after_check, answered, by_state, drafted, graph_of
 from .system import read_departures, refuse, retrieve_node, retry_node, skip_check
 
 if TYPE_CHECKING:
@@ -460,13 +460,9 @@ _NCL_NODES: dict[str, Work] = {
 # %% ../../nbs/5_systems/04_ncl.ipynb #0cc7a469
 def _build_ncl(tools: Toolbox):
     "NCL (section 3): pre-check, two rewrites with relation control between them, rerank, gate, generate, quality gate with a retry."
-    from langgraph.graph import StateGraph
-
     local = "local_rewrite" if tools.stages.rewrite != "never" else "retrieve"
     checked = after_check(tools.settings.own.max_retries)
-    g = StateGraph(_NclState)
-    for name, work in _NCL_NODES.items():
-        g.add_node(name, as_node(name, work, tools))
+    g = graph_of(_NCL_NODES, tools, _NclState)
     g.add_edge(START, "evidence")
     given = by_state("empty", "fallback", "global_rewrite")
     g.add_conditional_edges("evidence", given, ["global_rewrite", "fallback"])

@@ -25,7 +25,7 @@ from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
 from .agents import VARIATION_PROMPTS, variations
 from .baselines import NOTHING, asked_of
 from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, Quoted, System
-from .system import TurnState, Work, as_node, by_state, copied_draft, copied_text
+from .system import TurnState, Work, by_state, copied_draft, copied_text, graph_of
 from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_node
 from .system import seed_for, unless_ended
 from .self_crag import IRRELEVANT
@@ -384,12 +384,8 @@ _NEXUS_NODES: dict[str, Work] = {
 # %% ../../nbs/5_systems/06_nexus.ipynb #2c04320b
 def _build_nexus(tools: Toolbox):
     "Rewrite, retrieve, grade, perhaps again, generate, verify."
-    from langgraph.graph import StateGraph
-
     labelled, verified = _after_labels(tools.settings.own.rounds), unless_ended("increment_retry")
-    g = StateGraph(_NexusState)
-    for name, work in _NEXUS_NODES.items():
-        g.add_node(name, as_node(name, work, tools))
+    g = graph_of(_NEXUS_NODES, tools, _NexusState)
     g.add_edge(START, "rewrite")
     g.add_edge("rewrite", "retrieve")
     g.add_edge("retrieve", "grade_documents")

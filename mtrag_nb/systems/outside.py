@@ -35,7 +35,7 @@ from ..data.mtrag import BY_TEXT
 from ..data.traces import STEPS, by_name
 from .stages import Toolbox
 from .system import END, START, NoModel, NodeError, NotRecorded, System, TurnState
-from .system import Work, answered, as_node, extra_of, state_of, surround
+from .system import Work, answered, extra_of, graph_of, state_of, surround
 
 # %% auto #0
 __all__ = ['as_passage', 'Reply', 'read_reply', 'messages_of', 'outside', 'AddressSettings', 'address', 'load_outside']
@@ -551,11 +551,7 @@ def _finish_work(state: _StagesState, tools: Toolbox) -> tuple[dict, list[Step]]
 
 def _row(works: Mapping[str, Work], tools: Toolbox):
     "A graph of nodes in a row; one that states an outcome ends the turn by the last."
-    from langgraph.graph import StateGraph
-
-    g, names = StateGraph(_StagesState), [*works]
-    for name, work in works.items():
-        g.add_node(name, as_node(name, work, tools))
+    g, names = graph_of(works, tools, _StagesState), [*works]
     for name, then in zip(names, names[1:]):
 
         def route(state, then=then) -> str:

@@ -10,8 +10,8 @@ from ..core.record import Drafted
 from ..core.types import Reason
 from .stages import Toolbox
 from .system import CHECK_OFF, DECLINED, END, GRADE_OFF, REWRITE_OFF, START
-from .system import Mechanism, System, TurnState, Work, after_check, as_node
-from .system import by_state, check_node, copied_draft, generate_node, grade_node
+from .system import Mechanism, System, TurnState, Work, after_check, by_state
+from .system import check_node, copied_draft, generate_node, grade_node, graph_of
 from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_node
 
 # %% auto #0
@@ -56,12 +56,8 @@ _SELF_CRAG_NODES: dict[str, Work] = {
 
 def _build_self_crag(tools: Toolbox):
     "Self-CRAG (seed paper, II.C)."
-    from langgraph.graph import StateGraph
-
     checked = after_check(tools.stages.max_retries)
-    g = StateGraph(TurnState)
-    for name, work in _SELF_CRAG_NODES.items():
-        g.add_node(name, as_node(name, work, tools))
+    g = graph_of(_SELF_CRAG_NODES, tools)
     g.add_edge(START, "rewrite")
     g.add_edge("rewrite", "retrieve")
     g.add_edge("retrieve", "grade_documents")

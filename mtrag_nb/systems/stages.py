@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADERS', 'CHECKERS', 'CITING_PROMPTS', 'Supports',
            'WAYS_TO_CITE', 'read_prompts', 'show_history', 'history_head', 'Asked', 'read_stated', 'label_by_choice',
-           'label_by_text', 'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard',
-           'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer',
-           'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims',
-           'check_by_classifier', 'Grading', 'Checking', 'own_way', 'require_ways', 'Toolbox', 'source_head',
-           'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'written_claims',
-           'attached_claims', 'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+           'label_by_text', 'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'grade_by_verdict',
+           'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate',
+           'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier',
+           'Grading', 'Checking', 'own_way', 'require_ways', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
+           'Citation', 'Claim', 'by_words', 'by_claims', 'written_claims', 'attached_claims', 'adapter_claims',
+           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -242,7 +242,7 @@ def rewrite(
     return out
 
 # %% ../../nbs/5_systems/00_stages.ipynb #7de344f8
-def guard(
+def _guard(
     rewrites: Sequence[Rewritten], questions: _Texts, embedder: EmbedderLike, least: float = 0.6
 ) -> list[Rewritten]:
     "Rewrites with a cosine below `least` to their question are taken back; one that no model wrote stays as it is."
@@ -669,7 +669,7 @@ class Toolbox:
         "The rewrite, taken back if it strayed and the settings say that it must not."
         if self.stages.rewrite != "guarded":
             return r
-        return guard([r], [question], self.embedder, self.stages.rewrite_guard)[0]
+        return _guard([r], [question], self.embedder, self.stages.rewrite_guard)[0]
 
     def grade(self, question: str, turns: Sequence[Turn], documents: _Texts) -> list[Verdict]:
         "One verdict a document, as `stages.grade` says."

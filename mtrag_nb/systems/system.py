@@ -32,12 +32,12 @@ from .stages import Toolbox, asked_of, own_way, require_ways
 # %% auto #0
 __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'REWRITE_OFF',
            'GRADE_OFF', 'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState',
-           'NotRecorded', 'NodeError', 'surround', 'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure',
-           'read_departures', 'System', 'unlike_paper', 'own_setting', 'departures', 'run_turn', 'take_turn',
-           'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'Quote',
-           'nearest', 'Quoted', 'copied_text', 'copied_draft', 'answered', 'refuse', 'check_node', 'retry_node',
-           'after_check', 'by_state', 'unless_ended', 'TurnTooLong', 'Deadline', 'skip_rewrite', 'skip_grade',
-           'skip_check']
+           'NotRecorded', 'NodeError', 'surround', 'as_node', 'graph_of', 'exchanged', 'Mechanism', 'NoModel',
+           'Departure', 'read_departures', 'System', 'unlike_paper', 'own_setting', 'departures', 'run_turn',
+           'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted',
+           'generate_node', 'Quote', 'nearest', 'Quoted', 'copied_text', 'copied_draft', 'answered', 'refuse',
+           'check_node', 'retry_node', 'after_check', 'by_state', 'unless_ended', 'TurnTooLong', 'Deadline',
+           'skip_rewrite', 'skip_grade', 'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -222,6 +222,16 @@ def as_node(name: str, work: Work, tools: Toolbox) -> Node:
     node = surround(name, run, tools)
     # not annotated: LangGraph would hand it the annotated type's keys only, and a system may have more
     return lambda state: node(state)
+
+
+def graph_of(works: Mapping[str, Work], tools: Toolbox, state: type = TurnState):
+    "A graph of LangGraph with these nodes, each of which puts its steps on the record; its edges are to be added."
+    from langgraph.graph import StateGraph
+
+    g = StateGraph(state)
+    for name, work in works.items():
+        g.add_node(name, as_node(name, work, tools))
+    return g
 
 
 def exchanged(works: Mapping[str, Work]) -> Around:
