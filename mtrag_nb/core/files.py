@@ -219,10 +219,6 @@ def _sums_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.crc")
 
 
-def _sum_of(line: bytes) -> bytes:
-    return b"%08x\n" % zlib.crc32(line.rstrip(b"\n"))
-
-
 class JsonlLog:
     "An append-only JSON-lines file: what `append` returned from is on the record; `sums`: with checksums (`check_log`). Safe to use from several threads."
 
@@ -258,7 +254,7 @@ class JsonlLog:
                 self._write(line)
                 if _sums_of(self.path).is_file():
                     with open(_sums_of(self.path), "ab", buffering=0) as f:
-                        f.write(_sum_of(line))
+                        f.write(b"%08x\n" % zlib.crc32(line))
             except OSError as e:
                 os.truncate(self.path, self._size)  # take a half-written line back
                 remedy = "Make room and start again: everything before this line is kept"
@@ -349,14 +345,13 @@ def write_json(path: str | Path, obj: object, **how) -> Path:
 # %% ../../nbs/1_core/02_files.ipynb #add75bcf
 def _line_sums(path: Path) -> list[bytes]:
     with open(path if path.is_file() else os.devnull, "rb") as f:
-        return [_sum_of(line) for line in f if line.endswith(b"\n")]
+        return [b"%08x\n" % zlib.crc32(line) for line in f if line.endswith(b"\n")]
 
 
 def keep_sums(path: Path) -> None:
-    "Keep checksums of a log's lines, if there is room; `JsonlLog` goes on with them."
-    with suppress(DiskFull):
-        if not path.is_dir() and not _sums_of(path).is_dir():
-            write_whole(_sums_of(path), b"".join(_line_sums(path)))
+    "Keep checksums of a log's lines, where they can be written; `JsonlLog` goes on with them."
+    with suppress(DataError):
+        write_whole(_sums_of(path), b"".join(_line_sums(path)))
 
 
 def take_out(path: Path, numbers: Collection[int]) -> None:
