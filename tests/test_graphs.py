@@ -364,17 +364,15 @@ def test_keys_and_nodes_that_have_no_known_names(tmp_path):
     assert not isinstance(one(tmp_path / "step", graph).steps[0], Drafted)
 
 
-def test_a_program_of_another_kind_is_refused_with_a_line_to_write(tmp_path):
-    from workflows import Workflow, step
-    from workflows.events import StartEvent, StopEvent
+def test_a_program_of_another_kind_is_refused_with_what_to_do():
+    from langgraph.func import entrypoint
 
-    class Flow(Workflow):
-        @step
-        async def only(self, ev: StartEvent) -> StopEvent:
-            return StopEvent(result="12 crowns")
+    @entrypoint()
+    def asked(question: str) -> str:
+        return question
 
     with pytest.raises(SettingsError, match="async def answer"):
-        outside(Flow())
+        outside(asked)
     with pytest.raises(SettingsError, match="compile"):
         outside(single(lambda state: {}))
 

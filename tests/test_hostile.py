@@ -785,20 +785,25 @@ SERVED = ("questions", "reference", "conversations/*", "runs/*/tasks", "runs/*/t
 SERVED += ("runs/*/passages", "runs/*/calls")
 
 
-@pytest.mark.parametrize("change", ["a letter", "emptied", "no checksums"])
+@pytest.mark.parametrize("change", ["a letter", "emptied", "no checksums", "a folder"])
 @pytest.mark.parametrize("name", SERVED)
 def test_a_changed_letter_in_a_log_and_an_emptied_log_are_told_once(name, change, record):
     path = next(record.glob(f"{name}.jsonl"))
-    data = {"a letter": path.read_bytes().replace(b"o", b"0", 1), "emptied": b""}.get(change)
-    if data is None:  # a record of an earlier version
-        path.with_name(f"{path.name}.crc").unlink()
+    data, sums = path.read_bytes(), path.with_name(f"{path.name}.crc")
+    if change == "a folder":
+        path.unlink()
+        path.mkdir()
+    elif change == "no checksums":  # a record of an earlier version
+        sums.unlink()
     else:
-        path.write_bytes(data)
+        path.write_bytes(data.replace(b"o", b"0", 1) if change == "a letter" else b"")
     with opened(record) as s:
-        assert [f"{path.name}, line 1" in x for x in s.aside] == [True] * (data is not None)
+        if change != "a folder":
+            told = [f"{path.name}, line 1" in x for x in s.aside]
+            assert told == [True] * (change != "no checksums")
         assert service.ask(s, "How much is a goat?")["outcome"] == "answered"
     with opened(record) as s:
-        assert not s.aside and (data is not None or path.with_name(f"{path.name}.crc").exists())
+        assert not s.aside and (change != "no checksums" or sums.exists())
 
 
 def test_a_test_set_that_was_cut_is_told(record):

@@ -7,7 +7,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 
 from mtrag_nb.app.evaluate import evaluate
-from mtrag_nb.core.record import Rewritten
+from mtrag_nb.core.record import Retrieved, Rewritten
 from mtrag_nb.core.types import Outcome
 from mtrag_nb.systems.outside import load_outside, read_reply
 from tests.support.foreign import PROGRAMS
@@ -88,6 +88,78 @@ def test_a_planted_fault_is_named(fault, stage, tmp_path, monkeypatch):
     made = evaluate(program(monkeypatch, fault).engine, LINES, out=tmp_path / "run", progress=False)
     named = [b.stage for b in made.blame.failed]
     assert len(named) >= 5 and named.count(stage) >= 0.8 * len(named), named
+
+
+def flow_of(desk, broken: str = ""):
+    "A workflow that searches, and answers by the engine's model; by default it takes any question."
+    from workflows import Workflow, step
+    from workflows.events import Event, StartEvent, StopEvent
+
+    class Asked(StartEvent):
+        question: str
+
+    class Found(Event):
+        question: str
+        nodes: list
+
+    class Desk(Workflow):
+        @step
+        async def search(self, ev: Asked) -> Found:
+            query = "" if broken == "query" else ev.question
+            return Found(question=ev.question, nodes=await desk.search.aretrieve(query or "mayor"))
+
+        @step
+        async def write(self, ev: Found) -> StopEvent:
+            if broken == "write":
+                raise ValueError("no pen")
+            context = "\n".join(n.get_content() for n in ev.nodes)
+            line = "---------------------"
+            prompt = f"{line}\n{context}\n{line}\nQuery: {ev.question}"
+            return StopEvent(result=desk.Copies().answer(prompt))
+
+    return Desk(timeout=60)
+
+
+def test_a_workflow_is_a_system(tmp_path, monkeypatch):
+    flow = flow_of(program(monkeypatch))
+    made = evaluate(flow, LINES, out=tmp_path / "run", progress=False)
+    turns = [*made.run.trajectories.values()]
+    assert [s.node for s in turns[0].steps][:2] == ["search", "write"]
+    assert all(isinstance(t.steps[0], Retrieved) and len(t.found) == 4 for t in turns)
+    assert turns[0].answer == "A crossing to Holm costs 12 crowns."
+    assert [b.verdict for b in made.blame.turns.values()].count("right") >= 5
+
+
+def test_a_workflow_whose_search_fails_is_blamed_on_it(tmp_path, monkeypatch):
+    flow = flow_of(program(monkeypatch), "query")
+    made = evaluate(flow, LINES, out=tmp_path / "run", progress=False)
+    (turn, *_) = made.run.trajectories.values()
+    assert turn.of(Rewritten)[0].text == "mayor" and turn.of(Rewritten)[0].node == "search"
+    assert [b.stage for b in made.blame.failed] == ["rewrite"] * 3
+
+
+def test_a_workflow_that_breaks_is_an_error(tmp_path, monkeypatch):
+    made = evaluate(
+        flow_of(program(monkeypatch), "write"), LINES[:1], out=tmp_path / "run", progress=False
+    )
+    (turn,) = made.run.trajectories.values()
+    assert turn.failed and "no pen" in turn.error.message
+
+
+def test_a_workflow_gets_the_conversation(tmp_path):
+    from workflows import Workflow, step
+    from workflows.events import StartEvent, StopEvent
+
+    class Talk(Workflow):
+        @step
+        async def only(self, ev: StartEvent) -> StopEvent:
+            said = [m.content for m in ev.chat_history]
+            return StopEvent(result=f"{ev.query} {ev.user_msg} after {said}, {len(ev.messages)}")
+
+    asked = {"question": "B?", "history": ["A?", "a."], "answer": "b"}
+    made = evaluate(Talk(), [asked], out=tmp_path / "run", progress=False)
+    (turn,) = made.run.trajectories.values()
+    assert turn.answer == "B? B? after ['A?', 'a.'], 3"
 
 
 def test_a_file_names_an_engine(monkeypatch):

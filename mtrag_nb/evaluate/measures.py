@@ -410,10 +410,9 @@ def _by_target(answer: str, target: str, question: str = "") -> TargetVerdict:
         return _by_polarity(answer, target, question)
     by = {"number": _by_numbers, "name": _by_words, "list": _by_items, "long": _by_recall}
     found = by[kind](answer, target)
-    if found.verdict == "right" and kind in ("number", "name"):
-        if _only_denied(answer, target, question):
-            return TargetVerdict("undecided", kind, "in a sentence that denies")
-    return found
+    right = found.verdict == "right" and kind in ("number", "name")
+    denied = right and _only_denied(answer, target, question)
+    return TargetVerdict("undecided", kind, "in a clause that denies") if denied else found
 
 
 def best_by_target(answer: str, targets: Sequence[str], question: str = "") -> TargetVerdict:

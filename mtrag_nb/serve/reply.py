@@ -269,7 +269,8 @@ def _now() -> str:
 
 
 def _set_aside(path: Path) -> Path:
-    "Rename a file or folder of a record that cannot be read; its new path."
+    "Rename a file or folder of a record that cannot be read, which leaves no checksums; its new path."
+    path.with_name(f"{path.name}.crc").unlink(missing_ok=True)
     names = (path.with_name(f"{path.name}.aside{n or ''}") for n in range(10**6))
     return path.rename(next(p for p in names if not p.exists()))
 

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cache, partial
 from numbers import Real
@@ -299,23 +299,52 @@ def _hear_llama() -> None:
     get_dispatcher().add_event_handler(Listener())
 
 
+def _query_of(search) -> str:
+    query = search.str_or_query_bundle
+    return getattr(query, "query_str", query).strip()
+
+
 def _llama_steps(searches: Sequence, reply: Reply, question: str, domain: str) -> list[dict]:
     "What an engine did, by its searches: a query that is not the question, what was found, and what postprocessors left of it."
     last, kept = searches[-1], {c.id for c in reply.passages}
-    query = getattr(last.str_or_query_bundle, "query_str", last.str_or_query_bundle)
+    query = _query_of(last)
     found = _as_passages(last.nodes, domain)
     if not kept <= {c.id for c in found}:  # of several searches
         found = _as_passages((n for s in searches for n in s.nodes), domain)
     steps = [{"step": "retrieve", "passages": found}]
-    if query.strip() != question.strip():
+    if query != question.strip():
         steps.insert(0, {"step": "rewrite", "text": query})
     if [c.id for c in found] != [c.id for c in reply.passages]:
         steps.append({"step": "rerank", "passages": reply.passages, "node": "postprocess"})
     return steps
 
 
+async def _flow_turn(flow, messages: Sequence[Mapping]):
+    "What a workflow of LlamaIndex yields in a turn: a step for each of its own, with what its retrievers found, and its result."
+    from llama_index.core.llms import ChatMessage
+
+    asked, before = messages[-1]["content"], messages[:-1]
+    given = dict.fromkeys([*_ROLES["question"].split(), "user_msg"], asked)
+    given |= {"messages": messages, "chat_history": [ChatMessage(**m) for m in before]}
+    wanted = flow.start_event_class.model_fields
+    given = {k: v for k, v in given.items() if k in wanted} if wanted else given
+    handler, heard = flow.run(**given), 0
+    async for event in handler.stream_events(expose_internal=True):
+        if type(event).__name__ != "StepStateChanged" or event.step_state.value == "running":
+            continue
+        searches, heard = _HEARD.get()[heard:], len(_HEARD.get())
+        found = [n for s in searches for n in s.nodes]
+        did = {"step": "retrieve", "passages": found} if searches else {"step": "note", "note": ""}
+        for query in dict.fromkeys(_query_of(s) for s in searches if _query_of(s) != asked.strip()):
+            yield {"step": "rewrite", "text": query, "node": event.name}
+        yield {**did, "node": event.name}
+    result = await handler
+    is_text = isinstance(result, str) or _is_of(result, "llama_index", "AgentOutput")
+    yield str(result) if is_text else result
+
+
 def _llama_system(value: object) -> Callable | None:
-    "A query engine, a chat engine or a retriever of LlamaIndex as a function of the messages; None for anything else."
+    "A query engine, a chat engine, a retriever or a workflow of LlamaIndex as a function of the messages; None for anything else."
 
     def chat(messages):
         from llama_index.core.llms import ChatMessage
@@ -331,6 +360,8 @@ def _llama_system(value: object) -> Callable | None:
         return chat
     if _is_of(value, "llama_index", "BaseQueryEngine"):
         return lambda messages: value.query(messages[-1]["content"])
+    if _is_of(value, "workflows", "Workflow"):
+        return partial(_flow_turn, value)
     return retrieve if _is_of(value, "llama_index", "BaseRetriever") else None
 
 
@@ -364,7 +395,7 @@ def _in_a_loop(value: object) -> object:
             return [p async for p in pieces]
 
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, whole()).result()
+        return thread.submit(copy_context().run, asyncio.run, whole()).result()
 
 
 def _called(function: Callable, *args, **kw) -> tuple[list, object]:
@@ -615,9 +646,8 @@ def _check_graph(value: object, shown: str) -> None:
     "Raises SettingsError for a program of a framework that cannot be taken as it is."
     if _is_of(value, "langgraph", "StateGraph"):
         raise SettingsError(f"{shown} is a StateGraph: hand in what its `.compile()` returns")
-    bare = _is_of(value, "langgraph", "Pregel") and not hasattr(value, "builder")
-    if bare or _is_of(value, "workflows", "Workflow"):
-        line = "return str(await program.run(question=messages[-1]['content']))"
+    if _is_of(value, "langgraph", "Pregel") and not hasattr(value, "builder"):
+        line = "return str(await program.ainvoke(messages[-1]['content']))"
         function = f"`async def answer(messages): {line}`"
         raise SettingsError(f"{shown} is a {type(value).__name__}: hand in a function, {function}")
 
@@ -646,7 +676,7 @@ def _stages_system(stages: Sequence, name: str, memory: _Memory, shared: Mapping
 
 
 def outside(
-    value: object,  # a function, an object that can be called, a list of stages, an engine or retriever of LlamaIndex, or a compiled graph of LangGraph
+    value: object,  # a function, an object that can be called, a list of stages, an engine, retriever or workflow of LlamaIndex, or a compiled graph of LangGraph
     name: str = "",  # "": that of the function
     source: str = "",  # the text that its answers depend on; "": of the function alone
     keys: Mapping[str, str] = {},  # of a graph: what a key of its state is for -> key

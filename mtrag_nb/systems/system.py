@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from operator import attrgetter
 from typing import Annotated, TypedDict
 
@@ -532,21 +533,25 @@ def draw_graph(graph, title: str = ""):
         at |= {n: (2.4 * i - 1.2 * (len(row) - 1), -d) for i, n in enumerate(row)}
     fig = Figure(figsize=(7.5, 0.75 * len(rows) + 0.6), layout="tight")
     ax = fig.subplots()
-    for e in g.edges:
-        (x0, y0), (x1, y1) = at[e.source], at[e.target]
-        bend = 0.0 if y0 - y1 == 1 else -0.35 if y1 > y0 else -0.3
-        arrow = {"arrowstyle": "-|>", "color": "#555", "shrinkA": 16, "shrinkB": 16}
-        style = "--" if e.conditional else "-"
-        arrow |= {"connectionstyle": f"arc3,rad={bend}", "linestyle": style}
-        ax.annotate("", (x1, y1), (x0, y0), arrowprops=arrow)
-    for n, (x, y) in at.items():
+    boxes = {}  # below the arrows, which end at them, and once more above
+    for (n, (x, y)), layer in product(at.items(), (0, 2)):
         box = {"boxstyle": "round,pad=0.45", "edgecolor": "#456"}
         box["facecolor"] = "#fff" if n in (START, END) else "#e8eef7"
         name = n.strip("_").replace("_", " ")
-        ax.text(x, y, name, ha="center", va="center", fontsize=10, bbox=box)
+        middle = {"ha": "center", "va": "center", "fontsize": 10}
+        drawn = ax.text(x, y, name, bbox=box, zorder=layer, **middle)
+        boxes.setdefault(n, drawn.get_bbox_patch())
     xs = [x for x, _ in at.values()]
     ax.set(xlim=(min(xs) - 2, max(xs) + 2), ylim=(-len(rows) + 0.5, 0.6), title=title)
     ax.axis("off")
+    for e in g.edges:
+        y0, y1 = at[e.source][1], at[e.target][1]
+        bend = 0.0 if y0 - y1 == 1 else -0.35 if y1 > y0 else -0.3
+        arrow = {"arrowstyle": "-|>", "color": "#555", "shrinkA": 2, "shrinkB": 2}
+        arrow |= {"patchA": boxes[e.source], "patchB": boxes[e.target]}
+        style = "--" if e.conditional else "-"
+        arrow |= {"connectionstyle": f"arc3,rad={bend}", "linestyle": style}
+        ax.annotate("", at[e.target], at[e.source], arrowprops=arrow, zorder=1)
     return fig
 
 # %% ../../nbs/5_systems/01_system.ipynb #9ac3759a

@@ -3,9 +3,10 @@
   python tests/programs/gpu.py OUT.json [--tiny] [--without-judge]     some minutes; 60 GB of disk with the judge
 
 What random models answer means nothing. Measured are what size and arithmetic decide: seconds to load and quantise, bytes of the weights
-and at the most, tokens read and written a second, texts embedded and pairs reranked. The process may take no more memory than a T4 has,
-and computes in fp16, as a T4 does. Then the laptop's own chat model answers the sample on the GPU, in fp32 and in four bits, by Self-CRAG as
-published; its answers are held against those of the CPU. `--tiny` runs the same steps on tiny models, on any machine.
+and at the most, tokens read and written a second, texts embedded and pairs reranked, and what the whole of the T4's profile takes
+while Self-CRAG answers. The process may take no more memory than a T4 has, and computes in fp16, as a T4 does. Then the laptop's own chat model
+answers the sample on the GPU, in fp32 and in four bits, by Self-CRAG as published; its answers are held against those of the CPU.
+`--tiny` runs the same steps on tiny models, on any machine.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mtrag_nb.core.files import write_json
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.settings import BGE_M3, PROFILES, ModelSpec
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
-from mtrag_nb.models.chat import Prompt, chat
+from mtrag_nb.models.chat import Prompt, chat, make_room
 from mtrag_nb.models.embed import CrossEncoderReranker, Embedder
 from mtrag_nb.models.local import TransformersChat
 from mtrag_nb.runs.run import machine, package_versions
@@ -82,6 +83,20 @@ def memory(peak: bool = False) -> int:
         return torch.cuda.max_memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     return torch.cuda.memory_allocated()
+
+
+def as_t4() -> None:
+    "From now on this process may take as much memory as a T4 has, and is told so."
+    import torch
+
+    make_room()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, T4 / total))
+
+    def said(device=None) -> tuple[int, int]:  # free bytes, and all
+        return max(0, int(T4) - torch.cuda.memory_reserved(device)), int(T4)
+
+    torch.cuda.mem_get_info = said
 
 
 def timed(work: Callable[[], object]) -> tuple[object, float]:
@@ -179,6 +194,36 @@ def helper_rows(embedder: Path, reranker: Path, device: str, dtype: str, n: int)
     return {"embedder": embedded, "reranker": reranked}
 
 
+def profile_row(folder: Path, chat_model: Path, device: str, dtype: str, turns: int) -> dict:
+    "Self-CRAG as published under the T4's profile, over turns of the sample: its three models beside each other."
+    tasks, index, run = sample_dir() / "reference.jsonl", folder / "t4_index", folder / "t4_run"
+    places = {"chat": chat_model, "embedder": folder / "m3", "reranker": folder / "reranker"}
+    changes = {"chat.quantization": "nf4"}
+    for part, place in places.items():
+        changes |= {f"{part}.name": place, f"{part}.device": device, f"{part}.dtype": dtype}
+    given = ["--profile", "t4", *(w for k, v in changes.items() for w in ("--set", f"{k}={v}"))]
+    given += ["--index", str(index)]
+    before = memory()
+    code = mtrag(["ingest", "--passages", *map(str, sample_corpus()), *given])
+    if code:
+        raise RuntimeError(f"mtrag ingest ended with {code}")
+    words = ["run", "--system", "self_crag", "--as", "published", "--tasks", str(tasks), *given]
+    words += ["--out", str(run), "--limit", str(turns)]
+    code, seconds = timed(partial(mtrag, words))
+    peak = memory(peak=True) - before
+    turned = Run(run).trajectories.values()
+    return {
+        "turns": len(turned),
+        "exit code": code,
+        "seconds": seconds,
+        "GiB at the most": peak / 2**30,
+        "calls": sum(t.calls.n for t in turned),
+        "tokens read": sum(t.calls.tokens_in for t in turned),
+        "tokens written": sum(t.calls.tokens_out for t in turned),
+        **Counter(t.outcome.value for t in turned),
+    }
+
+
 def answers(run: Path) -> dict[str, tuple[str, str]]:
     "Task id -> outcome and answer."
     return {t.task_id: (t.outcome.value, t.answer) for t in Run(run).trajectories.values()}
@@ -230,10 +275,7 @@ def main(argv: list[str]) -> int:
     device, dtype = ("cuda", "fp16") if cuda() else ("cpu", "fp32")
     rows: dict = {"machine": machine(), "packages": package_versions()}
     if cuda():
-        import torch
-
-        total = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, T4 / total))
+        as_t4()
         rows["GiB that it may take"] = T4 / 2**30
     sizes = {"llama": LLAMA_8B, "qwen": QWEN_14B, "xlmr": XLMR_LARGE}
     sizes = {k: {} if small else v for k, v in sizes.items()}
@@ -259,6 +301,9 @@ def main(argv: list[str]) -> int:
             draw(write, place, sizes[kind], device)
             spec = ModelSpec(str(place), dtype=dtype, quantization="nf4", device=device)
             keep(f"{PROFILES[profile].chat.name}, random weights", chat_row(spec, batch))
+            if profile == "t4":
+                row = profile_row(folder, place, device, dtype, turns // 2)
+                keep("Self-CRAG under the T4's profile, random weights", row)
             for p in place.glob("*.safetensors"):
                 p.unlink()
         sample_rows(folder, device, turns, partial(keep, "the laptop's models"))
@@ -277,9 +322,7 @@ def draw(write: Callable, place: Path, sizes: dict, device: str) -> None:
         write(place, sizes=sizes, device=device)
     finally:
         torch.set_default_dtype(torch.float32)
-        torch.cuda.empty_cache()
-        total = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, T4 / total))
+        as_t4()
 
 
 if __name__ == "__main__":
