@@ -12,9 +12,8 @@ from mtrag_nb.core.files import read_json
 from mtrag_nb.core.settings import ModelSpec, load_settings
 from mtrag_nb.core.types import DataError, SettingsError
 from mtrag_nb.data.mtrag import read_qrels
-from mtrag_nb.data.predictions import import_predictions, lines_of
-from mtrag_nb.data.spans import from_written
-from mtrag_nb.data.traces import _lists_of, import_traces
+from mtrag_nb.data.predictions import import_predictions, _lines_of
+from mtrag_nb.data.traces import _lists_of, _from_written, import_traces
 from mtrag_nb.evaluate.judge import SCORE, read_judge_reply
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, TooLarge, chat, first_sentence
@@ -366,7 +365,7 @@ AS_THEY_ARE = ["it's 'so'", "'a' or 'b'", '"cat" "dog"', "a='b' c", "(see 'x')",
 
 @pytest.mark.parametrize("text", [*AS_THEY_ARE, "[1", "{a}", "'", '"', "b", "None of them"])
 def test_a_text_that_is_none_of_these_stays(text):
-    assert from_written(text) == text
+    assert _from_written(text) == text
 
 
 LINES = "\n".join(map(json.dumps, turn()))
@@ -427,10 +426,10 @@ def test_of_a_task_that_was_predicted_twice_the_named_one_counts(which, tmp_path
 MARKED = {
     "predictions": (
         predictions(("a<::>1", "One.")),
-        lambda p: lines_of(p)[1][0][1]["task_id"],
+        lambda p: _lines_of(p)[1][0][1]["task_id"],
         "a<::>1",
     ),
-    "a TREC run": ("a Q0 d 1 0.5 x\n", lambda p: lines_of(p)[1][0][1]["task_id"], "a"),
+    "a TREC run": ("a Q0 d 1 0.5 x\n", lambda p: _lines_of(p)[1][0][1]["task_id"], "a"),
     "judgements": ("a\td\t1\n", lambda p: [*read_qrels(p)], ["a"]),
     "judgements with a head": (
         "query-id\tcorpus-id\tscore\na\td\t1\n",

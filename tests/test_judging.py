@@ -17,7 +17,7 @@ from mtrag_nb.core.types import plain
 from mtrag_nb.data.mtrag import read_gold, read_tasks, sample_dir
 from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, IDK_LABEL, SCORE, _ask_judge
 from mtrag_nb.evaluate.judge import _before_stop, _flagged, _in_object, _judge_item, _judge_prompt
-from mtrag_nb.evaluate.judge import _judge_prompts, _judge_ratings, _judged_on, _keep_judge, _label
+from mtrag_nb.evaluate.judge import _PROMPTS, _judge_ratings, _judged_on, _keep_judge, _label
 from mtrag_nb.evaluate.judge import _objects, _only, _scale_of_ten, _settle, _split_statements
 from mtrag_nb.evaluate.judge import _stated, _value, _with_judgements, asked_digest
 from mtrag_nb.evaluate.judge import check_reference, judge_of, judge_report, judge_run
@@ -354,7 +354,7 @@ def test_an_unread_reply_is_settled_by_its_default():
         question="How much?",
         target="12",
         answer="12",
-        reply=_judge_prompts()["reply.score"],
+        reply=_PROMPTS["reply.score"],
     )
     sure = ScriptedChat([" It fits."], lambda p, c: 0.0 if c == " 9" else -3.0)
     (choice,) = _ask_judge(sure, [prompt], [SCORE], "choice")

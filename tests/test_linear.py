@@ -21,8 +21,7 @@ from mtrag_nb.core.files import parse_json
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.text import content_words, declines, parse_verdict, sentences, titled, unmarked
 from mtrag_nb.core.types import DataError, redacted
-from mtrag_nb.data.spans import from_written
-from mtrag_nb.data.traces import document_of, messages_of
+from mtrag_nb.data.traces import document_of, _from_written, messages_of
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
@@ -204,9 +203,9 @@ READERS = {
     "unmarked": unmarked,
     "without_sources": without_sources,
     "content_words": content_words,
-    "from_written": from_written,
-    "an object in a span": lambda x: from_written("A(b='" + x),
-    "a field in a span": lambda x: from_written(f"content='a' b={x}"),
+    "_from_written": _from_written,
+    "an object in a span": lambda x: _from_written("A(b='" + x),
+    "a field in a span": lambda x: _from_written(f"content='a' b={x}"),
     "document_of": document_of,
     "messages_of": lambda x: messages_of([{"role": "user", "content": "[{" + x}]),
 }

@@ -25,8 +25,7 @@ from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.types import DataError, Outcome
 from mtrag_nb.data.mtrag import read_benchmark, sample_dir
-from mtrag_nb.data.spans import from_written
-from mtrag_nb.data.traces import Corpus, import_traces
+from mtrag_nb.data.traces import Corpus, _from_written, import_traces
 from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.evaluate.statistics import mean_interval
@@ -398,7 +397,7 @@ def as_langsmith(s: dict) -> dict:
     kinds = {"LLM": "llm", "RETRIEVER": "retriever", "PROMPT": "prompt"}
 
     def put(value, name):
-        found = from_written(value)
+        found = _from_written(value)
         return found if isinstance(found, dict) else {name: value}
 
     return {

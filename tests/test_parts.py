@@ -138,7 +138,7 @@ def test_a_yes_no_reranker_orders_what_was_found(offline):
     from mtrag_nb.app.run import ingest, run
     from mtrag_nb.data.mtrag import sample_corpus, sample_dir
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.models.embed import HashEmbedder, YesNoReranker
+    from mtrag_nb.models.embed import HashEmbedder, _YesNoReranker
     from mtrag_nb.systems.registry import configured
 
     changes = {"retrieval.views": "query bm25:query", "retrieval.fusion": "rrf"}
@@ -148,7 +148,7 @@ def test_a_yes_no_reranker_orders_what_was_found(offline):
     )
     models = Models(settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder())
     ingest(sample_corpus(), "yes-no-index", ["clapnq"], settings, models=models, progress=False)
-    assert type(models.reranker) is YesNoReranker
+    assert type(models.reranker) is _YesNoReranker
     how = {"domains": ["clapnq"], "limit": 2, "models": models, "progress": False}
     tasks = sample_dir() / "reference.jsonl"
     found = run(tasks, "yes-no", "naive", "yes-no-index", settings=settings, **how)

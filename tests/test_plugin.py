@@ -10,18 +10,20 @@ from types import SimpleNamespace
 import pytest
 
 from mtrag_nb.core.files import data_dir
-from mtrag_nb.core.types import Passage, SettingsError, Task
+from mtrag_nb.core.record import Checked, Graded
+from mtrag_nb.core.types import Passage, RunMismatch, SettingsError, Task
+from mtrag_nb.data.mtrag import sample_dir
 from mtrag_nb.evaluate.judge import Item
 from mtrag_nb.evaluate.scores import score_items
 from mtrag_nb.models.calls import Models
-from mtrag_nb.models.chat import ScriptedChat
+from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.search.retrieve import open_retriever
 from mtrag_nb.show.report import sections
 from mtrag_nb.systems.baselines import NAIVE
-from mtrag_nb.systems.registry import system_named, system_names
+from mtrag_nb.systems.registry import configured, system_named, system_names
 
 MAIN = "from mtrag_nb.app.cli import main; raise SystemExit(main())"
 MODULE = '''
@@ -243,3 +245,66 @@ def test_broken_systems_retrievers_and_views_are_errors_that_name_their_package(
     broken(tmp_path, "[mtrag_nb.systems]\nnaive = odd:odd\n")
     with pytest.raises(SettingsError, match="system 'naive' of the package odd-one: mtrag_nb has"):
         system_names()
+
+
+def test_a_grader_and_a_check_of_a_file_of_ones_own(tmp_path, monkeypatch):
+    "One file, no line elsewhere: true or false, or a number that the threshold cuts; an edited one is another run."
+    from mtrag_nb.app.run import run
+
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "def shared(g):\n    asked = set(g.question.lower().split())\n"
+        "    return [len(asked & set(d.lower().split())) for d in g.documents]\n\n\n"
+        "def short(c):\n    return len(c.answer) < 9999\n\n\ndef none(g):\n    return []\n"
+    )
+    ways = {"stages.grade": f"{mine}:shared", "stages.grade_threshold": 2}
+    ways |= {"stages.check": f"{mine}:short", "stages.rewrite": "never"}
+
+    def made(name, **more):
+        settings = configured("self_crag", changes={**ways, **more})
+        models = Models(settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder())
+        tasks = sample_dir() / "reference.jsonl"
+        how = {"settings": settings, "models": models, "progress": False, "limit": 2}
+        return run(tasks, tmp_path / name, "self_crag", setting="reference", **how)
+
+    first = made("one")
+    turn = next(iter(first.trajectories.values()))
+    (graded,), (checked,) = turn.of(Graded), turn.of(Checked)
+    assert {g.verdict.how for g in graded.grades} == {"shared"} and checked.verdict.how == "short"
+    assert all(g.verdict.passed == (g.verdict.score >= 2) for g in graded.grades)
+    crag = system_named("self_crag")
+    said = crag.model_use(configured("self_crag", changes=ways))
+    assert f"grade: {mine}:shared" in said and f"check: {mine}:short" in said
+    mine.write_text(mine.read_text().replace("9999", "9998"))
+    with pytest.raises(RunMismatch, match="ways"):
+        made("one")
+    broken = made("none", **{"stages.grade": f"{mine}:none"})
+    assert all("gave 0 verdicts" in t.error.message for t in broken.trajectories.values())
+    with pytest.raises(SettingsError, match="has no 'shard'"):
+        made("two", **{"stages.grade": f"{mine}:shard"})
+
+
+def test_the_name_of_a_file_is_no_prompt(tmp_path):
+    wording = tmp_path / "grade.md"
+    wording.write_text("Is it of use?")
+    with pytest.raises(SettingsError, match="give its text"):
+        system_named("self_crag").configured("laptop", {"prompts.grade.system": str(wording)})
+
+
+def test_a_view_may_return_what_has_no_truth_value(tmp_path):
+    import numpy as np
+
+    from mtrag_nb.core.record import Run
+    from mtrag_nb.evaluate.scores import Evidence
+    from mtrag_nb.show.report import VIEWS, report
+
+    class Table(np.ndarray):  # as a DataFrame: comparing it with a text gives an array
+        def _repr_html_(self):
+            return "<table><tr><td>kept as it is</td></tr></table>"
+
+    VIEWS["A table"] = lambda run: np.zeros(2).view(Table)
+    try:
+        page = report([Run(data_dir("recorded") / "sample_naive")], out=tmp_path / "r.html")
+    finally:
+        del VIEWS["A table"]
+    assert "<td>kept as it is</td>" in (tmp_path / "r.html").read_text(), page

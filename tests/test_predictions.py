@@ -14,7 +14,7 @@ from mtrag_nb.core.files import write_whole
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.types import DataError, Outcome
 from mtrag_nb.data.mtrag import read_benchmark, sample_dir
-from mtrag_nb.data.predictions import holds_predictions, import_predictions, lines_of
+from mtrag_nb.data.predictions import holds_predictions, import_predictions, _lines_of
 from tests.test_fuzz import ANY_JSON, as_line, places
 
 KNOWN = read_benchmark(sample_dir() / "reference.jsonl")
@@ -167,7 +167,7 @@ def test_a_torn_trec_run(cut, byte, tmp_path_factory):
     path = tmp_path_factory.mktemp("trec") / "bm25.run"
     path.write_bytes(TREC[:cut] + byte)
     try:
-        form, lines = lines_of(path)
+        form, lines = _lines_of(path)
         whole = [row for row in TREC[:cut].splitlines() if len(row.split()) == 6]
         assert sum(len(line["contexts"]) for _, line in lines) == len(whole)
     except DataError as e:

@@ -501,8 +501,12 @@ def reference_of(
     return next((path for path in files if asked <= _task_ids(path)), None)
 
 
-def keep_reference(run: Run, path: str | Path) -> None:
-    "Copy a file of questions beside a run's folder, where commands find it, unless they know its tasks already."
+def keep_reference(run: Run, path: str | Path, refusal: Iterable[str] = (), verdicts="") -> None:
+    "Copy a file of questions beside a run's folder, where commands find it, unless they know its tasks already; in the folder, the phrases by which its system refuses, and whose verdicts count."
+    from mtrag_nb.evaluate.scores import keep_refusal_phrases, keep_verdicts
+
+    keep_refusal_phrases(run.folder, [refusal] if isinstance(refusal, str) else refusal)
+    keep_verdicts(run.folder, verdicts)
     path, copy = Path(path), Path(f"{run.folder}.questions.jsonl")
     theirs = _task_ids(run) <= _task_ids(sample_dir() / "reference.jsonl")
     if theirs or reference_of([run]) not in (None, copy) or path.suffix != ".jsonl":

@@ -97,13 +97,18 @@ class Evaluation:
         return self.blame._repr_html_() + f"<p>report: {esc(self.page)}{notes}</p>"
 
 
+def _judge_verdicts(run: Run, file: Benchmark, settings, models, progress: bool) -> None:
+    "Let a judge say which answers are right, and which refuse."
+    from mtrag_nb.evaluate.judge import judge_run
+
+    how = {"protocols": ("idk", "correctness"), "models": models, "progress": progress}
+    judge_run(run, file.tasks, file.gold, models.settings if models else settings, **how)
+
+
 def evaluate(
-    system: Callable
-    | Iterable[Callable]
-    | str,  # a function of the messages, named stages, a compiled graph of LangGraph, an engine or retriever of LlamaIndex, or a place
+    system: Callable | Iterable[Callable] | str,  # what answers: see `outside`; or a name, a place
     questions: str | Path | Iterable[Mapping],  # a file of tasks, or lines in the simple form
-    out: str
-    | Path = "",  # the run folder; the same call continues it; "": one below runs/ for this state of system and questions
+    out: str | Path = "",  # the run folder, resumed; "": one below runs/ for this very state
     name: str = "",  # of the system; "": that of the function
     live: bool = False,  # later questions follow on the system's own earlier answers
     limit: int | None = None,  # only the first so many questions
@@ -115,9 +120,8 @@ def evaluate(
     judge: "Models | None" = None,  # that judges; None: the chat model of the settings
 ) -> Evaluation:
     "Run a system over questions and write the report. Raises DataError, SettingsError, RunMismatch."
-    from mtrag_nb.evaluate.judge import judge_run
-    from mtrag_nb.evaluate.scores import Evidence, keep_refusal_phrases, keep_verdicts
-    from mtrag_nb.runs.run import live_run, run_tasks
+    from mtrag_nb.evaluate.scores import Evidence
+    from mtrag_nb.runs.run import run_tasks
     from mtrag_nb.show.report import report
     from mtrag_nb.systems.outside import outside
 
@@ -125,28 +129,22 @@ def evaluate(
         raise SettingsError("wanted is evaluate(system, questions), in this order")
     value = system_named(system) if isinstance(system, str) else outside(system, name)
     changed = replace(value.configured(load_settings(), settings), batch_size=in_flight)
-    is_file = isinstance(questions, (str, Path))
-    file = read_benchmark(questions, limit=limit) if is_file else None
+    file = read_benchmark(questions, limit=limit) if isinstance(questions, (str, Path)) else None
     lines = list(file.lines.values() if file else questions)
     state = digest([value.identity(changed), str(lines), settings_digest(changed), live])
     out = Path(out or f"runs/{value.name}-{state[:8]}")
     if file is None:
-        questions = out.with_name(out.name + ".questions.jsonl")
-        write_jsonl(questions, lines)
+        write_jsonl(questions := out.with_name(f"{out.name}.questions.jsonl"), lines)
         file = read_benchmark(questions, limit=limit)
     if not file.tasks:
         raise DataError("there is no question", questions, remedy="A line needs a `question`")
-    make, how = (live_run, {}) if live else (run_tasks, {"lines": file.lines})
-    run = make(value, file.tasks, out, changed, progress=progress, **how)
-    keep_reference(run, questions)
-    keep_refusal_phrases(run.folder, [refusal] if isinstance(refusal, str) else refusal)
-    keep_verdicts(run.folder, verdicts)
+    how = {"lines": None if live else file.lines, "live": live, "progress": progress}
+    run = run_tasks(value, file.tasks, out, changed, **how)
+    keep_reference(run, questions, refusal, verdicts)
     if verdicts == "judge":
-        own, asked = judge.settings if judge else changed, ("idk", "correctness")
-        how = {"protocols": asked, "models": judge, "progress": progress}
-        judge_run(run, file.tasks, file.gold, own, **how)
+        _judge_verdicts(run, file, changed, judge, progress)
     page = report([run.folder], out.with_name(out.name + ".html"), reference=questions)
-    return Evaluation(run, Evidence(run, file.gold, verdicts=verdicts), Path(page))
+    return Evaluation(run, Evidence(run, file.gold, verdicts=verdicts), page)
 
 # %% ../../nbs/app/03_evaluate.ipynb #3d879a2e
 _COMPARED = "rb_agg_conditioned RougeL K-precision judge_faithfulness".split()
@@ -208,14 +206,14 @@ def _score_rankings(path: Path, relevant, known: Benchmark, place: Path) -> "Ret
     return report
 
 
-def _print_comparisons(scored: list, ranked: list, live_web: bool) -> None:
+def _print_comparisons(scored: list, ranked: list) -> None:
     "Compare what was scored by each measure that all have, and what was ranked."
     from mtrag_nb.evaluate.pairs import compare_retrieval
     from mtrag_nb.evaluate.scores import compare_runs
 
     for m in _COMPARED if len(scored) > 1 else ():
         if all(m in r.measures and r.of(m) for r in scored):
-            print(f"{compare_runs(scored, m, live_web)!r}\n")
+            print(f"{compare_runs(scored, m)!r}\n")
     if len(ranked) > 1:
         print(compare_retrieval(ranked))
 
@@ -229,7 +227,6 @@ def score(
     encoder: _Encoder = "",  # of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm; none where bert-score is not installed)
     idk: Literal["best", "recorded", "rule", "judge"] = "best",  # who says what is a refusal
     out: Dir = None,  # folder for the scores (default: the run's own; runs/scores/NAME for a file)
-    live_web: bool = False,  # compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again
     refusal: Iterable[str] = (),  # further phrases by which the system refuses; the run keeps them
     verdicts: _Verdicts = "",
 ) -> "list[ScoreReport | RetrievalReport]":
@@ -257,7 +254,7 @@ def score(
         report = score_run(runs.get(p, p), known.gold, known.tasks, *how, phrases=list(refusal))
         scored.append(report)
         print(f"{report!r}\n")
-    _print_comparisons(scored, ranked, live_web)
+    _print_comparisons(scored, ranked)
     return [*scored, *ranked]
 
 # %% ../../nbs/app/03_evaluate.ipynb #78d43445
@@ -465,7 +462,7 @@ def audit(
     for folder in map(Path, runs):
         run = Run(folder)
         gold = reference_or_sample(reference, [run]).gold
-        rec = Evidence(run, gold, histories={i: t.history for i, t in run.tasks.items()} or None)
+        rec = Evidence(run, gold)
         print(f"{blame(rec)!r}\n\n{text_table(*gate_table({rec.name: gates(rec)}))}\n")
         place = Path(out) / folder.name if out else folder / "audit"
         made, missing = _without_each(run, place, only, tasks=_tasks_of(run, reference), **how)
@@ -552,7 +549,7 @@ def blame_runs(
             how |= {"minutes": minutes, "limit": limit, "progress": progress}
             how["system"] = system_named(system) if system else None
             prove_run(run, gold, budget, **how)
-        rec = Evidence(run, gold, histories={i: t.history for i, t in run.tasks.items()} or None)
+        rec = Evidence(run, gold)
         report = blame(rec)
         found.append((report, proof_report(rec, report)))
         print("\n\n".join(repr(r) for r in found[-1] if r), end="\n\n")

@@ -21,7 +21,6 @@ from .cli import COMMANDS, Chosen, Cluster, Dir, Domains, File, Limit, Minutes
 from .cli import NeededDir, Option, ProfileName, RunDir, ShardOf, SystemName, Variant
 from .cli import Web, chosen, done, keep_reference, on_ray, with_variant
 from ..core.files import Shard, data_dir, sized
-from ..core.html import text_table
 from ..core.record import Run, breakdown, breakdown_table, telemetry, tell
 from ..core.settings import ModelSpec, Settings, SparseSettings, names_code, with_settings
 from ..core.text import clipped
@@ -268,9 +267,9 @@ def _print_index(index: str | Path, manifest: "Manifest") -> None:
     print(f"{index}: {total('passages')} passages as {nodes}, {parts}")
 
 # %% ../../nbs/app/01_run.ipynb #b98c6d97
-def _check_ingest(files: bool, documents: list, collection, of_passages, sparse) -> None:
+def _check_ingest(files: list, documents: list, collection, of_passages, sparse) -> None:
     "Raises SettingsError for options that do not go together."
-    if files == bool(documents):
+    if bool(files) == bool(documents):
         raise SettingsError("ingest takes --passages, or --documents with --collection")
     if files and collection:
         raise SettingsError("--collection goes with --documents; passages have their domains")
@@ -298,9 +297,8 @@ def ingest(
     progress: bool = True,
 ) -> bool:  # False if a document could not be read
     "Build an index of corpus files, or finish one; documents of one's own are added to a library."
-    files = passages = list(passages)
-    documents = list(documents)
-    _check_ingest(bool(files), documents, collection, domains or cap or hnsw or shard or on, sparse)
+    passages, documents = list(passages), list(documents)
+    _check_ingest(passages, documents, collection, domains or cap or hnsw or shard or on, sparse)
     if documents:
         how = {"index": index, "collection": collection, "device": device, "settings": settings}
         how |= {"models": models, "progress": progress}
@@ -310,12 +308,9 @@ def ingest(
     from mtrag_nb.search.nodes import capped
     from mtrag_nb.search.ingest import Corpus, build_index
 
-    def read():
-        return capped(read_corpus(*files, domains=domains), settings.chunks, cap)
-
-    corpus = Corpus(read)
+    corpus = Corpus(lambda: capped(read_corpus(*passages, domains=domains), settings.chunks, cap))
     if next(iter(corpus), None) is None:
-        named, remedy = ", ".join(map(str, files)), "Check --domain and the file"
+        named, remedy = ", ".join(map(str, passages)), "Check --domain and the file"
         raise DataError("no passages of the wanted domains", named, remedy=remedy)
     models = models or calls.Models(settings)
     how = {"progress": progress, "hnsw": hnsw, "shard": Shard.read(shard)}
@@ -434,19 +429,17 @@ def run(
     settings, value = chosen(settings, name), system_named(name)
     shard = on_ray(run, locals(), "out") if on else shard
     file, todo = _tasks_to_run(tasks, setting, domains, limit, select)
-    from mtrag_nb.evaluate.scores import keep_refusal_phrases
     from mtrag_nb.runs.run import open_web, run_tasks
 
     models = models or (calls.Models(settings) if web != "none" else None)
-    if without_gold:
-        value, todo = _leave_gold_out(value, todo, file, tasks)
+    value, todo = _leave_gold_out(value, todo, file, tasks) if without_gold else (value, todo)
     how = {"minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
     how |= {"lines": file.lines, "web": open_web(web, settings, models), "models": models}
     result = run_tasks(value, todo, out, settings, index, setting, **how)
-    keep_reference(result, tasks)
+    keep_reference(result, tasks, refusal)
     if calibrated:
         shutil.copyfile(calibrated, Path(out) / "calibration.json")  # the licence of its thresholds
-    keep_refusal_phrases(out, refusal)
+
     print_run(result)
     print(result.manifest["about"])
     return result
@@ -566,7 +559,6 @@ def live(
     limit: Limit = None,
     minutes: Minutes = None,
     settings: Chosen = None,
-    given: RunDir = None,  # the run of the same tasks with the benchmark's history, to compare with
     variant: Variant = "",
     shard: ShardOf = "",
     on: Cluster = "",
@@ -579,16 +571,12 @@ def live(
     settings = chosen(settings, name)
     shard = on_ray(live, locals(), "out") if on else shard
     file, todo = _tasks_to_run(tasks, setting, domains, limit)
-    from mtrag_nb.evaluate.pairs import LIVE_HEAD, live_rows, pair
-    from mtrag_nb.evaluate.scores import Evidence
-    from mtrag_nb.runs.run import live_run
+    from mtrag_nb.runs.run import run_tasks
 
     how = {"models": models, "minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
-    result = live_run(system_named(name), todo, out, settings, index, setting, **how)
+    result = run_tasks(system_named(name), todo, out, settings, index, setting, live=True, **how)
     print_run(result)
-    if given:  # what was lost against its history, by the place of a turn in its conversation
-        pairs = pair("live", Evidence(Run(given), file.gold), Evidence(result, file.gold))
-        print(text_table(LIVE_HEAD, live_rows({result.name: pairs})))
+
     return result
 
 # %% ../../nbs/app/01_run.ipynb #merge102

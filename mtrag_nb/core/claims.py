@@ -20,8 +20,7 @@ from .files import data_dir, read_json
 from .text import STOPWORDS, all_words, content_words, level, sentences, titled
 
 # %% auto #0
-__all__ = ['FEATURES', 'claim_tokens', 'claim_features', 'CheckedClaim', 'claims_something', 'check_claims', 'draft_features',
-           'draft_score']
+__all__ = ['FEATURES', 'claim_tokens', 'claim_features', 'claims_something', 'check_claims', 'draft_features', 'draft_score']
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00003
 _ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
@@ -33,8 +32,7 @@ _TIMES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 
 @cache
 def _lexicon() -> dict[str, list[str]]:
-    """Words by what they do: units (the first names the others), currencies, negations; opposites and modals (what has to be and
-    what may be, what always is and what mostly is) in pairs; the frame with which an answer points to its sources."""
+    "Words by what they do: units, currencies, negations; opposites and modals in pairs; the frame that points to sources."
     return read_json(data_dir("refusals") / "claims.json")
 
 
@@ -247,16 +245,6 @@ FEATURES = {  # and what is wrong with a claim that has much of it, or little of
 _Found = dict[str, tuple[float, str]]  # feature -> value, and the word that it was read from
 
 
-def _misplaced(t: _Token, lack: float, there: Sequence[_Token]) -> _Found:
-    "What is wrong with a number, name or word of a claim, by how it stands in the passages."
-    found = {"words" if t.kind == "word" else t.kind: (lack, t.text)}
-    if t.unit and there and all(x.unit != t.unit for x in there):
-        found["unit"] = (1.0 if any(x.unit for x in there) else 0.5, t.text)
-    if lack < 1 / 3 and there and all(x.negated != t.negated for x in there):
-        found["negation"] = (1 / 3, t.text)
-    return found
-
-
 def _turned(ts: Sequence[_Token], i: int, sources: _Sources) -> _Found:
     "Whether the passages have the opposite of a word and not the word; or, before the same verb, another modal word."
     context, stem = sources.context(i), _stem(ts[i].text)
@@ -280,7 +268,13 @@ def claim_features(claim: str, passages: Sequence[str]) -> _Found:
     ts = claim_tokens(claim)
     sources = _Sources(ts, passages)
     lacks = [sources.lack(i) for i in sources.at]
-    said = [_misplaced(ts[i], *lack) for i, lack in zip(sources.at, lacks)]
+    said = []
+    for t, (lack, there) in zip((ts[i] for i in sources.at), lacks):
+        said.append({"words" if t.kind == "word" else t.kind: (lack, t.text)})
+        if t.unit and there and all(x.unit != t.unit for x in there):
+            said[-1]["unit"] = (1.0 if any(x.unit for x in there) else 0.5, t.text)
+        if lack < 1 / 3 and there and all(x.negated != t.negated for x in there):
+            said[-1]["negation"] = (1 / 3, t.text)
     said += [_turned(ts, i, sources) for i in range(len(ts))]
     own = {f: [x[f] for x in said if f in x] for f in FEATURES}
     found = {f: max(v, default=(0.0, ""), key=lambda x: x[0]) for f, v in own.items()}
@@ -298,7 +292,7 @@ def claim_features(claim: str, passages: Sequence[str]) -> _Found:
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00015
 @dataclass(frozen=True)
-class CheckedClaim:
+class _CheckedClaim:
     "A sentence of a draft, held against passages."
 
     text: str
@@ -326,22 +320,20 @@ def claims_something(sentence: str) -> bool:
 def check_claims(
     draft: str,  # without citation marks
     passages: Sequence[str],  # those that are cited, or all that the generator saw
-) -> list[CheckedClaim]:  # one a sentence, in order
+) -> list[_CheckedClaim]:  # one a sentence, in order
     """Hold every sentence of a draft against passages. Sentences that claim nothing are supported, with score 1.
-
-    True sentences in free words are often rejected: 24 % of those of faithful answers (`9_studies/06_released`).
-    """
+    True sentences in free words are often rejected: 24 % of those of faithful answers (`9_studies/06_released`)."""
     weights = _claim_weights()["claim"]
     least = weights["threshold"]
 
-    def checked(s: str) -> CheckedClaim:
+    def checked(s: str) -> _CheckedClaim:
         if not claims_something(s):
-            return CheckedClaim(s, True, 1.0)
+            return _CheckedClaim(s, True, 1.0)
         found = claim_features(s, passages)
         score = round(_score({f: v for f, (v, _) in found.items()}, weights), 4)
         worst = min(found, key=lambda f: weights.get(f, 0.0) * found[f][0])
         why = FEATURES[worst].format(found[worst][1]) if score < least else ""
-        return CheckedClaim(s, score >= least, score, why)
+        return _CheckedClaim(s, score >= least, score, why)
 
     return [checked(s) for s in sentences(draft)]
 

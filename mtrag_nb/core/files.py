@@ -22,8 +22,8 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from itertools import islice
+from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import yaml
 
 # %% auto #0
-__all__ = ['LONGEST_LINE', 'parse_json', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer', 'beside',
+__all__ = ['LONGEST_LINE', 'parse_json', 'opened', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer', 'beside',
            'write_whole', 'write_jsonl', 'write_json', 'keep_sums', 'take_out', 'check_log', 'read_json',
            'reading_yaml', 'diff_identity', 'keep_identity', 'Shard', 'keep_shard', 'shards_in', 'data_dir', 'checksum',
            'sized', 'need_room']
@@ -70,11 +70,10 @@ def _depth(value: object) -> int:
 def parse_json(text: str | bytes, nan_is_null: bool = False) -> object:
     "A JSON value; NaN and Infinity, which are not JSON, are null if that is said. Raises ValueError, with the reason, for anything else."
     text = text.decode("utf-8") if isinstance(text, bytes) else text
+    how = {"parse_float": _finite, "object_pairs_hook": _once}
     constant = (lambda name: None) if nan_is_null else _finite
     try:
-        value = json.loads(
-            text, parse_float=_finite, parse_constant=constant, object_pairs_hook=_once
-        )
+        value = json.loads(text, parse_constant=constant, **how)
     except json.JSONDecodeError as e:
         line = f"line {e.lineno}, " if e.lineno > 1 else ""
         raise ValueError(f"{e.msg} at {line}column {e.colno}") from None
@@ -100,8 +99,8 @@ def _only_file(z: zipfile.ZipFile, path: Path) -> str:
 
 
 @contextmanager
-def _opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
-    "A file as bytes: plain, .gz, or alone in a .zip. Raises DataError, also for what is broken in it."
+def opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
+    "A file as bytes: plain, .gz, or alone in a .zip. Raises DataError, also for what is broken in it; `remedy`: for a file that is not there."
     if not path.is_file():
         raise DataError("no such file", path, remedy=remedy)
     try:
@@ -157,7 +156,7 @@ def read_jsonl(
     "Line number (from 1) and object of each line but blank ones. Raises DataError (file, line)."
     path = Path(path)
     missing = "Check the path; the sample needs no download, `mtrag doctor` says where it lies"
-    with _opened(path, missing) as f:
+    with opened(path, missing) as f:
         for n, line in enumerate(iter(lambda: f.readline(LONGEST_LINE + 1), b""), 1):
             if len(line) > LONGEST_LINE:
                 problem = f"a line of more than {LONGEST_LINE:,} bytes"
@@ -204,22 +203,11 @@ def make_folder(path: str | Path) -> Path:
     return Path(path)
 
 # %% ../../nbs/1_core/02_files.ipynb #2fe089b6
-def _behind_last_line_end(f: BinaryIO) -> bytes:
-    "The end of a file behind its last line end, found from behind: a log may have gigabytes."
-    size, asked = f.seek(0, os.SEEK_END), 2**16
-    while True:
-        f.seek(max(0, size - asked))
-        _, end, tail = f.read().rpartition(b"\n")
-        if end or asked >= size:
-            return tail
-        asked *= 2
-
-
 def _sums_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.crc")
 
 
-class JsonlLog:
+class JsonlLog(AbstractContextManager):
     "An append-only JSON-lines file: what `append` returned from is on the record; `sums`: with checksums (`check_log`). Safe to use from several threads."
 
     def __init__(self, path: str | Path, sums: bool = False):  # made; a torn last line is cut off
@@ -237,7 +225,12 @@ class JsonlLog:
 
     def _mend_tail(self) -> int:
         with open(self.path, "a+b") as f:
-            tail = _behind_last_line_end(f)
+            size = f.seek(0, os.SEEK_END)
+            for asked in (2**n for n in count(16)):  # from behind: a log may have gigabytes
+                f.seek(max(0, size - asked))
+                _, end, tail = f.read().rpartition(b"\n")
+                if end or asked >= size:
+                    break
             if tail and _whole_tail(tail):
                 f.write(b"\n")
                 return 0
@@ -251,7 +244,9 @@ class JsonlLog:
         line = text.encode("utf-8", "backslashreplace")
         with self._lock:
             try:
-                self._write(line)
+                rest = line
+                while rest:
+                    rest = rest[self._file.write(rest) :]  # unbuffered: it may take only a part
                 if _sums_of(self.path).is_file():
                     with open(_sums_of(self.path), "ab", buffering=0) as f:
                         f.write(b"%08x\n" % zlib.crc32(line))
@@ -261,15 +256,8 @@ class JsonlLog:
                 raise disk_full(e, self.path, remedy) from e
             self._size += len(line)
 
-    def _write(self, line: bytes) -> None:
-        while line:
-            line = line[self._file.write(line) :]  # unbuffered: a write may take only a part
-
     def close(self) -> None:
         self._file.close()
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *exc):
         self.close()
@@ -326,15 +314,9 @@ def write_whole(
 
 def write_jsonl(path: str | Path, lines: Iterable[dict]) -> int:
     "Write a JSON-lines file whole. Returns the number of lines."
-    n = 0
-
-    def texts():
-        nonlocal n
-        for n, obj in enumerate(lines, 1):
-            yield json.dumps(obj, ensure_ascii=False, allow_nan=False) + "\n"
-
-    write_whole(path, texts())
-    return n
+    n, how = count(), {"ensure_ascii": False, "allow_nan": False}
+    write_whole(path, (json.dumps(line, **how) + "\n" for line, _ in zip(lines, n)))
+    return next(n)
 
 
 def write_json(path: str | Path, obj: object, **how) -> Path:
@@ -390,7 +372,7 @@ _LARGEST_JSON = 256 * 2**20  # bytes, unpacked; the largest of the official file
 
 def read_json(path: str | Path, kind: type = dict, nan_is_null: bool = False) -> dict | list:
     "The object, or the list (kind), in a JSON file: plain, .gz, or alone in a .zip; NaN as in `parse_json`. Raises DataError for a file that holds none."
-    with _opened(Path(path), "Check the path") as f:
+    with opened(Path(path), "Check the path") as f:
         data = f.read(_LARGEST_JSON + 1)
     if len(data) > _LARGEST_JSON:
         raise DataError(f"more than {_LARGEST_JSON:,} bytes", path, remedy="Is it the right file?")

@@ -15,13 +15,9 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .files import data_dir, write_whole
 from .text import content_spans
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 # %% auto #0
 __all__ = ['ROLE_COLOURS', 'SERIES_COLOURS', 'clean', 'esc', 'show', 'text_table', 'html_table', 'words_table', 'Table', 'fold',
@@ -72,11 +68,9 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[object]], digits: 
     )
 
 
-def html_table(
-    header: Sequence[str], rows: Sequence[Sequence[object]], note: str = "", digits: int = 3
-) -> str:
+def html_table(header: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> str:
     "The same as escaped HTML, with a note below it; styled inline, since it stands in an output alone."
-    cells = [[show(v, digits) for v in r] for r in (header, *rows)]
+    cells = [[show(v) for v in r] for r in (header, *rows)]
     return str(render("table.html", "plain", cells[0], cells[1:], note))
 
 # %% ../../nbs/1_core/04_html.ipynb #4029266e
@@ -124,14 +118,13 @@ _DEL = "background:rgba(214,60,60,.15);text-decoration:line-through;opacity:.72"
 _MOST_WORDS = 400  # a longer pair is not compared, since the time grows with the square
 
 
-def _changes(a: Sequence[str], b: Sequence[str]) -> list[str]:
-    "What became of some words, as HTML."
-
-    def key(words):
-        return [w.lower().strip(".,;:!?\"'()") for w in words]
-
-    out = []
-    matcher = difflib.SequenceMatcher(a=key(a), b=key(b), autojunk=False)
+def _word_diff(old: str, new: str) -> str:
+    "`new`, with what it changed of `old`."
+    a, b, out = old.split(), new.split(), []
+    if max(len(a), len(b)) > _MOST_WORDS:
+        return fold("too long for a word diff", esc(new[:20_000]))
+    keys = [[w.lower().strip(".,;:!?\"'()") for w in words] for words in (a, b)]
+    matcher = difflib.SequenceMatcher(None, *keys, autojunk=False)
     for tag, a0, a1, b0, b1 in matcher.get_opcodes():
         if tag in ("replace", "delete"):
             out.append(f"<del style='{_DEL}'>{esc(' '.join(a[a0:a1]))}</del>")
@@ -139,15 +132,7 @@ def _changes(a: Sequence[str], b: Sequence[str]) -> list[str]:
             out.append(f"<ins style='{_INS}'>{esc(' '.join(b[b0:b1]))}</ins>")
         if tag == "equal":
             out.append(esc(" ".join(b[b0:b1])))
-    return out
-
-
-def _word_diff(old: str, new: str) -> str:
-    "`new`, with what it changed of `old`."
-    a, b = old.split(), new.split()
-    if max(len(a), len(b)) > _MOST_WORDS:
-        return fold("too long for a word diff", esc(new[:20_000]))
-    return f"<div dir='auto' style='{_TEXT}'>{' '.join(_changes(a, b))}</div>"
+    return f"<div dir='auto' style='{_TEXT}'>{' '.join(out)}</div>"
 
 # %% ../../nbs/1_core/04_html.ipynb #5f00a008
 _BLOCKS = re.compile(r"</?(?:div|details|summary|pre|p|h\d|li|tr|table|caption|br)\b[^>]*>")
@@ -199,7 +184,7 @@ def _parts(file: str) -> dict[str, str]:
 
 
 @cache
-def _templates() -> Environment:
+def _templates():
     "The templates of `data/page`: every value that is not markup from a template passes `esc`."
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup

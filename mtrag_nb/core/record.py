@@ -34,8 +34,7 @@ __all__ = ['WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 
            'own_fields', 'Fault', 'without_places', 'kept_by', 'Trajectory', 'trajectory', 'turn_line', 'read_turn',
            'tell', 'new_turn', 'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest',
            'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'Run', 'as_run',
-           'append_label', 'read_labels', 'TurnDiff', 'diff_turns', 'Node', 'Telemetry', 'telemetry', 'breakdown',
-           'breakdown_table']
+           'append_label', 'read_labels', 'TurnDiff', 'Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
 
 # %% ../../nbs/1_core/05_record.ipynb #25cf117d
 @dataclass
@@ -94,10 +93,7 @@ class Step:
             raise TypeError(f"two kinds of step are called {cls.path!r}: {names}")
         _KINDS[cls.path] = cls
 
-    @property
-    def verdicts(self) -> tuple[Verdict, ...]:
-        "The verdicts of this step: that of its field `verdict`, if it has one."
-        return (self.verdict,) if hasattr(self, "verdict") else ()
+    verdicts = property(lambda self: (self.verdict,) if hasattr(self, "verdict") else ())
 
     def lines(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
         "The step in words: headings and texts. `name` gives the name of a context."
@@ -395,21 +391,13 @@ class Trajectory:
     failed = property(lambda self: self.outcome is Outcome.ERROR)
     asked_back = property(lambda self: self.outcome is Outcome.ASKED_BACK)
 
-    @property
-    def end(self) -> str:
-        "How it ended, in one word: answered, asked_back, error, or the reason of a refusal."
-        return self.reason if self.refused else self.outcome.value
+    # answered, asked_back, error, or the reason of a refusal
+    end = property(lambda self: self.reason if self.refused else self.outcome.value)
+    # answered, asked_back, error, or the role of the reason
+    end_role = property(lambda self: self.role if self.refused else self.outcome.value)
 
-    @property
-    def end_role(self) -> str:
-        "answered, asked_back, error, or the role of the reason."
-        return self.role if self.refused else self.outcome.value
-
-    @property
-    def query(self) -> str:
-        "The last query of retrieval: the last rewrite, or the question."
-        return next((s.text for s in reversed(self.rewrites)), self.question)
-
+    # The last query of retrieval: the last rewrite, or the question.
+    query = property(lambda self: next((s.text for s in reversed(self.rewrites)), self.question))
     rewrites = property(lambda self: self.of(Rewritten))
     retrievals = property(lambda self: self.of(Retrieved))
 
@@ -449,12 +437,9 @@ class Trajectory:
 
 # %% ../../nbs/1_core/05_record.ipynb #8e8043a9
 def trajectory(
-    task: Task,
-    state: Mapping,  # the final state of a graph, or {"steps": ...} of a turn that broke
-    seconds: float,
-    error: BaseException | None = None,
+    task: Task, state: Mapping, seconds: float, error: BaseException | None = None
 ) -> Trajectory:
-    "The record of a turn that ended, or broke."
+    "The record of a turn that ended, by the final state of its graph, or broke, by its {'steps': ...}."
     if error is None and "outcome" not in state:
         raise ValueError(f"the graph ended task {task.id} without an outcome")
     steps = tuple(state.get("steps", ()))
@@ -488,14 +473,14 @@ def read_turn(line: Mapping[str, object]) -> Trajectory:
     return t
 
 # %% ../../nbs/1_core/05_record.ipynb #5a5a55af
+def _names_in(contexts: Mapping[str, Context]) -> Callable[[str], str]:
+    return lambda i: contexts[i].name if i in contexts else i
+
+
 def tell(t: Trajectory, contexts: Mapping[str, Context] = {}) -> str:
     "A turn as text, a line or two for each step; contexts by id (`Run.passages`) give names to ids."
-
-    def name(i):
-        return contexts[i].name if i in contexts else i
-
     lines = [("question", clipped(t.question, 90))]
-    lines += [line for s in t.steps for line in s.lines(name)]
+    lines += [line for s in t.steps for line in s.lines(_names_in(contexts))]
     if e := t.error:
         lines.append(("error", f"in {e.node}: {e.type}: {clipped(e.message, 90)}"))
     lines.append(("outcome", f"{t.outcome}" + (f", because: {t.reason}" if t.refused else "")))
@@ -613,18 +598,11 @@ VERSION = 2  # of the run folder: 1 had steps without kinds
 LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gold passages
 
 
-_Named = TypedDict(
-    "_Named", dict.fromkeys(("name", "quantization", "dtype", "url"), str), total=False
-)
-_Setup = TypedDict(
-    "_Setup",
-    {
-        "profile": str,
-        "chat": _Named,
-        "embedder": NotRequired[_Named | None],
-        "reranker": NotRequired[_Named | None],
-    },
-)
+_MODEL = dict.fromkeys(("name", "quantization", "dtype", "url"), str)
+_Named = TypedDict("_Named", _MODEL, total=False)
+_SETUP = {"profile": str, "chat": _Named}
+_SETUP |= dict.fromkeys(("embedder", "reranker"), NotRequired[_Named | None])
+_Setup = TypedDict("_Setup", _SETUP)
 _Notes = {"notes": list[str], "odd": Mapping[str, int], "joined": Mapping[str, int]}
 _Manifest = TypedDict(  # what readers of a run ask its manifest for; it holds more
     "_Manifest",
@@ -782,12 +760,9 @@ class Run:
     @cached_property
     def judgements(self) -> dict[str, Mapping[str, Judgement]]:
         "Task id -> protocol -> judgement, of the present answers."
-        turns = self.trajectories
-        return {
-            i: j.judgements
-            for i, j in self.judge_lines.items()
-            if i in turns and j.of == answer_digest(turns[i].answer, turns[i].contexts)
-        }
+        turns, lines = self.trajectories, self.judge_lines
+        now = {i: answer_digest(turns[i].answer, turns[i].contexts) for i in lines if i in turns}
+        return {i: j.judgements for i, j in lines.items() if j.of == now.get(i)}
 
     @cached_property
     def conversations(self) -> dict[str, list[Trajectory]]:
@@ -877,7 +852,7 @@ class TurnDiff:
 
     before: Trajectory
     after: Trajectory
-    contexts: Mapping[str, Context]  # id -> context, for names
+    contexts: Mapping[str, Context] = field(default_factory=dict)  # id -> context, for names
 
     @property
     def same(self) -> bool:
@@ -888,11 +863,7 @@ class TurnDiff:
 
     def _rows(self, chars: int) -> list[tuple[str, str, str, str]]:
         "Mark, node, before and after in words; the last row is how the turns ended."
-
-        def name(i):
-            return self.contexts[i].name if i in self.contexts else i
-
-        rows = []
+        rows, name = [], _names_in(self.contexts)
         for mark, *pair in _step_pairs(self.before, self.after):
             node = next(s.node for s in reversed(pair) if s)
             rows.append((mark, node, *(_one_line(s, name, chars) for s in pair)))
@@ -914,13 +885,6 @@ class TurnDiff:
         texts = [[getattr(s, "text", "") for s in pair] for pair in pairs]
         texts.append([self.before.answer, self.after.answer])
         return render("turn.html", "diff", [*zip(self._rows(90), texts)])
-
-
-def diff_turns(
-    before: Trajectory, after: Trajectory, contexts: Mapping[str, Context] = {}
-) -> TurnDiff:
-    "Two records of one turn, side by side."
-    return TurnDiff(before, after, contexts)
 
 # %% ../../nbs/1_core/05_record.ipynb #0e2ff29b
 @dataclass(frozen=True)
@@ -978,24 +942,15 @@ def _counted(values: Iterable[str], order: Iterable[str] = ()) -> dict[str, int]
     return {k: counts[k] for k in [*order, *sorted(counts.keys() - set(order))] if counts[k]}
 
 
-def _nodes(turns: list[Trajectory]) -> dict[str, Node]:
-    "Visits, time and calls of each node, in the order of the first visits."
-    steps = defaultdict(list)
-    for s in (s for t in turns for s in t.steps):
-        steps[s.node].append(s)
-    return {
-        node: Node(len(ss), sum(s.seconds for s in ss), sum((s.calls for s in ss), Calls()))
-        for node, ss in steps.items()
-    }
-
-
 def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
     "Sum up turns."
     ts = list(trajectories)
     looped = [t for t in ts if t.retries and not t.failed]
     loop = {"entered": len(looped), "answered": sum(t.answered for t in looped)}
     rewrites = [r for t in ts for r in t.rewrites]
-    asked = [r for r in rewrites if r.raw]
+    asked, steps = [r for r in rewrites if r.raw], defaultdict(list)
+    for s in (s for t in ts for s in t.steps):
+        steps[s.node].append(s)
     return Telemetry(
         turns=len(ts),
         outcomes=_counted((t.outcome.value for t in ts), [o.value for o in Outcome]),
@@ -1003,7 +958,10 @@ def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
         roles={t.reason: t.role for t in ts if t.refused},
         errors=_counted(f"{t.error.node}: {t.error.type}" for t in ts if t.failed),
         loop=loop | {r: sum(t.role == r for t in looped) for r in ("exhausted", "declined")},
-        nodes=_nodes(ts),
+        nodes={
+            n: Node(len(ss), sum(s.seconds for s in ss), sum((s.calls for s in ss), Calls()))
+            for n, ss in steps.items()
+        },
         unparsed=sum(v.defaulted for t in ts for v in t.verdicts),
         rewrites={"asked": len(asked), "kept": sum(r.kept for r in rewrites)},
     )

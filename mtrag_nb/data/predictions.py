@@ -24,7 +24,7 @@ from .traces import Corpus, Document, Read, Tasks, Written
 from .traces import messages_of, same_text, write_imported
 
 # %% auto #0
-__all__ = ['POOL', 'lines_of', 'read_rewrites', 'import_predictions', 'holds_predictions']
+__all__ = ['POOL', 'read_rewrites', 'import_predictions', 'holds_predictions']
 
 # %% ../../nbs/2_data/04_predictions.ipynb #c9a5d575
 _NAMES = {"ranking": "contexts", "references": "contexts", "answer": "prediction"}
@@ -110,13 +110,11 @@ def _json_lines(path: Path, name: str) -> tuple[str, list[tuple[int | None, dict
         problem = f"an entry is not as its format has it ({type(e).__name__}: {e})"
         remedy = "Compare it with a file that the viewer shows"
         raise DataError(problem, path, remedy=remedy) from None
-    remedy = (
-        "It has tasks and results (or evaluations), or scores.per_query; predictions are JSON lines"
-    )
+    remedy = "It has tasks and results (or evaluations), or scores.per_query; else it is JSON lines"
     raise DataError("neither an InspectorRAGet file nor one of scores", path, remedy=remedy)
 
 
-def lines_of(
+def _lines_of(
     path: str | Path,  # .jsonl, .json, a TREC run; each also .gz
     name: str = "",  # of a model, where a file holds several
 ) -> tuple[str, list[tuple[int | None, dict]]]:  # the form; (line, as the official files have it)
@@ -135,7 +133,7 @@ def lines_of(
 # %% ../../nbs/2_data/04_predictions.ipynb #0e8548e7
 def read_rewrites(path: str | Path) -> dict[str, str]:
     "Task id -> what was searched for, of a file of rewrites. Raises DataError."
-    form, lines = lines_of(path)
+    form, lines = _lines_of(path)
     if form != "rewrites":
         remedy = "Wanted are lines of task_id and query, or of _id and text"
         raise DataError(f"holds {form}, no rewrites", path, remedy=remedy)
@@ -210,12 +208,6 @@ class _Line:
     @cached_property
     def refused(self) -> bool:
         return self.p.answer is not None and declines(self.p.answer)
-
-
-def _without_passages(s: _Line) -> _Line:
-    "A line without the passages that it lists."
-    obj = {k: v for k, v in s.obj.items() if k != "contexts"}
-    return replace(s, obj=obj, p=replace(s.p, contexts=(), texts=None))
 
 
 def _contexts_of(line: _Line, corpus: Corpus, texts: Mapping[str, Passage]) -> list[Context]:
@@ -344,11 +336,10 @@ def _what(lines: Sequence[_Line], form: str, gold: Mapping[str, Gold]) -> str:  
         return "A" if contexts else "scores"
     if not contexts:
         return "answers"
-    known = [s for s in lines if s.task.id in gold and gold[s.task.id].answerability]
-    given = (
-        {i for i, _ in s.p.contexts} == {p.id for p in gold[s.task.id].passages} for s in known
-    )
-    return "B" if any(s.p.contexts for s in known) and sum(given) >= 0.9 * len(known) else "C"
+    pairs = ((s, gold.get(s.task.id)) for s in lines)
+    known = [({i for i, _ in s.p.contexts}, g.passages) for s, g in pairs if g and g.answerability]
+    given = sum(ids == {p.id for p in passages} for ids, passages in known)
+    return "B" if any(ids for ids, _ in known) and given >= 0.9 * len(known) else "C"
 
 
 def _labels(lines: Sequence[_Line], gold: Mapping[str, Gold]) -> str:
@@ -387,9 +378,8 @@ def _texts_for(
     lines: Sequence[_Line], gold: Mapping[str, Gold], passages: Iterable[Passage] | None
 ) -> dict[str, Passage]:
     "The passages whose text the file lacks, by id, as far as gold and corpus have them."
-    wanted = {
-        c["document_id"] for s in lines for c in s.obj.get("contexts") or () if not c.get("text")
-    }
+    shown = (c for s in lines for c in s.obj.get("contexts") or ())
+    wanted = {c["document_id"] for c in shown if not c.get("text")}
     found = {p.id: p for g in gold.values() for p in g.passages if p.id in wanted}
     if passages is None and wanted - found.keys():
         pool = (official_dir() or Path()) / POOL
@@ -399,12 +389,6 @@ def _texts_for(
     return found
 
 # %% ../../nbs/2_data/04_predictions.ipynb #4c71203a
-def _asks_else(s: _Line) -> bool:
-    "Whether a line repeats another question than that of its task."
-    talk = messages_of(s.obj.get("input"))
-    return bool(talk) and not same_text(talk[-1].text.removeprefix("|user|:"), s.task.question)
-
-
 def _counts(
     lines: Sequence[_Line], contexts: Sequence[Sequence[Context]], again: Mapping[str, int]
 ) -> dict[str, Counter]:
@@ -412,10 +396,12 @@ def _counts(
     joined = Counter(s.how or "none of the tasks" for s in lines)
     twice = sum(len(s.p.contexts) - len(some) for s, some in zip(lines, contexts))
     blank = sum(s.p.answer is not None and not s.p.answer.strip() for s in lines)
+    talks = ((messages_of(s.obj.get("input")), s.task.question) for s in lines)
+    asked = [(talk[-1].text.removeprefix("|user|:"), own) for talk, own in talks if talk]
     odd = {
         "turns without passages": sum(not s.p.contexts for s in lines if s.p.texts is not None),
         "passages that a turn lists twice": twice,
-        "questions other than those of their tasks": sum(map(_asks_else, lines)),
+        "questions other than those of their tasks": sum(not same_text(*both) for both in asked),
         "blank answers (they count as refusals)": blank,
         **again,
     }
@@ -437,7 +423,7 @@ def import_predictions(
     path = Path(path)
     tasks = read_benchmark(tasks) if isinstance(tasks, (str, Path)) else tasks
     known, gold = Tasks(tasks.tasks if tasks else ()), tasks.gold if tasks else {}
-    form, held = lines_of(path, name)
+    form, held = _lines_of(path, name)
     if not held:
         raise DataError("holds no line", path, remedy="Name a file of predictions")
     lines = _read_lines(path, held, known, rewrites, duplicates)
@@ -448,7 +434,9 @@ def import_predictions(
         raise DataError(problem, path, remedy="Leave out --task, or name the right one")
     what, labels = task or what, _labels(lines, gold)
     if not used:
-        what, lines = "answers", [*map(_without_passages, lines)]
+        bare = [{k: v for k, v in s.obj.items() if k != "contexts"} for s in lines]
+        ranked = [replace(s.p, contexts=(), texts=None) for s in lines]
+        what, lines = "answers", [replace(s, obj=o, p=p) for s, o, p in zip(lines, bare, ranked)]
     corpus = Corpus(p for g in gold.values() for p in g.passages)
     texts = _texts_for(lines, gold, passages)
     named = {i for s in lines for i, _ in s.p.contexts}

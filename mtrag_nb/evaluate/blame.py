@@ -20,7 +20,7 @@ from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Outcome
 from ..core.types import SettingsError, plain
 from .judge import Item, judge_of, verdict_agreement, verdict_by_judge
 from .measures import TargetVerdict, best_by_target, condition, rouge_l
-from .measures import says_target, target_recall
+from .measures import says_target
 from .scores import LEAST_SUPPORT, Evidence, as_evidence, decision
 from .statistics import Interval, Report, auroc_interval, mean_interval
 
@@ -84,7 +84,7 @@ def _losses(run: Evidence, measure: str = "RougeL") -> dict[str, float]:
     "1 minus the conditioned score of each answer, of a measure in [0, 1]. A task without a label or score, or UNDERSPECIFIED, is left out."
     out = {}
     for i, t in run.turns.items():
-        label = run.gold[i].answerability if i in run.gold else ""
+        label = run.label(i)
         if not t.answered or not label or label in TO_ASK:
             continue
         value = condition(run.scores[i].get(measure), label, 0.0)
@@ -166,10 +166,6 @@ def _told(run: Evidence, task_id: str, draft: str) -> TargetVerdict:
         if said := verdict_by_judge(run.judged.get(task_id, {})):
             return said
     return best_by_target(draft, known.targets, run.turns[task_id].question)
-
-
-def _verdict(run: Evidence, task_id: str, draft: str) -> str:
-    return _told(run, task_id, draft).verdict
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #be5a906f
 _CAUSES = {  # cause -> stage, in the order of the chain
@@ -296,7 +292,7 @@ def _draft_cause(run: Evidence, t: Trajectory, refused: bool) -> tuple[str, str]
     written = [(d, draft_rouge_l(run, t.task_id, d.text)) for d in t.drafts if not d.declined]
     end = 0.0 if refused else draft_rouge_l(run, t.task_id, t.answer) or 0.0
     for d, score in written:
-        right = _verdict(run, t.task_id, d.text) == "right"
+        right = _told(run, t.task_id, d.text).verdict == "right"
         better = right and score - end > (0.0 if refused else MINIMAL_CHANGE)
         if better and (check := t.check_of(d)) and not check.verdict.passed:
             return "good draft rejected", check.node
@@ -304,7 +300,7 @@ def _draft_cause(run: Evidence, t: Trajectory, refused: bool) -> tuple[str, str]
         return "declined though gold was there", t.drafts[-1].node
     if check := _let_through(run, t):
         return "bad draft let through", check.node
-    near = [d for d, _ in written if _verdict(run, t.task_id, d.text) != "wrong"]
+    near = [d for d, _ in written if _told(run, t.task_id, d.text).verdict != "wrong"]
     if refused and not all(_unsupported(run, t, d) for d in near):
         return _NO_CAUSE[1], ""
     return "wrong draft from gold", t.drafts[-1].node
@@ -357,7 +353,7 @@ def _blame_ranking(run: Evidence, t: Trajectory, label: str) -> Blame:
 def blame_turn(run: Evidence, task_id: str) -> Blame:
     "What became of a turn, and where it went wrong first."
     t = run.turns[task_id]
-    label = run.gold[task_id].answerability if task_id in run.gold else ""
+    label = run.label(task_id)
     if t.failed:
         return Blame(task_id, "failed", "broke", t.error.node if t.error else "")
     if t.of(Clarified) and (told := _clarified_cause(t, label)):
@@ -481,7 +477,7 @@ class BlameReport(Report):
 # %% ../../nbs/7_evaluate/05_blame.ipynb #f6650d60
 def blame(
     run: Run | Evidence | str | Path,
-    **known,  # gold, qrels, absent, histories, judge, verdicts: see Evidence
+    **known,  # gold, qrels, absent, histories, verdicts: see Evidence
 ) -> BlameReport:
     "Where each turn of a run went wrong first. Raises DataError for verdicts of a judge that judged nothing."
     run = as_evidence(run, **known)
@@ -672,7 +668,7 @@ def _good_draft(run: Evidence, t: Trajectory, check: Checked, known: bool) -> bo
     draft = next((d for d in reversed(t.drafts) if t.check_of(d) is check), None)
     if draft is None or not known and label not in TO_ANSWER:
         return None
-    verdict = "wrong" if label in TO_REFUSE else _verdict(run, t.task_id, draft.text)
+    verdict = "wrong" if label in TO_REFUSE else _told(run, t.task_id, draft.text).verdict
     return None if verdict == "undecided" else verdict == "right"
 
 

@@ -6,24 +6,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from ..core.files import read_json, read_jsonl, write_json
 from ..core.html import text_table
 from ..core.settings import MINILM, Settings, load_settings, with_settings
 from ..core.text import Label, Verdict
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, SettingsError, Task
+from ..core.types import structured
 from ..data.mtrag import RatedAnswer, read_ratings
-from .licence import MODEL_WAYS, HumanAgreement, Licence, LicenceRow, RaterNames
-from .licence import encoder_measures, human_ratings, lexical_measures, licence
-from .licence import model_measures, rater_names
+from .licence import MODEL_WAYS, Licence, RaterNames, encoder_measures
+from .licence import human_ratings, lexical_measures, licence, model_measures
+from .licence import rater_names
 from .statistics import auroc_interval
 from ..models.calls import Models
 from ..models.embed import BertScorer, Classifier, EmbedderLike
@@ -34,9 +33,9 @@ from ..systems.stages import grade_by_cosine, grade_by_likelihood, grade_by_verd
 from ..systems.stages import grade_by_yesno, show_history
 
 # %% auto #0
-__all__ = ['read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'separated', 'discrimination', 'ways_table',
-           'Calibration', 'measure_gate', 'calibrate', 'write_calibration', 'read_calibration', 'calibrated',
-           'overlap_note', 'rated_file_of', 'measure_all', 'read_licence']
+__all__ = ['read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'discrimination', 'ways_table', 'Calibration',
+           'calibrate', 'write_calibration', 'read_calibration', 'calibrated', 'overlap_note', 'rated_file_of',
+           'measure_all']
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #b7b073ec
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ def halves(conversations: Iterable[str]) -> tuple[set[str], set[str]]:
     return choosing, judging
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #5ab5a876
-def separated(
+def _separated(
     scores: Sequence[float], truth: Sequence[bool], conversations, threshold=None, unparsed=0
 ) -> Discrimination:
     "AUROC of scores, and a threshold (None: chosen on half of the conversations) judged on the other half."
@@ -178,7 +177,7 @@ def discrimination(
     "The same of verdicts; those in words have no threshold."
     words, unparsed = verdicts[0].score is None, sum(v.defaulted for v in verdicts)
     scores = [float(v.label is Label.YES) if words else v.score for v in verdicts]
-    found = separated(scores, truth, conversations, 0.5 if words else None, unparsed)
+    found = _separated(scores, truth, conversations, 0.5 if words else None, unparsed)
     return replace(found, threshold=None) if words else found
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #ca10c003
@@ -312,7 +311,7 @@ class Calibration:
         return f"{ways_table(self.ways)}\nsettings that follow: {follows or nothing}"
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #gate0002
-def measure_gate(
+def _measure_gate(
     tasks: Sequence[Task],
     gold: Mapping[str, Gold],
     candidates: _Candidates,
@@ -357,14 +356,14 @@ def calibrate(
         # the threshold as it is, beside the one that would be chosen
         scores = [_grade_pair(own, p, models).score for p in hard]
         truth, talks = [p.relevant for p in hard], [p.conversation for p in hard]
-        retrieved[f"{own} at {at:g}"] = separated(scores, truth, talks, at)
+        retrieved[f"{own} at {at:g}"] = _separated(scores, truth, talks, at)
     asked, checker = models if with_chat else None, models.checker(settings)
     check = _measure_checks(rated, asked, n, checker=checker) if rated else {}
     known = ([p.conversation for p in hard or easy], [r.task.conversation_id for r in rated])
     chose = tuple(sorted(set().union(*(halves(k)[0] for k in known))))
     chat, embedder = models.chat.fingerprint if with_chat else "", models.embedder.fingerprint
     changes = _changes_for({"grade": retrieved or random_, "check": check})
-    gate = measure_gate(tasks, gold, candidates, models.embedder, n)
+    gate = _measure_gate(tasks, gold, candidates, models.embedder, n)
     made = {"chat": chat, "embedder": embedder}
     return Calibration(settings.profile, made, random_, retrieved, check, changes, chose, gate)
 
@@ -374,22 +373,14 @@ def write_calibration(found: Calibration, path: str | Path) -> None:
     write_json(path, {"machine": machine(), "packages": package_versions(), "calibration": found})
 
 
-def _read_measured(path: str | Path, read: Callable[[dict], Any], what: str, remedy: str) -> Any:
-    "A file of measurements, read. Raises DataError (what, remedy) if it is none."
-    try:
-        return read(read_json(path))
-    except (DataError, KeyError, TypeError, ValueError) as e:
-        problem = str(getattr(e, "problem", e)).splitlines()[0]
-        raise DataError(f"{what} ({type(e).__name__}: {problem})", path, remedy=remedy) from None
-
-
 def read_calibration(path: str | Path) -> Calibration:
     "What was written down. Raises DataError if the file is no calibration."
 
-    def read(o):
-        return TypeAdapter(Calibration).validate_python(o["calibration"])
-
-    return _read_measured(path, read, "not a calibration", "`mtrag calibrate` writes one")
+    try:
+        return structured(Calibration, read_json(path)["calibration"], "ignore")
+    except (DataError, KeyError, TypeError) as e:
+        problem = f"not a calibration ({type(e).__name__}: {getattr(e, 'problem', e)})"
+        raise DataError(problem, path, remedy="`mtrag calibrate` writes one") from None
 
 
 def calibrated(settings: Settings, path: str | Path, but: Iterable[str] = ()) -> Settings:
@@ -458,13 +449,3 @@ def measure_all(
         values = {m.name: [round(v, 6) for v in m.values] for m in own}
         write_json(out, by | {"people": found.people, "rows": found.rows, "values": values})
     return found
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0018
-def read_licence(path: str | Path) -> Licence:
-    "A licence that was written down. Raises DataError if the file is not one."
-
-    def read(o):
-        people = TypeAdapter(HumanAgreement).validate_python(o["people"])
-        return Licence(people, TypeAdapter(tuple[LicenceRow, ...]).validate_python(o["rows"]))
-
-    return _read_measured(path, read, "not a licence", "`make study NAME=licence` writes one")

@@ -27,11 +27,11 @@ from .statistics import mean_interval
 from ..search.sources import WebSearched
 
 # %% auto #0
-__all__ = ['LossTest', 'measure_loss', 'GateReport', 'gate_runs', 'MechanismCard', 'mechanism_card']
+__all__ = ['measure_loss', 'GateReport', 'gate_runs', 'MechanismCard', 'mechanism_card']
 
 # %% ../../nbs/7_evaluate/08_gate.ipynb #28b1bbc0
 @dataclass(frozen=True)
-class LossTest:
+class _LossTest:
     "Whether a mean difference of turns, new less old, is a loss: what decides, and the exit code that follows."
 
     interval: Interval  # of the difference, 95 %, over conversations
@@ -75,7 +75,7 @@ class LossTest:
         return "worse" if self.code else f"not worse: no loss of {self.least:g}{smaller}"
 
 
-def measure_loss(changes: Mapping[str, float], talks: Mapping[str, str], least: float) -> LossTest:
+def measure_loss(changes: Mapping[str, float], talks: Mapping[str, str], least: float) -> _LossTest:
     "Test differences, new less old by task, clustered by conversation (by task), for a loss that matters, or a greater one."
     scores = {"new": changes, "old": dict.fromkeys(changes, 0.0)}
     row = compare(scores, talks).pairs[0]
@@ -86,7 +86,7 @@ def measure_loss(changes: Mapping[str, float], talks: Mapping[str, str], least: 
     more = difference_interval([*values, -worst], [*at, alike])
     floor = more.value if more.low is None else more.low
     found = difference_interval(values, at)
-    return LossTest(found, floor, row.p, len(changed), row.detectable, least)
+    return _LossTest(found, floor, row.p, len(changed), row.detectable, least)
 
 # %% ../../nbs/7_evaluate/08_gate.ipynb #8612c40b
 # what of `Evidence.how` a measure comes from -> how the measure begins
@@ -138,7 +138,7 @@ class GateReport(Report):
     measure: str  # as it is named
     means: tuple[float, float]  # old, new
     changes: Mapping[str, float]  # task id -> new less old
-    loss: LossTest
+    loss: _LossTest
     left_out: Mapping[str, int]  # why -> turns
 
     title = property(lambda self: f"{self.loss.verdict} (exit code {self.loss.code})")

@@ -6,17 +6,16 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 
-from ..core.files import JsonlLog, Shard, data_dir, keep_identity, keep_shard, only_writer
+from ..core.files import JsonlLog, Shard, keep_identity, keep_shard, only_writer
 from ..core.files import read_json, read_jsonl
 from ..core.record import Calls, Judged, Judgement, Run, Trajectory, answer_digest, as_run
 from ..core.record import predicted_passages, ranking_scores
@@ -30,24 +29,17 @@ from .measures import TargetVerdict, best_by_target, k_precision
 from .statistics import Interval, Report, krippendorff_alpha, mean_interval
 from ..models.calls import MeteredChat, Models, Work
 from ..models.chat import ChatModel, Prompt, chat, choose
-from ..systems.stages import show_history
+from ..systems.stages import read_prompts, show_history
 
 # %% auto #0
 __all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'WAYS', 'PROTOCOLS', 'VERDICTS', 'ReadReply', 'read_judge_reply',
-           'judge_faithfulness', 'judge_correctness', 'judge_idk', 'judge_statements', 'Item', 'run_items', 'turn_item',
-           'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular', 'judge_of',
-           'verdict_by_judge', 'verdict_agreement', 'JudgeReport', 'judge_report', 'judge_run']
+           'judge_faithfulness', 'judge_statements', 'Item', 'run_items', 'turn_item', 'file_verdicts',
+           'prediction_items', 'check_reference', 'asked_digest', 'circular', 'judge_of', 'verdict_by_judge',
+           'verdict_agreement', 'JudgeReport', 'judge_report', 'judge_run']
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c2cff4cf
 _NO_DOCUMENTS = "(there are none)"
-
-
-@cache
-def _judge_prompts() -> dict[str, str]:
-    "The prompts of `data/prompts/judge_NAME.md` by name, without the first line, which says where they are from."
-    files = sorted(data_dir("prompts").glob("judge_*.md"))
-    texts = {f.stem.removeprefix("judge_"): f.read_text(encoding="utf-8") for f in files}
-    return {name: text.partition("\n")[2].rstrip("\n") for name, text in texts.items()}
+_PROMPTS = read_prompts("judge")
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #cc9cfee1
 @dataclass(frozen=True)
@@ -202,7 +194,7 @@ def read_judge_reply(text: str, fields: Sequence[_Field], cut: bool = False) -> 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e3b8feb8
 def _judge_prompt(kind: str, **values: str) -> Prompt:
     "The prompt of a protocol (refusal, faithfulness, ...), filled in."
-    return chat(_judge_prompts()["system"], _judge_prompts()[kind].format(**values))
+    return chat(_PROMPTS["system"], _PROMPTS[kind].format(**values))
 
 
 _REASONING_TOKENS, _REPLY_TOKENS = 64, 160
@@ -296,7 +288,7 @@ def judge_faithfulness(model: ChatModel, questions: _Texts, answers: _Texts, doc
 
     def prompt(q, a, d):
         told = {"documents": d or _NO_DOCUMENTS, "question": q, "answer": a}
-        return _judge_prompt("faithfulness", reply=_judge_prompts()["reply.scored"], **told)
+        return _judge_prompt("faithfulness", reply=_PROMPTS["reply.scored"], **told)
 
     asked = [prompt(*x) for x in zip(questions, answers, documents, strict=True)]
     read = _ask_judge(model, asked, [HALLUCINATION, SCORE], way)
@@ -306,7 +298,7 @@ def judge_faithfulness(model: ChatModel, questions: _Texts, answers: _Texts, doc
 _SAME = 0.95  # cosine (seed paper, II.E.2.b)
 
 
-def judge_correctness(
+def _judge_correctness(
     model: ChatModel, embedder, questions: _Texts, answers: _Texts, targets: _Texts, way="text"
 ) -> list[Judgement]:
     "How well each answer agrees with its target, 1 to 10."
@@ -316,7 +308,7 @@ def judge_correctness(
 
     def prompt(i):
         told = {"question": questions[i], "target": targets[i], "answer": answers[i]}
-        return _judge_prompt("correctness", reply=_judge_prompts()["reply.score"], **told)
+        return _judge_prompt("correctness", reply=_PROMPTS["reply.score"], **told)
 
     at, same = [i for i, c in enumerate(near) if c <= _SAME], ("correctness", "cosine", *[10.0] * 3)
     read = _ask_judge(model, [prompt(i) for i in at], [SCORE], way)
@@ -325,7 +317,7 @@ def judge_correctness(
     return [found.get(i) or Judgement(*same, reasoning=why) for i, why in enumerate(whys)]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #03a718e8
-def judge_idk(model: ChatModel, questions: _Texts, answers: _Texts, way="text") -> list[Judgement]:
+def _judge_idk(model: ChatModel, questions: _Texts, answers: _Texts, way="text") -> list[Judgement]:
     "Whether each response says that it does not know: 1, 0.5 or 0; None: unread."
     both = zip(questions, answers, strict=True)
     asked = [_judge_prompt("idk", question=q, answer=a) for q, a in both]
@@ -428,7 +420,7 @@ def _judge_ratings(model: ChatModel, columns: Sequence[_Texts], way="text") -> l
     "A rating of each answer, in [0, 1]; columns: histories (as `show_history` has them), questions, answers, targets, documents."
 
     def prompt(h, q, a, t, d):
-        talk, reply = f"Conversation:\n{h}\n\n" if h else "", _judge_prompts()["reply.score"]
+        talk, reply = f"Conversation:\n{h}\n\n" if h else "", _PROMPTS["reply.score"]
         told = {"history": talk, "question": q, "answer": a, "target": t, "reply": reply}
         return _judge_prompt("rating", documents=d or _NO_DOCUMENTS, **told)
 
@@ -611,8 +603,8 @@ def _judge_item(
     ask = {
         "refusal": lambda: _judge_refusals(model, q, d, way),
         "faithfulness": lambda: judge_faithfulness(model, q, a, d, way),
-        "correctness": lambda: judge_correctness(model, embedder, q, a, target, way),
-        "idk": lambda: judge_idk(model, q, a, way),
+        "correctness": lambda: _judge_correctness(model, embedder, q, a, target, way),
+        "idk": lambda: _judge_idk(model, q, a, way),
         "rl_f_local": lambda: judge_statements(model, q, a, d, way, split),
         "rb_llm_local": lambda: _judge_ratings(model, (history, q, a, target, d), way),
     }
@@ -842,7 +834,7 @@ def judge_run(
         if shard:
             run, items = _own_turns(run, items[:limit], shard)
         identity = {"judge": models.chat.fingerprint, "embedder": models.embedder.fingerprint}
-        identity |= {"prompts": digest(_judge_prompts()), "way": way}
+        identity |= {"prompts": digest(_PROMPTS), "way": way}
         _keep_judge(folder, identity | {"protocols": ", ".join(protocols), "split": split})
         whole = (i for i in items[:limit] if not i.failed and not i.answerless)
         judged, how = _with_judgements(run, folder), {"protocols": protocols, "split": split}

@@ -34,8 +34,8 @@ from ..models.chat import EmbedderLike
 from ..systems.stages import PROMPTS, check_by_likelihood
 
 # %% auto #0
-__all__ = ['RaterNames', 'BASELINE', 'MODEL_WAYS', 'rater_names', 'human_ratings', 'Measured', 'LicenceRow', 'HumanAgreement',
-           'Licence', 'licence', 'contextual_support', 'lexical_measures', 'encoder_measures', 'model_measures']
+__all__ = ['RaterNames', 'BASELINE', 'MODEL_WAYS', 'rater_names', 'human_ratings', 'Licence', 'licence', 'contextual_support',
+           'lexical_measures', 'encoder_measures', 'model_measures']
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #633c82f2
 _UNFAITHFUL = 2  # median rating at or below it
@@ -116,7 +116,7 @@ BASELINE = "K-precision"  # the measure that every other one is held against
 
 
 @dataclass(frozen=True)
-class Measured:
+class _Measured:
     "What a measure or a judge gave the answers, higher meaning more faithful."
 
     name: str
@@ -127,14 +127,14 @@ class Measured:
     high: float = 0.0
     decided: tuple[int, ...] = ()  # answers whose value follows from their label, as if conditioned
 
-    def bounds(self, unfaithful: np.ndarray) -> tuple[Measured, Measured] | None:
+    def bounds(self, unfaithful: np.ndarray) -> tuple[_Measured, _Measured] | None:
         "The same, had every unread verdict meant the wrong extreme, and the right one; None if all were read."
         if not self.unread:
             return None
         wrong, right = dict(enumerate(self.values)), dict(enumerate(self.values))
         for i in self.unread:
             wrong[i], right[i] = (self.high, self.low) if unfaithful[i] else (self.low, self.high)
-        return tuple(Measured(self.name, tuple(v.values())) for v in (wrong, right))
+        return tuple(_Measured(self.name, tuple(v.values())) for v in (wrong, right))
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #d4a035bc
 def _as_ratings(scores: Sequence[float], ratings: np.ndarray, talks: Sequence[str]) -> np.ndarray:
@@ -174,7 +174,7 @@ _Estimate = tuple["float | None", "float | None", "float | None"]
 
 
 @dataclass(frozen=True)
-class LicenceRow:
+class _LicenceRow:
     "A measure held against people."
 
     name: str
@@ -229,7 +229,7 @@ def _constant_answer(p: _HumanRatings) -> _ConstantAnswer:
     return _ConstantAnswer(float(always[0]), _agreement(always, p.ratings), wins, passes)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #90bf8f92
-def _licence_row(m: Measured, p: _HumanRatings, baseline, constant: _ConstantAnswer) -> LicenceRow:
+def _row_of(m: _Measured, p: _HumanRatings, baseline, constant: _ConstantAnswer) -> _LicenceRow:
     "Hold one measure against people, the baseline and the constant answer."
     x, bad, talks = np.asarray(m.values), p.unfaithful, p.talks
     a = auroc_interval(-x, bad, talks)
@@ -254,11 +254,11 @@ def _licence_row(m: Measured, p: _HumanRatings, baseline, constant: _ConstantAns
     told |= {"alt_wins": alt.winning_rate if alt else None, "parsed": parsed}
     told |= {"use": use, "stand_in": bool(use != "refused" and rater), "why": why}
     told["decided"] = (len(m.decided), int(bad[list(m.decided)].sum()))
-    return LicenceRow(**told, undecided=auroc(-x[own], bad[own]) if m.decided else None)
+    return _LicenceRow(**told, undecided=auroc(-x[own], bad[own]) if m.decided else None)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #f3769537
 @dataclass(frozen=True)
-class HumanAgreement:
+class _HumanAgreement:
     "How well people agree with each other, and with the constant answer."
 
     answers: int
@@ -273,12 +273,12 @@ class HumanAgreement:
     constant_alt_wins: float | None
 
 
-def _human_agreement(p: _HumanRatings, constant: _ConstantAnswer) -> HumanAgreement:
+def _human_agreement(p: _HumanRatings, constant: _ConstantAnswer) -> _HumanAgreement:
     counts = (len(p.answers), int(p.unfaithful.sum()), len(set(p.talks)))
     raters = len(p.ratings) if p.raters else "unnamed"
     person = (_estimate_of(_one_person(p)), _person_agreement(p.ratings))
     always = (constant.rating, float(constant.agreement.mean()), constant.alt_wins)
-    return HumanAgreement(*counts, raters, krippendorff_alpha(p.ratings), *person, *always)
+    return _HumanAgreement(*counts, raters, krippendorff_alpha(p.ratings), *person, *always)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #9b43d56a
 _USES = {  # use -> in the table, in a sentence
@@ -302,7 +302,7 @@ def _estimate_text(s: _Estimate, sign: str = "") -> str:
     return f"{s[0]:{sign}.3f}" + (f" [{show(s[1])}, {show(s[2])}]" if s[1] is not None else "")
 
 
-def _row_cells(r: LicenceRow) -> list[object]:
+def _row_cells(r: _LicenceRow) -> list[object]:
     gain = "" if r.use == "baseline" else _estimate_text(r.gain, "+")
     seconds = "–" if not r.seconds else f"{r.seconds:.3f}" if r.seconds < 1 else f"{r.seconds:.1f}"
     agreeing = [show(v, 2) for v in (r.rho, r.rho_length, r.alpha, r.agreement, r.alt_wins)]
@@ -316,10 +316,10 @@ def _row_cells(r: LicenceRow) -> list[object]:
 class Licence(Report):
     "Measures held against people, and what they may be used for."
 
-    people: HumanAgreement
-    rows: tuple[LicenceRow, ...]
+    people: _HumanAgreement
+    rows: tuple[_LicenceRow, ...]
 
-    def row(self, name: str) -> LicenceRow:
+    def row(self, name: str) -> _LicenceRow:
         return next(r for r in self.rows if r.name == name)
 
     def _table(self):
@@ -371,7 +371,7 @@ class Licence(Report):
         return super()._repr_html_() + fold("unfaithful by quarter of the score", bins)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #32317b2e
-def licence(rated: Sequence[RatedAnswer], measured: Sequence[Measured], names=None) -> Licence:
+def licence(rated: Sequence[RatedAnswer], measured: Sequence[_Measured], names=None) -> Licence:
     """Hold measures of all answers but the benchmark's own, the baseline among them, against people; without the names of
     the raters there is no alternative-annotator test. Raises DataError if the baseline is missing or a measure has another
     number of answers."""
@@ -383,7 +383,7 @@ def licence(rated: Sequence[RatedAnswer], measured: Sequence[Measured], names=No
         what = f"does not say something of each of the {len(p.answers)} answers"
         raise DataError(f"{short[0]!r} {what}")
     constant = _constant_answer(p)
-    rows = tuple(_licence_row(m, p, base, constant) for m in measured)
+    rows = tuple(_row_of(m, p, base, constant) for m in measured)
     return Licence(_human_agreement(p, constant), rows)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #a49879f2
@@ -454,10 +454,10 @@ def _cosine_support(embedder: EmbedderLike, answers: Sequence[str], documents) -
     return [mean(a, d) if a and d else 0.0 for a, d in cut]
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #193ab402
-def _timed(name: str, n: int, compute: Callable[[], Iterable[float]]) -> Measured:
+def _timed(name: str, n: int, compute: Callable[[], Iterable[float]]) -> _Measured:
     start = time.perf_counter()
     values = tuple(float(v) for v in compute())
-    return Measured(name, values, (time.perf_counter() - start) / max(n, 1))
+    return _Measured(name, values, (time.perf_counter() - start) / max(n, 1))
 
 
 _NAMES = {"rl_f": "RAGAS rl_f", "rb_agg": "RB_agg", "rb_llm": "RB_llm"}
@@ -470,7 +470,7 @@ def _texts_of(a: RatedAnswer) -> list[str]:
     return [p.text for p in a.task.contexts]
 
 
-def lexical_measures(answers: Sequence[RatedAnswer]) -> list[Measured]:
+def lexical_measures(answers: Sequence[RatedAnswer]) -> list[_Measured]:
     "The measures that need no model, and the official ones that the file holds."
     ways = {
         BASELINE: lambda a: support(a.answer, _texts_of(a)),
@@ -485,12 +485,12 @@ def lexical_measures(answers: Sequence[RatedAnswer]) -> list[Measured]:
 
     def of(k):
         values = tuple(a.official[k] for a in answers)
-        return Measured(_OFFICIAL[k], values, decided=decided if k in _KNOW_LABELS else ())
+        return _Measured(_OFFICIAL[k], values, decided=decided if k in _KNOW_LABELS else ())
 
     return found + [of(k) for k in _OFFICIAL if all(k in a.official for a in answers)]
 
 
-def encoder_measures(answers, embedder: EmbedderLike, bert: PairScorer) -> list[Measured]:
+def encoder_measures(answers, embedder: EmbedderLike, bert: PairScorer) -> list[_Measured]:
     "The measures of rated answers that need an encoder."
     n, texts, passages = len(answers), [a.answer for a in answers], [_texts_of(a) for a in answers]
 
@@ -512,7 +512,7 @@ def _by_judgements(name, found: Sequence[Judgement], seconds, scores, field="", 
     lost = [field in j.unparsed if field else bool(j.unparsed) for j in found]
     unread = tuple(i for i, s in enumerate(scores) if lost[i] or s is None)
     values = tuple(low if s is None else s for s in scores)
-    return Measured(name, values, seconds, unread, low, high)
+    return _Measured(name, values, seconds, unread, low, high)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #9881fcda
 # way -> of model, questions, answers, documents
@@ -524,10 +524,10 @@ MODEL_WAYS: dict[str, Callable[..., list]] = {
 }
 
 
-def _as_measures(way: str, found: Sequence, seconds: float) -> list[Measured]:
+def _as_measures(way: str, found: Sequence, seconds: float) -> list[_Measured]:
     "What came of asking in one of MODEL_WAYS."
     if way == "likelihood":
-        return [Measured("likelihood", tuple(found), seconds)]
+        return [_Measured("likelihood", tuple(found), seconds)]
     own = [j.score for j in found]
     if way == "rl_f_local":
         return [_by_judgements("rl_f_local", found, seconds, own)]
@@ -540,7 +540,7 @@ def _as_measures(way: str, found: Sequence, seconds: float) -> list[Measured]:
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #c5d56cc2
 def model_measures(
     answers: Sequence, model: ChatModel, way: str, record: str | Path, batch=8, progress=False
-) -> list[Measured]:
+) -> list[_Measured]:
     """What a chat model says of the answers in one of MODEL_WAYS, with a call record (JSON lines) of this way alone. Raises
     SettingsError for another way."""
     if way not in MODEL_WAYS:

@@ -16,18 +16,17 @@ from ..core.record import Checked, Clarified, Outcome, Retried, Run, Step, Traje
 from ..core.text import clipped, declines
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, digest
 from .blame import COSTS, REPAIRS, Blame, BlameReport, CostPoint, blame, blame_turn
-from .blame import draft_rouge_l, place_of
+from .blame import draft_rouge_l
 from .measures import RetrievalReport, verdict_of
 from .scores import Evidence, decision, distinct
 from .statistics import Comparison, Interval, Report, compare, compare_all
 from .statistics import difference_interval, mean_interval, sum_intervals
 
 # %% auto #0
-__all__ = ['PRICES', 'SHARES', 'FLOOR', 'PRICED_FLOOR', 'RUNG_NAMES', 'LIVE_HEAD', 'SELF_CORRECTIONS', 'Ending', 'read_ending',
-           'endings', 'Pair', 'pair', 'paired', 'lost_of', 'right_and_wrong', 'PriceCurve', 'price_curve', 'Audit',
-           'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked', 'sort_rungs', 'forked', 'live_rows',
-           'TurnResult', 'turn_result', 'RunSummary', 'summarize_run', 'shared_tasks', 'compare_right', 'cost_points',
-           'dominated', 'disagreements', 'wins', 'compare_retrieval']
+__all__ = ['PRICES', 'SHARES', 'FLOOR', 'PRICED_FLOOR', 'RUNG_NAMES', 'SELF_CORRECTIONS', 'Ending', 'read_ending', 'endings',
+           'Pair', 'paired', 'lost_of', 'right_and_wrong', 'PriceCurve', 'price_curve', 'Audit', 'audit_pairs',
+           'right_by_target', 'Ladder', 'ladder_pairs', 'Forked', 'forked', 'turn_result', 'RunSummary',
+           'summarize_run', 'compare_right', 'cost_points', 'dominated', 'disagreements', 'wins', 'compare_retrieval']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
 def _refused(run: Evidence, task_id: str) -> bool:
@@ -38,7 +37,7 @@ def _refused(run: Evidence, task_id: str) -> bool:
 
 def _value_of(run: Evidence, task_id: str) -> float | None:
     "The value of how a turn ended, in [0, 1]; None where nobody can say."
-    t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
+    t, label = run.turns[task_id], run.label(task_id)
     if label in TO_ASK and t.of(Clarified):
         return float(t.asked_back)
     if label not in (*TO_ANSWER, *TO_REFUSE):
@@ -87,9 +86,8 @@ def endings(run: Evidence) -> dict[str, Ending]:
         cost = {by: float(of(t.calls)) for by, of in COSTS.items()}
         why = f"{t.error.type}: {t.error.message}" if t.error else ""
         refused = not t.failed and _refused(run, i)
-        label = run.gold[i].answerability if i in run.gold else ""
         end = (blame_turn(run, i).verdict, _value_of(run, i), t.outcome, digest(t.answer, 8))
-        return Ending(t.conversation_id, t.turn, *end, cost, why, refused, label)
+        return Ending(t.conversation_id, t.turn, *end, cost, why, refused, run.label(i))
 
     return {i: ended(i, t) for i, t in run.turns.items()}
 
@@ -144,7 +142,6 @@ class Pair:
 
     @property
     def changes(self) -> list[str]:
-
         return [i for i, e in self.before.items() if e.end != self.after[i].end]
 
     changed = property(lambda self: len(self.changes))  # how many
@@ -177,11 +174,6 @@ class Pair:
         return self._difference(ends)
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #e2313aef
-def pair(name: str, before: Evidence, after: Evidence) -> Pair:
-    "Two runs of the same turns. Raises DataError if they share none."
-    return paired(name, endings(before), endings(after))
-
-
 def paired(name: str, before: Mapping[str, Ending], after: Mapping[str, Ending]) -> Pair:
     "The turns that two runs share, as they ended. Raises DataError if there are none."
     both = [i for i in before if i in after]
@@ -446,7 +438,7 @@ class Forked:
 RUNG_NAMES = tuple(r for r in REPAIRS if r != "perfect rerank")  # from the lowest up
 
 
-def sort_rungs(known: Mapping[str, Evidence]) -> dict[str, Evidence]:
+def _sort_rungs(known: Mapping[str, Evidence]) -> dict[str, Evidence]:
     "Rungs from the lowest up, each alone, then those on top of each other."
     order = [*RUNG_NAMES, *(_UP + name for name in RUNG_NAMES)]
     return {name: known[name] for name in order if name in known} | dict(known)
@@ -465,32 +457,12 @@ def forked(run: Evidence) -> Forked:
             stale.append(f"{folder.parent.name}/{folder.name}")
         else:
             (off if folder.parent.name == "audit" else known)[name] = Evidence(fork, run.gold)
-    return Forked(audit_pairs(run, off), ladder_pairs(run, sort_rungs(known)), tuple(stale))
-
-# %% ../../nbs/7_evaluate/06_pairs.ipynb #e656e8fa
-LIVE_HEAD = ["run", "turns", "n", "right, given history", "right, own history"]
-LIVE_HEAD += ["difference", "difference in value"]
-
-
-def live_rows(pairs: Mapping[str, Pair]) -> list[list]:  # run -> given history, own history
-    "What the system's own answers in the history cost, by where in its conversation a turn stands."
-
-    def row(name, p, place):
-        ids = [i for i, e in p.after.items() if place in (place_of(e.turn), "all")]
-        q = Pair(p.name, *({i: x[i] for i in ids} for x in (p.before, p.after)))
-        means = (q.accuracy_before, q.accuracy_after, q.gain, q.mean_difference)
-        return [name, place, len(q.decided), *map(str, means)]
-
-    def places(p):
-        there = {place_of(e.turn) for e in p.after.values()}
-        return [x for x in ("first", "second to fourth", "later") if x in there] + ["all"]
-
-    return [row(n, p, place) for n, p in pairs.items() for place in places(p)]
+    return Forked(audit_pairs(run, off), ladder_pairs(run, _sort_rungs(known)), tuple(stale))
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #607ace02
 def _first_verdict(run: Evidence, task_id: str, last: str) -> str:  # last: of the turn as it ended
     "The verdict on the first draft as an answer: right, failed, undecided, not judged; '' for a turn without one."
-    t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
+    t, label = run.turns[task_id], run.label(task_id)
     if not t.drafts:
         return ""
     if last == "not judged" or t.answered and t.drafts[0].text == t.answer:
@@ -515,7 +487,7 @@ SELF_CORRECTIONS = {  # way -> what it says of a turn
 
 
 @dataclass(frozen=True)
-class TurnResult:
+class _TurnResult:
     "The verdict on a turn, its value, and the verdict on its first draft."
 
     blame: Blame  # the verdict, and where the turn went wrong first
@@ -534,10 +506,10 @@ class TurnResult:
         return known.get(self.first_verdict, {}).get(self.blame.verdict, "one undecided")
 
 
-def turn_result(run: Evidence, task_id: str, known: Blame | None = None) -> TurnResult:
+def turn_result(run: Evidence, task_id: str, known: Blame | None = None) -> _TurnResult:
     "The verdict on a turn (None: asked here), and on its first draft."
     blame = known or blame_turn(run, task_id)
-    return TurnResult(blame, _value_of(run, task_id), _first_verdict(run, task_id, blame.verdict))
+    return _TurnResult(blame, _value_of(run, task_id), _first_verdict(run, task_id, blame.verdict))
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #c1da4360
 @dataclass(frozen=True, repr=False)
@@ -546,19 +518,16 @@ class RunSummary:
 
     run: Evidence
     report: BlameReport
-    turns: Mapping[str, TurnResult]
+    turns: Mapping[str, _TurnResult]
 
     name = property(lambda self: self.run.name)
 
-    def ids(self, rule: Callable[[TurnResult], bool]) -> list[str]:
+    def ids(self, rule: Callable[[_TurnResult], bool]) -> list[str]:
         "The tasks of which something holds."
         return [i for i, t in self.turns.items() if rule(t)]
 
     def labelled(self, labels: Sequence[str]) -> list[str]:
-        return [i for i in self.turns if self.label(i) in labels]
-
-    def label(self, task_id: str) -> str:
-        return self.run.gold[task_id].answerability if task_id in self.run.gold else ""
+        return [i for i in self.turns if self.run.label(i) in labels]
 
     def mean(self, ids: Iterable[str], of: Callable[[str], float]) -> Interval:
         ids = list(ids)
@@ -617,7 +586,7 @@ def summarize_run(run: Evidence) -> RunSummary:
     return RunSummary(run, report, {i: turn_result(run, i, b) for i, b in report.turns.items()})
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7eed3e62
-def shared_tasks(some: Sequence[RunSummary]) -> list[str]:
+def _shared_tasks(some: Sequence[RunSummary]) -> list[str]:
     "The tasks that are judged in every run, in the order of the first."
     known = [set(s.judged) for s in some]
     return [i for i in some[0].judged if all(i in ids for ids in known)]
@@ -625,14 +594,14 @@ def shared_tasks(some: Sequence[RunSummary]) -> list[str]:
 
 def compare_right(some: Sequence[RunSummary]) -> Comparison | None:
     "The share that is right, run against run; None for fewer than two runs, or without a task in common."
-    both = shared_tasks(some) if len(some) > 1 else []
+    both = _shared_tasks(some) if len(some) > 1 else []
     right = {s.name: {i: float(s.verdict(i) == "right") for i in both} for s in some}
     return compare(right, some[0].run.talks, "right") if both else None
 
 
 def cost_points(some: Sequence[RunSummary]) -> dict[str, CostPoint]:
     "What each run costs and gets right, over the tasks that all have."
-    both = shared_tasks(some) if some else []
+    both = _shared_tasks(some) if some else []
     return {s.name: CostPoint(s.cost(ids=both), s.right(both)) for s in some} if both else {}
 
 
@@ -648,7 +617,7 @@ def dominated(some: Sequence[RunSummary]) -> dict[str, list[str]]:
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #b3ef7735
 def disagreements(some: Sequence[RunSummary]) -> list[str]:  # task ids
     "The turns that some runs get right and others fail, the most evenly split first."
-    both = shared_tasks(some) if some else []
+    both = _shared_tasks(some) if some else []
 
     def count(i, verdict):
         return sum(s.verdict(i) == verdict for s in some)
@@ -659,7 +628,7 @@ def disagreements(some: Sequence[RunSummary]) -> list[str]:  # task ids
 
 def wins(a: RunSummary, b: RunSummary) -> list[str]:  # task ids
     "The turns that `a` gets right and `b` fails."
-    return [i for i in shared_tasks([a, b]) if (a.verdict(i), b.verdict(i)) == ("right", "failed")]
+    return [i for i in _shared_tasks([a, b]) if (a.verdict(i), b.verdict(i)) == ("right", "failed")]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #23f4cbf1
 @dataclass(frozen=True, repr=False)

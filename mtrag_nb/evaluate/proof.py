@@ -151,7 +151,7 @@ def prove(
     What cannot be computed here leaves its turns not testable, with the reason.
     """
     run = as_run(run)
-    rec = Evidence(run, gold, histories={i: t.history for i, t in run.tasks.items()} or None)
+    rec = Evidence(run, gold)
     blamed, blocked = blame(rec), _why_not(rec, system)
     plans = _plans(run, gold, blamed.failed[:limit], blocked)
     if not plans:
@@ -171,7 +171,7 @@ def prove(
     seconds = round(rec.proof.get("seconds", 0.0) + forks.seconds, 2)  # those of earlier calls, too
     kept = {"run": run.state, "budget": budget, "seconds": seconds, "turns": turns}
     write_json(run.folder / "proof.json", kept)
-    return proof_report(Evidence(run, gold, histories=rec.histories), blamed)
+    return proof_report(Evidence(run, gold), blamed)
 
 # %% ../../nbs/7_evaluate/06a_proof.ipynb #score001
 def score_attribution(

@@ -29,10 +29,9 @@ from .measures import target_recall, why_not_judged
 from .statistics import Comparison, Interval, Report, compare, mean_interval
 
 # %% auto #0
-__all__ = ['ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'keep_refusal_phrases', 'keep_verdicts', 'clarifies',
-           'idk_verdicts', 'score_items', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores',
-           'score_run', 'named_measure', 'distinct', 'compare_runs', 'Measures', 'failure_summary', 'Evidence',
-           'as_evidence']
+__all__ = ['ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'keep_refusal_phrases', 'keep_verdicts', 'idk_verdicts',
+           'score_items', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run',
+           'named_measure', 'distinct', 'compare_runs', 'failure_summary', 'Evidence', 'as_evidence']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -95,7 +94,7 @@ def _verdicts_kept(run: Run, by: str = "") -> str:
     return by
 
 
-def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
+def _clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
     "Whether an answer asks back (the official clarification verdict): as recorded, else by the rule of `core.text`."
     if item.failed or item.answerless:
         return None
@@ -187,7 +186,7 @@ def score_items(
     "Score answers. A failed turn is not there."
     done = [i for i in items if not i.failed]
     asking = any(i.asked_back for i in done) if asking is None else asking
-    asks = {i.task_id: clarifies(i) if asking else None for i in done}
+    asks = {i.task_id: _clarifies(i) if asking else None for i in done}
     measures = {**ANSWER_MEASURES, **plugins("measure", (*ANSWER_MEASURES, *_TAKEN))}
     verdicts, scores = idk_verdicts(done, judgements, idk), {}
     for i in done:
@@ -457,7 +456,6 @@ def score_run(
     idk: str = "best",  # who says that an answer refuses: best, recorded, rule or judge
     negatives: Run | str | Path | None = None,  # the same system with `leave_gold_out`
     out: str | Path | None = None,  # folder for scores.jsonl; None: as `place_of_scores` says
-    asking: bool | None = None,  # as `score_items` has it: True beside a run that asks back
     phrases: Sequence[str] = (),  # with which the system refuses; (): as a run's folder says
 ) -> ScoreReport:
     "Score a run, save the scores, and report them. Raises DataError for a source that is neither, and for a wrong reference."
@@ -468,7 +466,7 @@ def score_run(
     place, name = (run.folder, run.name) if run else (Path(source), Path(source).stem)
     folder, judgements = place_of_scores(place, out), run.judgements if run else {}
     check_reference(items, gold, tasks, place)
-    scores = score_items(items, gold, bert, judgements, idk, asking)
+    scores = score_items(items, gold, bert, judgements, idk)
     qrels = _qrels_of(run, gold, qrels) if run and qrels else qrels
     found = None if qrels is None else _retrieval_of(items, qrels, asked=run is not None)
     for t, values in (found.queries if found else {}).items():
@@ -505,16 +503,15 @@ def distinct(names: Sequence[str], places: str) -> None:
 def compare_runs(
     reports: Sequence[ScoreReport],
     measure: str,
-    live_web: bool = False,  # True: compare one that searched a live web, too: nobody can repeat it
     **how,  # as for compare.compare: against, resamples, ...
 ) -> Comparison:
     "Compare scored runs by one measure. Raises DataError if two have the same name, one does not know the measure, or searched a live web."
     distinct([r.name for r in reports], "folders")
     for r in reports:
         web, live = r.how.get("web", ""), "which answers otherwise tomorrow"
-        if web.startswith("live ") and not live_web:
+        if web.startswith("live "):
             what = f"run {r.name!r} searched a live web ({web.removeprefix('live ')}), {live}"
-            remedy = "Compare it all the same with live_web=True, and say so beside the numbers"
+            remedy = "Compare runs over a recorded web: --web recorded:FILE"
             raise DataError(what, remedy=remedy)
         if measure not in r.measures:
             raise DataError(f"run {r.name!r} has no {measure!r}: it has {', '.join(r.measures)}")
@@ -525,7 +522,7 @@ def compare_runs(
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #4d9d3810
 @dataclass(frozen=True)
-class Measures:
+class _Measures:
     "What was measured of a turn; None: not measured, or does not apply."
 
     support: float | None = None  # K-precision of the answer in the passages that the generator saw
@@ -535,22 +532,21 @@ class Measures:
     said: Mapping[str, str] = field(default_factory=dict)  # judgement -> what the judge wrote
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #99b2b191
-def _measures_from(support, judgements: Mapping, scores: Mapping = {}, judge: str = "") -> Measures:
-    """The measures of one turn from its support, its judgements by protocol, the scores in the folder, and the name of the
-    judgement that stands for the judge."""
+def _measures_from(support, judgements: Mapping, scores: Mapping = {}) -> _Measures:
+    "The measures of one turn from its support, its judgements by protocol, and the scores in the folder."
     shares = {p: j.share for p, j in judgements.items()}
-    order = [judge] if judge else ["faithfulness", "refusal", *shares]
+    order = ["faithfulness", "refusal", *shares]
     chosen = next((p for p in order if shares.get(p) is not None), "")
     others = {p: s for p, s in shares.items() if p != chosen}
     said = {p: j.said for p, j in judgements.items()}
-    return Measures(support, shares.get(chosen), {**scores, **others}, said)
+    return _Measures(support, shares.get(chosen), {**scores, **others}, said)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #205db4da
 LEAST_SUPPORT = 0.5  # below it more answers of mtrag-human's rated models were unfaithful than not (0.66; n = 318)
 _LEAST_JUDGED = 0.5  # a judge's score, in [0, 1], below which it speaks against an answer
 
 
-def failure_summary(t: Trajectory, gold: Gold | None = None, measures=Measures()) -> str:
+def failure_summary(t: Trajectory, gold: Gold | None = None, measures=_Measures()) -> str:
     "How a turn failed by its label, the judge or its support, in a few words; '' if it did not."
     label = gold.answerability if gold else ""
     if t.failed:
@@ -591,17 +587,16 @@ class Evidence(_Scored):
         qrels: Mapping[str, Mapping[str, int]] | None = None,  # None: the passages of `gold`
         absent: Iterable[str] = (),  # passages that are not in the index
         histories: Mapping[str, Sequence[Turn]] | None = None,  # None: as far as the run has them
-        judge: str = "",  # which judgement counts; "": faithfulness or refusal, else the first
         phrases: Sequence[str] = (),  # with which the system refuses; (): as the folder says
         verdicts: str = "",  # whose count, of VERDICTS; "": as the folder says
     ):
         self.run, self.gold, self.qrels = as_run(run), gold or {}, qrels
         self.absent = frozenset(absent)
-        self._histories, self.judge = histories, judge
+        self._histories = histories
         self.phrases = tuple(phrases) or _refusal_phrases(self.run)
         self.verdicts = _verdicts_kept(self.run, verdicts)
         self._items: dict[str, Item] = {}
-        self._measures: dict[str, Measures] = {}
+        self._measures: dict[str, _Measures] = {}
 
     name = property(lambda self: self.run.name)
     system = property(lambda self: self.run.system)
@@ -690,12 +685,11 @@ class Evidence(_Scored):
     def measures(self) -> list[str]:
         return list(dict.fromkeys(m for s in self.scores.values() for m in s))
 
-    def measures_of(self, task_id: str) -> Measures:
+    def measures_of(self, task_id: str) -> _Measures:
         "What was measured of a turn: K-precision, the judge, and what lies in the folder."
         if task_id not in self._measures:
             judged, scores = self.judged.get(task_id, {}), self.run.scores.get(task_id, {})
-            found = _measures_from(self._support(task_id), judged, scores, self.judge)
-            self._measures[task_id] = found
+            self._measures[task_id] = _measures_from(self._support(task_id), judged, scores)
         return self._measures[task_id]
 
     def _support(self, task_id: str) -> float | None:
@@ -715,6 +709,10 @@ class Evidence(_Scored):
         return list(dict.fromkeys(i for p in gold for i in _called(p, seen, self._own_ids)))
 
     _own_ids = cached_property(lambda self: _own_ids(self.run, self.gold))
+
+    def label(self, task_id: str) -> str:
+        "The answerability of a turn's task; '' where it is not known."
+        return self.gold[task_id].answerability if task_id in self.gold else ""
 
     def failure_summary(self, task_id: str) -> str:
         known = self.gold.get(task_id), self.measures_of(task_id)

@@ -19,8 +19,8 @@ from ..core.types import DataError, SettingsError
 
 # %% auto #0
 __all__ = ['LEAST', 'INTERVALS', 'Interval', 'mean_interval', 'difference_interval', 'statistic_interval', 'sum_intervals',
-           'auroc', 'auroc_interval', 'holm', 'testable', 'sign_flip_tests', 'Report', 'PairRow', 'Comparison',
-           'compare_all', 'compare', 'krippendorff_alpha', 'spearman', 'spearman_in_bands', 'AltTest', 'alt_test']
+           'auroc', 'auroc_interval', 'holm', 'sign_flip_tests', 'Report', 'PairRow', 'Comparison', 'compare_all',
+           'compare', 'krippendorff_alpha', 'spearman', 'spearman_in_bands', 'alt_test']
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #c3917186
 LEAST = 6  # conversations: below, no interval is given
@@ -273,14 +273,7 @@ def auroc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #adfcf737
 def _auroc_without(x: np.ndarray, y: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
     "AUROC without each of the k conversations: [k], NaN where that leaves one class only."
-    wins = (x[y][:, None] > x[~y][None, :]) + 0.5 * (x[y][:, None] == x[~y][None, :])
-    table, half = np.zeros((k, k)), np.zeros((k, wins.shape[1]))
-    np.add.at(half, codes[y], wins)
-    np.add.at(table.T, codes[~y], half.T)
-    pos, neg = np.bincount(codes[y], minlength=k), np.bincount(codes[~y], minlength=k)
-    left = table.sum() - table.sum(0) - table.sum(1) + np.diag(table)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return left / ((pos.sum() - pos) * (neg.sum() - neg))
+    return np.array([auroc(x[codes != c], y[codes != c]) for c in range(k)], float)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #617307b9
 def _separated_span(positives: int, negatives: int, df: int) -> float:
@@ -387,7 +380,7 @@ def holm(p: Sequence[float]) -> np.ndarray:
     return out
 
 
-def testable(differences: Sequence[Sequence[float]]) -> np.ndarray:
+def _testable(differences: Sequence[Sequence[float]]) -> np.ndarray:
     "Which comparisons of a family can be significant at 5 % at all, by how many conversations differ (Tarone 1990): bool [comparisons]."
     least = np.array([2.0 ** (1 - np.count_nonzero(d)) for d in differences])
     sizes = range(1, len(least) + 1)
@@ -402,7 +395,7 @@ def sign_flip_tests(
     after Holm is settled, or `most` are (10,000 times 4 six times): the tests, their p by Holm (NaN: not testable), and how many
     verdicts are left open."""
     tests = [*map(_sign_flip, differences)]
-    able, out = testable(differences), np.full(len(tests), math.nan)
+    able, out = _testable(differences), np.full(len(tests), math.nan)
 
     def adjusted(of):
         out[able] = holm([getattr(t, of) for t, a in zip(tests, able) if a])
@@ -708,7 +701,7 @@ class _RaterRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AltTest:
+class _AltTest:
     "The alternative-annotator test of a judge."
 
     winning_rate: float | None  # raters that it wins against; None: none has enough items
@@ -752,7 +745,7 @@ def alt_test(
     epsilon: float = 0.2,
     least_items: int = 30,  # raters with fewer are skipped
     clusters: Sequence | None = None,  # conversations; None: items are independent, as in the paper
-) -> AltTest:
+) -> _AltTest:
     "The alternative-annotator test, of items with two raters or more and a verdict. Raises DataError if the shapes differ, SettingsError for an unknown score."
     f, r = np.asarray(judge, float), np.asarray(ratings, float)
     if r.ndim != 2 or r.shape[1] != len(f):
@@ -771,9 +764,9 @@ def alt_test(
         p = _less(human_wins - judge_wins, epsilon, groups[at])
         rows.append(_RaterRow(float(judge_wins.mean()), p))
     if not rows:
-        return AltTest(None, None, (), tuple(skipped))
+        return _AltTest(None, None, (), tuple(skipped))
     from scipy.stats import false_discovery_control
 
     won = false_discovery_control([r.p for r in rows], method="by") <= 0.05
     advantage = float(np.mean([r.judge for r in rows]))
-    return AltTest(float(won.mean()), advantage, tuple(rows), tuple(skipped))
+    return _AltTest(float(won.mean()), advantage, tuple(rows), tuple(skipped))

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,8 +48,7 @@ def _make(what: str, *args) -> Any:
 
 
 def load_chat(spec: ModelSpec, batch_size: int = 8, batch_tokens: int = 16384) -> ChatModel:
-    """The chat model of a spec: local weights, or a server if the spec has a url. At most so many prompts stand in one padded
-    batch (or are asked at a time), and so many padded tokens in one forward pass."""
+    "The chat model of a spec: local weights, or a server if it has a url. At most so many prompts, and padded tokens, go together."
     if spec.url:
         return _make("chat server", spec, batch_size)
     return _make("chat", spec, batch_size, batch_tokens)
@@ -147,14 +146,6 @@ class _Call:
     size = property(lambda self: len(self.columns[0]))
     done = property(lambda self: self.result is not None or self.error is not None)
 
-    def settle(self, results: list) -> None:
-        "Take the results of this call's prompts; an exception stands where a prompt failed."
-        failed = [r for r in results if isinstance(r, Exception)]
-        if failed:
-            self.error = failed[0] if self.size == 1 else PartlyFailed(results)
-        else:
-            self.result = results
-
 
 def _largest_group(calls: Sequence[_Call]) -> list[_Call]:
     "The calls that can share a batch and have the most prompts together."
@@ -163,9 +154,11 @@ def _largest_group(calls: Sequence[_Call]) -> list[_Call]:
         groups.setdefault(c.group, []).append(c)
     return max(groups.values(), key=lambda g: sum(c.size for c in g))
 
-
-def _stream_of(calls: Sequence[_Call]) -> OnText | None:
-    "One `on_text` for a batch of calls, whose rows are numbered through; None if no call is streamed."
+# %% ../../nbs/3_models/05_calls.ipynb #0f0e8e9f
+def _results(model: ChatModel, calls: Sequence[_Call]) -> list:
+    "What the model gives for calls of one group: a result or an exception for each prompt."
+    method, *parameters = calls[0].group
+    prompts, others = [sum((c.columns[k] for c in calls), []) for k in (0, 1)]
     rows = [(c.on_text, i) for c in calls for i in range(c.size)]
 
     def on_text(row: int, text: str) -> None:
@@ -173,19 +166,12 @@ def _stream_of(calls: Sequence[_Call]) -> OnText | None:
         if own:
             own(i, text)
 
-    return on_text if any(own for own, _ in rows) else None
-
-# %% ../../nbs/3_models/05_calls.ipynb #0f0e8e9f
-def _results(model: ChatModel, calls: Sequence[_Call]) -> list:
-    "What the model gives for calls of one group: a result or an exception for each prompt."
-    method, *parameters = calls[0].group
-    prompts, others = [sum((c.columns[k] for c in calls), []) for k in (0, 1)]
     try:
         if method == "score":
             results = list(model.score(prompts, others))
         else:
             most, temperature, stop = parameters
-            stream = _stream_of(calls)
+            stream = on_text if any(own for own, _ in rows) else None
             results = list(model.generate(prompts, most, temperature, others, stop, stream))
     except PartlyFailed as e:
         results = e.results
@@ -208,9 +194,12 @@ def _run_calls(model: ChatModel, calls: Sequence[_Call], sizes: list[int]) -> No
             else:
                 c.error = e
         return
-    for c in calls:
-        c.settle(results[: c.size])
-        results = results[c.size :]
+    for c in calls:  # an exception stands where a prompt failed
+        own, results = results[: c.size], results[c.size :]
+        if failed := [r for r in own if isinstance(r, Exception)]:
+            c.error = failed[0] if c.size == 1 else PartlyFailed(own)
+        else:
+            c.result = own
 
 # %% ../../nbs/3_models/05_calls.ipynb #72755ad1
 class BatchingChat:
@@ -277,16 +266,12 @@ class BatchingChat:
             self._waiting.append(call)
             self._change.notify_all()
             while not call.done:
-                if self._due():
+                waiting = self._waiting
+                due = len(waiting) >= self._running or sum(c.size for c in waiting) >= self.size
+                if waiting and due and not self._busy:
                     self._run_one_batch()
                 else:
                     self._change.wait()
-
-    def _due(self) -> bool:
-        if self._busy or not self._waiting:
-            return False
-        all_wait = len(self._waiting) >= self._running
-        return all_wait or sum(c.size for c in self._waiting) >= self.size
 
     def _run_one_batch(self) -> None:
         "Run the group with the most prompts; the lock is free meanwhile."
@@ -477,12 +462,11 @@ class MeteredChat:
 _Item, _Result = TypeVar("_Item"), TypeVar("_Result")
 
 
-class Work:
+class Work(AbstractContextManager):
     "One stretch of work: from start to end, kill, error or deadline. Close it, or use it in a `with`."
 
     def __init__(self, model: ChatModel, calls: str | Path, size: int, minutes=None):
-        """The call record is resumed if it is there; `size`: items in flight, and the most prompts in one batch. After so many
-        minutes from here nothing new is started."""
+        "The call record is resumed; size: items in flight, and most prompts in a batch; after so many minutes nothing new is started."
         self.size, self.begun, self.finished = size, time.monotonic(), 0
         self.deadline = self.begun + 60 * minutes if minutes is not None else float("inf")
         self.batching = BatchingChat(model, size)
@@ -533,9 +517,6 @@ class Work:
 
     def close(self) -> None:
         self.chat.close()
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *exc):
         self.close()

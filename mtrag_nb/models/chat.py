@@ -204,10 +204,8 @@ class Score:
     seconds: float = 0.0
     cached: bool = False
 
-    @property
-    def mean(self) -> float:
-        "Log-probability per token; 0 for an empty text."
-        return self.logprob / self.tokens if self.tokens else 0.0
+    # Log-probability per token; 0 for an empty text.
+    mean = property(lambda self: self.logprob / self.tokens if self.tokens else 0.0)
 
 # %% ../../nbs/3_models/00_chat.ipynb #f185669a
 @dataclass(frozen=True)
@@ -386,8 +384,7 @@ _WIDTHS = {"float32": 4, "fp32": 4}  # bytes of a number; all others have 2
 
 
 def weight_bytes(folder: Path, dtype: str, quantization: str = "") -> int:
-    """The least that the weights in a model's folder take in memory in fp32, fp16 or bf16, or in nf4, by the bytes of its
-    files; 0 where they do not say."""
+    "The least bytes that a folder's weights take in fp32, fp16, bf16 or nf4, by the size of its files; 0 where they do not say."
     files = list(folder.rglob("*.safetensors")) or list(folder.glob("*.bin"))
     size = sum(p.stat().st_size for p in files)
     try:
@@ -502,8 +499,7 @@ class NotFinite(MTRAGError):
 
 
 def finite(numbers, what: str, name: str, dtype: str, setting: str):
-    """The numbers themselves (an array or tensor of floats, or one float). Raises NotFinite, with a remedy, if one is NaN or
-    infinite: what they are (logits, scores, vectors), the model's name, fp32, fp16 or bf16, and its group of settings."""
+    "The numbers themselves: array, tensor or float. Raises NotFinite, with a remedy for the group of settings, for NaN and infinity."
     if math.isfinite(float(numbers.sum() if hasattr(numbers, "sum") else numbers)):
         return numbers
     wider = f"Give --set {setting}.dtype=fp32"
@@ -570,8 +566,7 @@ def make_way(device: str, need: int) -> None:
 
 # %% ../../nbs/3_models/00_chat.ipynb #3431f7ae
 def device_for_helper(device: str, need: int) -> str:
-    """Where an embedder or a reranker that needs so many bytes is loaded, by the device of the settings. Raises SettingsError
-    for one that is named and not usable."""
+    "Where an embedder or a reranker of so many bytes is loaded. Raises SettingsError for a device that is named and not usable."
     if device != "auto":
         return usable_device(device)
     import torch

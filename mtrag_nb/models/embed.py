@@ -29,7 +29,7 @@ from .local import run_batches, torch_dtype, trim_memory, weight_files
 
 # %% auto #0
 __all__ = ['OFFICIAL_BERT', 'ENCODERS', 'HashEmbedder', 'prefixed', 'Embedder', 'FromEmbedding', 'CosineReranker',
-           'CrossEncoderReranker', 'YesNoReranker', 'load_reranker', 'Classifier', 'BertScorer', 'encoder_named']
+           'CrossEncoderReranker', 'load_reranker', 'Classifier', 'BertScorer', 'encoder_named']
 
 # %% ../../nbs/3_models/03_embed.ipynb #4859005c
 class HashEmbedder:
@@ -64,9 +64,8 @@ def _place_helper(spec: ModelSpec) -> tuple[str, str]:
         return "cpu", pick_dtype(spec, None)
     need = 2 * weight_bytes(find_model(spec), "fp16")  # as much again for its work
     device = device_for_helper(spec.device, need)
-    if device != "cpu" and spec.dtype == "auto":
-        return device, "fp16"
-    return device, pick_dtype(spec, None)
+    half = device != "cpu" and spec.dtype == "auto"
+    return device, "fp16" if half else pick_dtype(spec, None)
 
 # %% ../../nbs/3_models/03_embed.ipynb #a9c17c62
 def _by_length(texts: Sequence[str], chars: int) -> list[list[int]]:
@@ -78,13 +77,6 @@ def _by_length(texts: Sequence[str], chars: int) -> list[list[int]]:
         else:
             batches.append([i])
     return batches
-
-# %% ../../nbs/3_models/03_embed.ipynb #ae89be49
-def _no_room(spec: ModelSpec, device: str, text: str, setting: str) -> TooLarge:
-    "The error for a text that does not fit, or for weights that do not (no text)."
-    what = f"{spec.name} with a text of {len(text):,} characters" if text else spec.name
-    on_cpu = f"Put it on the CPU (--set {setting}.device=cpu)"
-    return too_large(what, device, 0, on_cpu if device != "cpu" else "Free some memory")
 
 # %% ../../nbs/3_models/03_embed.ipynb #daeb7c66
 class _Helper(Resident):
@@ -103,29 +95,19 @@ class _Helper(Resident):
         return f"{self.spec.name}:{digest([files, prefixes] if prefixes else files, 8)}"
 
     loaded = property(lambda self: self._model is not None)
-
-    @property
-    def place(self) -> tuple[str, str]:
-        "Device and precision: where it lies, or where it would be loaded now."
-        return self._place or _place_helper(self.spec)
-
+    # Device and precision: where it lies, or where it would be loaded now.
+    place = property(lambda self: self._place or _place_helper(self.spec))
     device = property(lambda self: self.place[0])
 
     def _load(self):
+        "The model, loaded on the first call. Raises TooLarge."
         if self._model is None:
-            place = _place_helper(self.spec)
-            self._model = self._weights(*place)
-            self._place = place
-        return self._model
-
-    def _weights(self, device: str, dtype: str):
-        "The weights on a device. Raises TooLarge."
-        folder = find_model(self.spec)
-        if (model := made_if_it_fits(lambda: self._made(folder, device, dtype))) is None:
-            raise _no_room(self.spec, device, "", self.setting)
-        if device != "cpu":
+            folder, (device, dtype) = find_model(self.spec), _place_helper(self.spec)
+            if (model := made_if_it_fits(lambda: self._made(folder, device, dtype))) is None:
+                raise self._no_room(device)
             enter(self, device, "helper")
-        return model
+            self._model, self._place = model, (device, dtype)
+        return self._model
 
     def _made(self, folder: Path, device: str, dtype: str):
         "The model of a folder."
@@ -139,13 +121,17 @@ class _Helper(Resident):
         model.tokenizer.split_special_tokens = not by_template
         return model
 
+    def _no_room(self, device: str, text: str = "") -> TooLarge:
+        "The error for a text that does not fit, or for weights that do not (no text)."
+        what = f" with a text of {len(text):,} characters" if text else ""
+        on_cpu = f"Put it on the CPU (--set {self.setting}.device=cpu)"
+        remedy = on_cpu if device != "cpu" else "Free some memory"
+        return too_large(f"{self.spec.name}{what}", device, 0, remedy)
+
     def _in_batches(self, batches: Sequence[list[int]], run: Callable, texts: Sequence[str]):
         "Row number -> result, by `run_batches`."
-
-        def alone(i: int, said: str) -> TooLarge:
-            return _no_room(self.spec, self.device, texts[i], self.setting)
-
-        return run_batches(batches, run, make_room, alone)
+        wrong = self._no_room
+        return run_batches(batches, run, make_room, lambda i, _: wrong(self.device, texts[i]))
 
     def unload(self) -> None:
         "Give the memory back; the next call loads again, where there is room then."
@@ -171,8 +157,7 @@ class Embedder(_Helper):
             return self._load().get_embedding_dimension()
 
     def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
-        """Vectors of texts, or of questions (models that tell them apart prefix them): float32 [texts, dim], of length 1. Calls
-        of up to 64 texts are remembered. Raises NotFinite, or TooLarge for a text that does not fit alone."""
+        "Vectors of texts or questions: float32 [texts, dim], of length 1; those of small calls are remembered. Raises NotFinite, TooLarge."
         with self._lock:
             if not texts:
                 return np.zeros((0, self.dim), np.float32)
@@ -292,7 +277,7 @@ _MEETS = (
 )
 
 
-class YesNoReranker:
+class _YesNoReranker:
     "A language model as a reranker: the probability of yes against no."
 
     def __init__(self, spec: ModelSpec):
@@ -317,7 +302,7 @@ class YesNoReranker:
         self.model.unload()
 
 
-def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | YesNoReranker:
+def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | _YesNoReranker:
     "The reranker of a spec, by the form of its files."
     try:
         folder = find_model(spec)
@@ -325,7 +310,7 @@ def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | YesNoReranker:
         return CrossEncoderReranker(spec)  # which says so when it is used
     name = (read_json(folder / "config.json").get("architectures") or [""])[0]
     alone = name.endswith("ForCausalLM") and not (folder / "modules.json").is_file()
-    return YesNoReranker(spec) if alone else CrossEncoderReranker(spec)
+    return _YesNoReranker(spec) if alone else CrossEncoderReranker(spec)
 
 # %% ../../nbs/3_models/03_embed.ipynb #class001
 def _pieces(document: str) -> list[str]:
@@ -402,18 +387,13 @@ def _baseline(name: str) -> Path:
 class BertScorer:
     "BERTScore with any encoder. Loaded when first used; texts are cut at the encoder's length."
 
-    def __init__(
-        self,
-        spec: ModelSpec = OFFICIAL_BERT,
-        layer: int | None = None,  # hidden layer, from 1; None: as _LAYERS says
-        rescale: bool = True,  # False: raw cosines, for an encoder without a baseline
-        batch_size: int = 16,
-    ):
-        self.spec, self.rescale, self.batch_size = spec, rescale, batch_size
-        self.layer, self._scorer = layer or _LAYERS.get(spec.name), None
+    def __init__(self, spec: ModelSpec = OFFICIAL_BERT, rescale: bool = True):
+        "rescale=False: raw cosines, for an encoder without a baseline."
+        self.spec, self.rescale = spec, rescale
+        self.layer, self._scorer = _LAYERS.get(spec.name), None
         if self.layer is None:
-            remedy = "give one (bert_score.utils.model2layers lists what was tuned)"
-            raise SettingsError(f"no layer is known for {spec.name!r}: {remedy}")
+            known = f"layers are known for {', '.join(_LAYERS)}"
+            raise SettingsError(f"no layer is known for {spec.name!r}: {known}")
         if rescale and not _baseline(spec.name).is_file():
             problem = f"bert-score ships no baseline for {spec.name!r}"
             remedy = "give rescale=False; raw values compare with no rescaled ones"
@@ -429,7 +409,7 @@ class BertScorer:
             baseline = str(_baseline(self.spec.name))
             from bert_score import BERTScorer
 
-            what = (str(find_model(self.spec)), self.layer, self.batch_size)
+            what = (str(find_model(self.spec)), self.layer, 16)
             how = {"device": pick_device(self.spec), "lang": "en", "baseline_path": baseline}
             self._scorer = BERTScorer(*what, rescale_with_baseline=self.rescale, **how)
             self._scorer._model.float()  # a checkpoint in half precision would be computed in it
@@ -447,7 +427,7 @@ class BertScorer:
         out: list[tuple[float, float] | None] = [None] * len(responses)
         if pairs:
             both = map(list, zip(*pairs.values()))
-            p, r, _ = self._load().score(*both, batch_size=self.batch_size)
+            p, r, _ = self._load().score(*both, batch_size=16)
             for i, a, b in zip(pairs, p.tolist(), r.tolist()):
                 out[i] = (a, b)
         return out

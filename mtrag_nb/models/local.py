@@ -94,16 +94,6 @@ def _missing_files(folder: Path) -> list[str]:
     return [name for name in needed if not has(name)]
 
 # %% ../../nbs/3_models/02_local.ipynb #afcde13f
-def _checked_gguf(path: Path) -> Path:
-    "The path of a GGUF file. Raises ModelNotFound if it is not there, or not one."
-    if path.is_file():
-        with open(path, "rb") as f:
-            if f.read(4) == b"GGUF":
-                return path
-    others = ", ".join(p.name for p in sorted(path.parent.glob("*.gguf"))[:5])
-    raise ModelNotFound(f"{path} is not a GGUF file. Fetch it again; there: {others or 'none'}")
-
-
 def find_model(spec: ModelSpec) -> Path:
     "A model's folder or .gguf file on this machine. Raises ModelNotFound, with what is missing and how to get it."
     if spec.name in EMBEDDED:
@@ -114,7 +104,13 @@ def find_model(spec: ModelSpec) -> Path:
     local = path.exists()
     path = path if local else _in_cache(spec.name)
     if spec.gguf_file or path.is_file():
-        return _checked_gguf(path / spec.gguf_file)
+        path /= spec.gguf_file
+        if path.is_file():
+            with open(path, "rb") as f:
+                if f.read(4) == b"GGUF":
+                    return path
+        others = ", ".join(p.name for p in sorted(path.parent.glob("*.gguf"))[:5])
+        raise ModelNotFound(f"{path} is not a GGUF file. Fetch it again; there: {others or 'none'}")
     if not (missing := _missing_files(path)):
         return path
     remedy = f"Fetch the rest with: mtrag fetch models --model {spec.name}"
@@ -265,10 +261,8 @@ class _Loaded:
         "The texts that the tokenizer reads as control tokens."
         return tuple(t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special)
 
-    @property
-    def thinks(self) -> bool:
-        "Whether its template has thoughts (Qwen3, DeepSeek, SmolLM3)."
-        return "<think>" in str(self.tokenizer.chat_template)
+    # Its template has thoughts (Qwen3, DeepSeek, SmolLM3).
+    thinks = property(lambda self: "<think>" in str(self.tokenizer.chat_template))
 
     @cached_property
     def ends(self) -> set[int]:
@@ -288,20 +282,10 @@ class _Loaded:
         return DynamicCache(config=self.model.config)
 
 # %% ../../nbs/3_models/02_local.ipynb #01f0d000
-def _nf4(dtype):
-    "4-bit weights whose scales are quantized too; computed in `dtype`. Raises ModelNotFound."
-    from transformers import BitsAndBytesConfig
-
-    if importlib.util.find_spec("bitsandbytes") is None:
-        raise ModelNotFound("four bits need bitsandbytes. Get it with: pip install bitsandbytes")
-    how = {"quant_type": "nf4", "use_double_quant": True, "compute_dtype": dtype}
-    return BitsAndBytesConfig(load_in_4bit=True, **{f"bnb_4bit_{k}": v for k, v in how.items()})
-
-
 def _load_transformer(spec: ModelSpec) -> _Loaded:
     "Load a spec's weights. Raises ModelNotFound, or DataError for a GGUF file in four bits where nothing can be kept."
     quiet()
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
     (device, name), path = _device_and_dtype(spec), find_model(spec)
     dtype = torch_dtype(name)
@@ -314,9 +298,13 @@ def _load_transformer(spec: ModelSpec) -> _Loaded:
             tokenizer, model = load_gguf(path, dtype)
             return _Loaded(tokenizer, model.to(device).eval(), device, name, spec.name)
     own = own_quantization(path, dtype)
-    options = {"quantization_config": _nf4(dtype)} if spec.quantization else {}
-    if own is not None:
-        options = {"config": own}
+    options = {} if own is None else {"config": own}
+    if spec.quantization and importlib.util.find_spec("bitsandbytes") is None:
+        raise ModelNotFound("four bits need bitsandbytes. Get it with: pip install bitsandbytes")
+    if spec.quantization and own is None:
+        how = {"quant_type": "nf4", "use_double_quant": True, "compute_dtype": dtype}
+        how = {f"bnb_4bit_{k}": v for k, v in how.items()}
+        options = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, **how)}
     place = {"device_map": {"": device}, "attn_implementation": "sdpa", "local_files_only": True}
     model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **place, **options)
     if own is not None:
@@ -637,14 +625,6 @@ def _prefill(m: _Loaded, rows: Sequence[Sequence[int]], keep: int = 1) -> _Prefi
     return _read_together(m, rows, keep) if together else _read_singly(m, rows, keep)
 
 # %% ../../nbs/3_models/02_local.ipynb #b975c8ea
-def _gumbel(generators, vocabulary: int, device):
-    "One row of Gumbel noise per generator."
-    import torch
-
-    rows = [torch.rand(vocabulary, generator=g).clamp(1e-10, 1 - 1e-7) for g in generators]
-    return -torch.log(-torch.log(torch.stack(rows))).to(device)
-
-
 def _pick_tokens(logits, how: float | Sampling, generators, replies=()):
     "The next token of each row of logits, the likeliest or sampled; a generator and a reply a row, all of one length."
     import torch
@@ -660,7 +640,9 @@ def _pick_tokens(logits, how: float | Sampling, generators, replies=()):
             logits = filters.TopKLogitsWarper(s.top_k)(None, logits)
         if s.top_p < 1:
             logits = filters.TopPLogitsWarper(s.top_p)(None, logits)
-        logits = logits + _gumbel(generators, logits.shape[-1], logits.device)
+        drawn = [torch.rand(logits.shape[-1], generator=g) for g in generators]
+        drawn = torch.stack(drawn).clamp(1e-10, 1 - 1e-7)
+        logits = logits - torch.log(-torch.log(drawn)).to(logits.device)  # Gumbel noise
     return logits.argmax(dim=-1)
 
 # %% ../../nbs/3_models/02_local.ipynb #16f428eb
@@ -888,23 +870,21 @@ class TransformersChat(_Templated, Resident):
     def load(self) -> _Loaded:
         "The model, loaded on the first call. Raises TooLarge for one that does not fit; another chat model of its GPU goes first."
         with self._lock:
-            if self._loaded is None:
-                self._loaded = self._load_now()
-            return self._loaded
-
-    def _load_now(self) -> _Loaded:
-        device, dtype = _device_and_dtype(self.spec)
-        if self.resides == "chat" and device.startswith("cuda"):
-            weights = weight_bytes(find_model(self.spec), dtype, self.spec.quantization)
-            make_way(device, 2 * weights)  # as much again for its work
-        if problem := memory_error(self.spec):
-            raise problem
-        if (loaded := made_if_it_fits(lambda: _load_transformer(self.spec))) is None:
-            make_room()
-            raise memory_error(self.spec, tried=True)
-        repeat_key_heads(capability_of(device))
-        enter(self, device, self.resides)
-        return loaded
+            if self._loaded is not None:
+                return self._loaded
+            device, dtype = _device_and_dtype(self.spec)
+            if self.resides == "chat" and device.startswith("cuda"):
+                weights = weight_bytes(find_model(self.spec), dtype, self.spec.quantization)
+                make_way(device, 2 * weights)  # as much again for its work
+            if problem := memory_error(self.spec):
+                raise problem
+            if (loaded := made_if_it_fits(lambda: _load_transformer(self.spec))) is None:
+                make_room()
+                raise memory_error(self.spec, tried=True)
+            repeat_key_heads(capability_of(device))
+            enter(self, device, self.resides)
+            self._loaded = loaded
+            return loaded
 
     def unload(self) -> None:
         "Give the memory back; the next call loads again."

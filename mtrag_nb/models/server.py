@@ -279,8 +279,7 @@ class Connection:
             pause = self.pause if self._served > sent else min(2 * pause, 30.0)
 
     def each(self, ask: Callable[[int], object], rows: int, width: int = 0) -> list:
-        """`ask(row number)` of each row, `width` at a time (0: as many as the server takes). Raises the error of the only row,
-        or PartlyFailed."""
+        "`ask(row number)` of each row, `width` at a time (0: as many as the server takes). Raises the error of the only row, or PartlyFailed."
         if rows <= 1:
             out = [self._one(lambda: ask(i)) for i in range(rows)]
         else:
@@ -400,8 +399,7 @@ def _cut_at(text: str, stop: Sequence[str]) -> tuple[str, bool]:
 
 # %% ../../nbs/3_models/04_server.ipynb #adba5dd4
 def _read_completion(reply: dict, seconds: float, stop=(), thinks=False, note=str) -> Completion:
-    """What a server wrote after it was asked to think first or not, and to stop at some strings; a thought in its text is
-    still there; `note` takes what is odd. Raises ValueError for a reply that holds no text, or is none."""
+    "What a server wrote, a thought in its text included; `note` takes what is odd. Raises ValueError for a reply that holds no text."
     choices = reply.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
@@ -497,8 +495,7 @@ class ServerChat:
     concurrent = True  # calls of several threads need not wait for one another: the server batches
 
     def __init__(self, spec: ModelSpec, batch_size: int = 32, check: bool = True, **how):
-        """The most requests at a time; whether the server is asked something before its fingerprint is given; timeout, patience,
-        pause of its `Connection`."""
+        "Most requests at a time; whether the server is asked before its fingerprint is given; timeout, patience, pause of its `Connection`."
         self.spec, self.batch_size, self.check = spec, batch_size, check
         self.connection = Connection(spec, most=batch_size, **how)
         self.url, self._scores = self.connection.url, SERVERS[spec.server][1]
@@ -650,8 +647,7 @@ class ServerEmbedder:
     dim = cached_property(lambda self: self._ask(["dimension"]).shape[1])
 
     def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
-        """Vectors of texts, or of questions where the spec has prefixes: float32 [texts, dim], of length 1. Raises ServerError,
-        PartlyFailed where there are several requests."""
+        "Vectors of texts or questions: float32 [texts, dim], of length 1. Raises ServerError, PartlyFailed of several requests."
         read, size = prefixed(self.spec, texts, query), self.batch_size
         batches = [read[i : i + size] for i in range(0, len(read), size)]
         found = self.connection.each(lambda i: self._ask(batches[i]), len(batches))

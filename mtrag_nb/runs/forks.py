@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from ..core.html import esc
 from ..core.record import LEFT_OUT, Calls, Checked, Drafted, Found, Gated, Graded, Ranked
 from ..core.record import Refused, Retrieved, Rewritten, Run, Step, Trajectory, TurnDiff
-from ..core.record import as_run, diff_turns, trajectory, turn_line
+from ..core.record import TurnDiff, as_run, trajectory, turn_line
 from ..core.settings import Settings, legs
 from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMismatch
 from ..core.types import MTRAGError, ModelNotFound, Outcome, Passage, Reason, RunMismatch
@@ -42,10 +42,9 @@ from ..systems.system import own_setting, run_turn, skip_check, skip_grade, skip
 from ..systems.system import update_of, verdict_by_hand
 
 # %% auto #0
-__all__ = ['RUNGS', 'RERANK', 'visits_of', 'NotVisited', 'NotLoaded', 'system_of_run', 'settings_of_run', 'Lazy',
-           'RecordedPassages', 'Intervention', 'Replayer', 'Fork', 'fork', 'Change', 'replay_run', 'Plant', 'step_of',
-           'put_instead', 'planted', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of', 'ablation',
-           'folder_of', 'intervene', 'audit_run', 'Oracle', 'gold_passages', 'rungs_named', 'oracle', 'climb']
+__all__ = ['RUNGS', 'RERANK', 'NotLoaded', 'system_of_run', 'settings_of_run', 'Replayer', 'Fork', 'fork', 'Change', 'replay_run',
+           'Plant', 'planted', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of', 'ablation',
+           'folder_of', 'audit_run', 'rungs_named', 'oracle', 'climb']
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a460db3
 class _Visit(NamedTuple):
@@ -56,7 +55,7 @@ class _Visit(NamedTuple):
     update: dict[str, object] | None  # what it put there, its steps included; None: it broke
 
 
-def visits_of(t: Trajectory, hints: Mapping = {}, reasons: Sequence[Reason] = ()) -> list[_Visit]:
+def _visits_of(t: Trajectory, hints: Mapping = {}, reasons: Sequence[Reason] = ()) -> list[_Visit]:
     """The nodes that a turn visited, in order, each with its state; a node that broke stands last. Steps of one node in a row
     are one visit. `hints` are the types of the state's keys, `reasons` those for which the system refuses."""
     state, visits = {}, []
@@ -75,7 +74,7 @@ def visits_of(t: Trajectory, hints: Mapping = {}, reasons: Sequence[Reason] = ()
 
 
 def _marked_visits(t: Trajectory, hints: Mapping, reasons: Sequence[Reason]) -> list[_Visit]:
-    "The visits of a graph from outside: each ends with a step that names what its node saw. Without such names, as `visits_of`, and nothing is known of what was seen."
+    "The visits of a graph from outside: each ends with a step that names what its node saw. Without such names, as `_visits_of`, and nothing is known of what was seen."
     visits, steps = [], []
     for s in t.steps:
         steps = [*(x for x in steps if x.node == s.node), s]
@@ -84,7 +83,7 @@ def _marked_visits(t: Trajectory, hints: Mapping, reasons: Sequence[Reason]) -> 
             visits.append(_Visit(s.node, {"saw": saw}, {**update, "steps": steps}))
             steps = []
     if not visits:
-        whole = [v for v in visits_of(replace(t, error=None), hints, reasons) if v.update]
+        whole = [v for v in _visits_of(replace(t, error=None), hints, reasons) if v.update]
         visits = [v._replace(before={"saw": ""}) for v in whole]
     return [*visits, _Visit(t.error.node, {"saw": ""}, None)] if t.error else visits
 
@@ -92,7 +91,7 @@ def _marked_visits(t: Trajectory, hints: Mapping, reasons: Sequence[Reason]) -> 
 _ASKED = ("question", "domain")  # what of a task can be changed
 
 
-class NotVisited(DataError):
+class _NotVisited(DataError):
     "A turn that never visited the node after which it is to be resumed."
 
 
@@ -123,7 +122,7 @@ def _read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) ->
 # %% ../../nbs/6_runs/01_forks.ipynb #43b8e741
 def _place(visits: Sequence[_Visit], nodes, at: str, visit: int, changes: Mapping) -> int:
     """Where a turn is resumed, as a position in its visits; -1: the beginning. `at`: one of the graph's nodes; "": see above.
-    Raises SettingsError for an unknown node, NotVisited for one that the turn did not visit."""
+    Raises SettingsError for an unknown node, _NotVisited for one that the turn did not visit."""
     if at in ("", START) and all(k in _ASKED for k in changes):
         return -1
     if at and at not in nodes:
@@ -135,7 +134,7 @@ def _place(visits: Sequence[_Visit], nodes, at: str, visit: int, changes: Mappin
     path = " > ".join(v.node for v in visits)
     what = f"came to {at}" if at else f"put {', '.join(changes)} into the state"
     often = f" only {len(been)} times" if been else ""
-    raise NotVisited(f"the turn {'' if been else 'never '}{what}{often}: it went {path}")
+    raise _NotVisited(f"the turn {'' if been else 'never '}{what}{often}: it went {path}")
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f5daa20e
 class NotLoaded(MTRAGError):
@@ -175,7 +174,7 @@ def _forward(name: str) -> Callable:
     return lambda self, *args, **kw: getattr(self.part, name)(*args, **kw)
 
 
-class Lazy:
+class _Lazy:
     "A chat model, embedder, checker or retriever that is loaded when it is first needed."
 
     def __init__(self, wanted: str, load: Callable):
@@ -206,7 +205,7 @@ class Lazy:
     encode, retrieve, parts = _forward("encode"), _forward("retrieve"), _forward("parts")
 
 
-class RecordedPassages(Lazy):
+class _RecordedPassages(_Lazy):
     "The passages of a run, then those that can be shown though nothing finds them, then a retriever's."
 
     def __init__(self, run: Run, wanted: str, load: Callable, shown: Mapping[str, Context] = {}):
@@ -221,7 +220,7 @@ class RecordedPassages(Lazy):
 
 # %% ../../nbs/6_runs/01_forks.ipynb #intervn1
 @dataclass(frozen=True)
-class Intervention:
+class _Intervention:
     "A change of the nodes of a run, for its replay."
 
     name: str  # becomes a part of the system's name
@@ -251,10 +250,10 @@ class Replayer(AbstractContextManager):
         settings: Mapping[str, object] | None = None,
         system: System | None = None,
         any_models: bool = False,
-        intervention: Intervention | None = None,
+        intervention: _Intervention | None = None,
         calls: Sequence[Path] = (),
     ):
-        self.run, self.intervention = as_run(run), intervention or Intervention("")
+        self.run, self.intervention = as_run(run), intervention or _Intervention("")
         base, name = system or system_of_run(self.run), self.intervention.name
         if base.one_piece:
             raise NotRecorded(f"{base.name} cannot be taken up: {base.one_piece}")
@@ -291,13 +290,13 @@ class Replayer(AbstractContextManager):
                 return made.get(part, NoModel.fingerprint)  # also of a trace, which names none
             return made.get(part, "") if same and not any_models else ""
 
-        self.chat = Lazy(wanted("chat", "chat"), lambda: self.models.chat)
-        self.embedder = Lazy(wanted("embedder", "embedder"), lambda: self.models.embedder)
-        checker = Lazy(wanted("checker", "stages"), lambda: self.models.checker(self.settings))
+        self.chat = _Lazy(wanted("chat", "chat"), lambda: self.models.chat)
+        self.embedder = _Lazy(wanted("embedder", "embedder"), lambda: self.models.embedder)
+        checker = _Lazy(wanted("checker", "stages"), lambda: self.models.checker(self.settings))
         self.checker = checker if "checker" in self.settings.models else None
         shown = [p for g in self.intervention.shown.values() for p in g.passages if p.text]
         of = (wanted("retriever", "retrieval", "chunks"), lambda: self._open(index))
-        self.retriever = RecordedPassages(self.run, *of, {p.id: as_context(p) for p in shown})
+        self.retriever = _RecordedPassages(self.run, *of, {p.id: as_context(p) for p in shown})
 
     def _open(self, index: str | Path | RetrieverLike | None):
         self._lent = hasattr(index, "retrieve")
@@ -334,8 +333,8 @@ class Replayer(AbstractContextManager):
         raise DataError(f"there is no turn {task_id!r} in it", self.run.folder, remedy=remedy)
 
     def visits(self, task_id: str, hints: Mapping[str, object]) -> list[_Visit]:
-        "The visits of a recorded turn (`visits_of`). Raises DataError for a state that cannot be read."
-        of = _marked_visits if self.system.by_visit else visits_of
+        "The visits of a recorded turn (`_visits_of`). Raises DataError for a state that cannot be read."
+        of = _marked_visits if self.system.by_visit else _visits_of
         try:
             return of(self.turn(task_id), hints, self.system.reasons)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
@@ -564,7 +563,7 @@ def fork(
         after = trajectory(task, state, seconds, error)
     if not changes and replayer.intervention.name:
         changes = {"intervention": replayer.intervention.name}
-    diff, changes = diff_turns(t, after, replayer.run.passages), {**replayer.changes, **changes}
+    diff, changes = TurnDiff(t, after, replayer.run.passages), {**replayer.changes, **changes}
     return Fork(t, after, node, visit, changes, tuple(turn.made), diff)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #ad1225ee
@@ -611,7 +610,7 @@ def replay_run(
         def answer(task: Task) -> Trajectory:
             try:
                 return fork(replayer, task.id, *how, tools.chat).after
-            except NotVisited:
+            except _NotVisited:
                 return replayer.turn(task.id)
 
         return answer
@@ -632,12 +631,12 @@ class Plant:
     change: Callable[[Mapping[str, object], Step, Toolbox], dict]
 
 
-def step_of(update: Mapping[str, object], kind: type[Step]) -> Step | None:
+def _step_of(update: Mapping[str, object], kind: type[Step]) -> Step | None:
     "The last step of a kind that a node left."
     return next((s for s in reversed(update["steps"]) if isinstance(s, kind)), None)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #e16e40a0
-def put_instead(
+def _put_instead(
     update: Mapping, state: Mapping, changes: Mapping, tools: Toolbox, derived={}, **fields
 ) -> dict:
     """The update of a node with other values in it, and steps that say so. state: before it; changes: key of the state ->
@@ -673,9 +672,9 @@ def planted(system: System, *plants: Plant) -> System:
         def run(state) -> dict:
             update = node(state)
             for p in plants:
-                if step := step_of(update, p.kind):
+                if step := _step_of(update, p.kind):
                     changes = p.change({**state, **update}, step, tools)
-                    update = put_instead(update, state, changes, tools)
+                    update = _put_instead(update, state, changes, tools)
             return update
 
         return run
@@ -702,12 +701,7 @@ def leave_out_tasks(tasks: Sequence[Task], gold: Mapping[str, Gold]) -> list[Tas
 class LeaveGoldOut:
     "A retriever that never finds what answers the question. An oracle: it knows the gold passages."
 
-    def __init__(
-        self,
-        retriever: Retriever,
-        gold: Mapping[str, Gold],  # task id -> gold
-        whole: bool = True,  # False: only the gold passages, not all of their documents
-    ):
+    def __init__(self, retriever: Retriever, gold: Mapping[str, Gold]):  # by task id
         if not isinstance(retriever, Retriever):
             needs = "leaving gold out needs retrieval from an index"
             why = "of the passages that come with a task nothing would remain"
@@ -716,11 +710,9 @@ class LeaveGoldOut:
         if quoted := next((t for t, i in ids if i.startswith(BY_TEXT)), None):
             why = "which may stand anywhere: what is to be left out needs an id or a file name"
             raise SettingsError(f"task {quoted!r} names its gold by a text alone, {why}")
-        self.inner, self._name = retriever, _document_of if whole else str
-        self._hidden = {t: {p.id for p in g.passages} for t, g in gold.items()}
-        self._hidden = {t: ids | {self._name(i) for i in ids} for t, ids in self._hidden.items()}
-        what = "documents" if whole else "passages"
-        self.fingerprint = f"{retriever.fingerprint} leave-gold-out:{what}:{_gold_digest(gold)}"
+        self.inner, known = retriever, {t: {p.id for p in g.passages} for t, g in gold.items()}
+        self._hidden = {t: ids | set(map(_document_of, ids)) for t, ids in known.items()}
+        self.fingerprint = f"{retriever.fingerprint} leave-gold-out:documents:{_gold_digest(gold)}"
 
     def retrieve(
         self, query: str, domain="", task_id="", turns: Sequence[Turn] = (), model=None
@@ -731,7 +723,7 @@ class LeaveGoldOut:
             raise DataError(f"task {task_id!r} has no gold passages to leave out", remedy=remedy)
         found = self.inner.ranked(query, domain, turns, model)
         each = [(n, context_of(n)) for n in found]
-        hits = [n for n, c in each if not hidden & {self._name(c.document_id), *files_of(c)}]
+        hits = [n for n, c in each if not hidden & {_document_of(c.document_id), *files_of(c)}]
         how = self.inner.settings
         return self.inner.as_retrieval(best_hits(hits, how.rerank_k, how.distinct))
 
@@ -739,15 +731,14 @@ class LeaveGoldOut:
         return self.inner.contexts(ids)
 
 
-def leave_gold_out(system: System, gold: Mapping[str, Gold], whole: bool = True) -> System:
+def leave_gold_out(system: System, gold: Mapping[str, Gold]) -> System:
     "The system over a retriever that leaves the gold out; its name says what was left out, and with which gold."
-    what = "documents" if whole else "passages"
-    about = f"the gold {what} of each task are left out of what is retrieved (oracle)"
+    about = "the gold documents of each task are left out of what is retrieved (oracle)"
 
     def build(tools: Toolbox):
-        return system.build(replace(tools, retriever=LeaveGoldOut(tools.retriever, gold, whole)))
+        return system.build(replace(tools, retriever=LeaveGoldOut(tools.retriever, gold)))
 
-    name = f"{system.name}{LEFT_OUT}:{what}:{_gold_digest(gold)}"
+    name = f"{system.name}{LEFT_OUT}:documents:{_gold_digest(gold)}"
     return replace(system, name=name, build=build, about=f"{system.about}; {about}")
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f8cff537
@@ -807,10 +798,10 @@ def mechanisms_of(system: System, settings: Settings, turns: Iterable[Trajectory
     return [m for m in (*own, *shared) if is_used(m)]
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0ed632f3
-def ablation(m: Mechanism) -> Intervention:
+def ablation(m: Mechanism) -> _Intervention:
     "A run without a mechanism."
     around = (exchanged(m.instead),)
-    return Intervention(f"without {m.name}", around, m.settings, m.touched, m.history, m.web)
+    return _Intervention(f"without {m.name}", around, m.settings, m.touched, m.history, m.web)
 
 
 def folder_of(name: str) -> str:
@@ -818,10 +809,10 @@ def folder_of(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in name)
 
 
-def intervene(
+def _intervene(
     run: Run | str | Path,
     folder: str | Path,  # of the new runs: one folder each
-    interventions: Mapping[str, Intervention],
+    interventions: Mapping[str, _Intervention],
     tasks: Sequence[Task] = (),  # (): those that the run keeps
     index: str | Path | None = None,  # that it was made with
     models: Models | None = None,
@@ -841,7 +832,7 @@ def audit_run(
     run: Run | str | Path,
     folder: str | Path,  # of the new runs: one folder each
     only: Sequence[str] = (),  # mechanisms; (): all of them
-    **how,  # tasks, index, models, minutes, limit, progress: see `intervene`
+    **how,  # tasks, index, models, minutes, limit, progress: see `_intervene`
 ) -> dict[str, Run]:  # mechanism -> the run without it
     "A run without each of its mechanisms in turn."
     run = as_run(run)
@@ -849,14 +840,14 @@ def audit_run(
     settings, web = settings_of_run(run, system), (run.folder / "web.jsonl").exists()
     used = mechanisms_of(system, settings, run.trajectories.values(), web)
     wanted = {m.name: ablation(m) for m in used if not only or m.name in only}
-    return intervene(run, folder, wanted, **how)
+    return _intervene(run, folder, wanted, **how)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1e6f094f
 _Right = Callable[[str, str], "bool | None"]  # task id, draft -> right, wrong, or nobody can say
 
 
 @dataclass(frozen=True)
-class Oracle:
+class _Oracle:
     "What is known of the tasks of a run."
 
     gold: Mapping[str, Gold]
@@ -893,23 +884,23 @@ _Changed = tuple[Mapping, Mapping]  # keys of the state, fields of the step -> t
 _NOTHING: _Changed = ({}, {})
 
 
-def _human_rewrite(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
+def _human_rewrite(o: _Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
     "The query is the benchmark's."
     query = o.of(state).rewrite
-    searched = step_of(update, Retrieved) and "query" not in state
-    asks = step_of(update, Rewritten) or searched
+    searched = _step_of(update, Retrieved) and "query" not in state
+    asks = _step_of(update, Rewritten) or searched
     return ({"query": query}, {}) if query and asks else _NOTHING
 
 
-def _with_query(o: Oracle, name: str, state: Mapping) -> Mapping:
+def _with_query(o: _Oracle, name: str, state: Mapping) -> Mapping:
     "The state that a node of a system without a rewrite sees."
     query = o.of(state).rewrite if name in o.retrieving and "query" not in state else ""
     return {**state, "query": query} if query else state
 
 
-def gold_passages(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
+def _gold_passages(o: _Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
     "Retrieval finds what answers the question."
-    step, ids = step_of(update, Retrieved), o.ids(state)
+    step, ids = _step_of(update, Retrieved), o.ids(state)
     if not step or not ids or "found" not in update:
         return _NOTHING
     found = update["found"]
@@ -928,25 +919,25 @@ def _set_gate(step: Gated, opens: bool) -> _Changed:
     return {"passed": opens}, {"verdict": verdict_by_hand(opens)}
 
 
-def _perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
+def _perfect_grade(o: _Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
     "Only what answers the question is kept."
     answers = o.answers(state)
     if answers is None or answers and not o.of(state).passages:
         return _NOTHING
-    if gate := step_of(update, Gated):
+    if gate := _step_of(update, Gated):
         evidence = state.get("kept") or state.get("found") or []
         return _set_gate(gate, bool(o.among(state, evidence, tools)))
-    if not (step := step_of(update, Graded)):
+    if not (step := _step_of(update, Graded)):
         return _NOTHING
     graded = [x.id for x in step.grades]
     before = [i for i in state.get("kept", []) if i not in graded]  # of earlier rounds
     return {"kept": [*before, *o.among(state, graded, tools)]}, {}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0ea577d2
-def _perfect_rerank(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
+def _perfect_rerank(o: _Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
     "Of what was found, the gold passages come first."
     ids = state.get("found") or []
-    if not (step := step_of(update, Ranked)) or not (gold := o.among(state, ids, tools)):
+    if not (step := _step_of(update, Ranked)) or not (gold := o.among(state, ids, tools)):
         return _NOTHING
     others = [r.id for r in step.ranks if r.id not in gold]
     return {"kept": [*gold, *others][: max(len(step.ranks), len(gold))]}, {}
@@ -955,7 +946,7 @@ def _perfect_rerank(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) 
 _KNOWN = Reason("known", "declined", "an oracle knew that there is no answer")
 
 
-def _perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
+def _perfect_refusal(o: _Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
     "Answer what has an answer, and nothing else."
     answers = o.answers(state)
     if answers is False and update.get("outcome") is Outcome.ANSWERED:
@@ -963,20 +954,20 @@ def _perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox)
         return {**refusal, "answer": tools.stages.refusal_text, "cited": []}, {}
     if not answers:
         return _NOTHING
-    if (graded := step_of(update, Graded)) and graded.grades and not update["kept"]:
+    if (graded := _step_of(update, Graded)) and graded.grades and not update["kept"]:
         return {"kept": [g.id for g in graded.grades]}, {}
-    if gate := step_of(update, Gated):
+    if gate := _step_of(update, Gated):
         return _set_gate(gate, True)
-    if (draft := step_of(update, Drafted)) and draft.declined:
+    if (draft := _step_of(update, Drafted)) and draft.declined:
         return {"declined": False}, {}
-    if not step_of(update, Refused) or not state.get("draft"):
+    if not _step_of(update, Refused) or not state.get("draft"):
         return _NOTHING
     return answered(state["draft"], tools.contexts(state.get("kept", []))), {}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #56819763
-def _perfect_check(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
+def _perfect_check(o: _Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> _Changed:
     "A check that knows a right draft from a wrong one."
-    if not (step := step_of(update, Checked)):
+    if not (step := _step_of(update, Checked)):
         return _NOTHING
     passes = o.answers(state) and o.right(state["task"].id, state["draft"])
     if passes is None or passes == step.verdict.passed:
@@ -986,7 +977,7 @@ def _perfect_check(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -
     return {"grounded": False, "unsupported": step.unsupported or state["draft"]}, {}
 
 
-def _reference_answer(o: Oracle, state: Mapping, tools: Toolbox) -> dict | None:
+def _reference_answer(o: _Oracle, state: Mapping, tools: Toolbox) -> dict | None:
     "What a node that drafts puts there, had it written the target; None where there is none."
     answers, targets = o.answers(state), o.of(state).targets
     if answers is None or answers and not targets:
@@ -1002,14 +993,14 @@ class _Rung:
     "A stage made perfect."
 
     name: str  # as it stands in the identity of a run
-    after: Callable[[Oracle, Mapping, Mapping, Toolbox], _Changed] | None = None
+    after: Callable[[_Oracle, Mapping, Mapping, Toolbox], _Changed] | None = None
     "From what is known, the state, the update of a node and the tools; None: the reference in the place of a draft."
     needs: tuple[type[Step], ...] = (Step,)  # kinds of step, one of which a run has
 
 
 RUNGS = (
     _Rung("human rewrite", _human_rewrite),
-    _Rung("gold passages", gold_passages, (Retrieved,)),
+    _Rung("gold passages", _gold_passages, (Retrieved,)),
     _Rung("perfect grade", _perfect_grade, (Graded, Gated)),
     _Rung("perfect refusal", _perfect_refusal),
     _Rung("perfect check", _perfect_check, (Checked,)),
@@ -1026,7 +1017,7 @@ def rungs_named(names: Sequence[str]) -> tuple[_Rung, ...]:
     return tuple(r for r in RUNGS if r.name in names)
 
 
-def _perfect(o: Oracle, rungs: Sequence[_Rung]) -> Around:
+def _perfect(o: _Oracle, rungs: Sequence[_Rung]) -> Around:
     "What the nodes of a graph do where the stages of these rungs are perfect."
     afters = [r.after for r in rungs if r.after]
 
@@ -1043,7 +1034,7 @@ def _perfect(o: Oracle, rungs: Sequence[_Rung]) -> Around:
                 update = node(state)
             for after in afters:
                 changes, fields = after(o, state, update, tools)
-                update = put_instead(update, state, changes, tools, o.derived, **fields)
+                update = _put_instead(update, state, changes, tools, o.derived, **fields)
             return update
 
         return run
@@ -1057,7 +1048,7 @@ def oracle(
     rungs: Sequence[_Rung],
     right: _Right = lambda task_id, draft: None,  # for the perfect check
     system: System | None = None,  # None: the run's
-) -> Intervention:
+) -> _Intervention:
     "Some stages of a run made perfect."
     known = {i: gold[i] for i in run.trajectories if i in gold}
     by_node = _steps_by_node(run.trajectories.values())
@@ -1065,10 +1056,10 @@ def oracle(
     empty = {n: {k: type(v)() for k, v in some.items()} for n, some in added.items()}
     retrieving = frozenset(_leaving(by_node, Retrieved))
     system = system or system_of_run(run)
-    o = Oracle(known, right, system.derived, retrieving, empty, bool(system.toolbox_for))
-    shows = any(r.after is gold_passages for r in rungs)
+    o = _Oracle(known, right, system.derived, retrieving, empty, bool(system.toolbox_for))
+    shows = any(r.after is _gold_passages for r in rungs)
     name = f"oracle:{'+'.join(r.name for r in rungs)}:{_gold_digest(known)}"
-    return Intervention(name, (_perfect(o, rungs),), shown=known if shows else {})
+    return _Intervention(name, (_perfect(o, rungs),), shown=known if shows else {})
 
 
 def _steps_of_ladder(
@@ -1093,10 +1084,10 @@ def climb(
     gold: Mapping[str, Gold],
     right: _Right = lambda task_id, draft: None,  # whether a draft is right, for the perfect check
     rungs: Sequence[_Rung] = RUNGS,
-    **how,  # tasks, index, models, minutes, limit, progress: see `intervene`
+    **how,  # tasks, index, models, minutes, limit, progress: see `_intervene`
 ) -> dict[str, Run]:  # "human rewrite", ..., "up to gold passages", ...
     "The ladder of a run."
     run = as_run(run)
     steps = _steps_of_ladder(run, gold, rungs).items()
     wanted = {name: oracle(run, gold, some, right) for name, some in steps}
-    return intervene(run, folder, wanted, **how)
+    return _intervene(run, folder, wanted, **how)

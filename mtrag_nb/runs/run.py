@@ -39,7 +39,7 @@ from ..systems.system import System, take_turn
 # %% auto #0
 __all__ = ['package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'last_questions', 'selected', 'chunks_of',
            'load_toolbox', 'open_web', 'Recorder', 'manifest', 'record_run', 'run_tasks', 'write_predictions',
-           'merge_runs', 'Dialogue', 'live_run']
+           'merge_runs', 'Dialogue']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
 _PACKAGES = "mtrag_nb torch transformers bitsandbytes sentence-transformers langgraph".split()
@@ -99,6 +99,7 @@ def identity(system: System, passages: str, tools: Toolbox) -> dict:
         "retriever": tools.retriever.fingerprint,
         **({"checker": tools.checker.fingerprint} if tools.checker else {}),
         **({"adapters": digest(tools.adapters)} if tools.adapters else {}),
+        **({"ways": digest(ways)} if (ways := tools.own_ways) else {}),
         **system.identity(settings),
         **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
         **({"web": live + web.fingerprint} if web else {}),
@@ -224,12 +225,9 @@ def open_web(name: str, settings: Settings, models: Models) -> Web | None:
     "What a run may search beside its own documents (`web_named`). An index that stands for the web is searched as the settings say, in all its domains."
 
     def corpus(folder: Path) -> RetrieverLike:
-        from mtrag_nb.search.store import open_index
-        from mtrag_nb.search.retrieve import open_retriever
-
-        index = open_index(folder, models.embedder, chunks_of(folder, settings))
         everywhere = replace(settings.retrieval, domain_filter=False)
-        return open_retriever(index, models.embedder, models.reranker, everywhere)
+        here = replace(settings, retrieval=everywhere, qdrant_url="")
+        return _open_retriever(here, models, folder)
 
     return web_named(name, corpus)
 
@@ -388,13 +386,10 @@ def run_tasks(
     minutes: float | None = None,  # start no new turn after so long
     progress: bool = True,  # a progress bar on stderr
     web: Web | None = None,  # for systems that search it; its record is web.jsonl of the run
-    live: bool = False,  # True: see `live_run`
+    live: bool = False,  # True: conversations on the system's own answers, as its identity says
     shard: Shard | None = None,  # only the conversations that fall to this part: see `merge_runs`
 ) -> Run:
-    """Run a system over tasks, or go on with a run.
-
-    Raises RunMismatch for a folder of other settings or another shard, DataError for a full disk.
-    """
+    "Run a system over tasks, or resume a run. Raises RunMismatch for a folder of other settings or another shard, DataError for a full disk."
     folder, settings = Path(folder), system.with_own(settings)
     if setting == "rag":
         tasks = [replace(t, contexts=None) for t in tasks]  # what came with a task is gold
@@ -568,11 +563,3 @@ class Dialogue:
         "Let go of the index, so that another can open it."
         if index := getattr(self.tools.retriever, "index", None):
             index.close()
-
-# %% ../../nbs/6_runs/00_run.ipynb #2dd41dfd
-def live_run(*args, **how) -> Run:
-    """The benchmark's conversations with the system's own answers as history.
-
-    Arguments and errors as those of `run_tasks`. That the history is its own stands in the run's identity.
-    """
-    return run_tasks(*args, live=True, **how)

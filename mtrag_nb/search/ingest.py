@@ -24,11 +24,12 @@ from llama_index.vector_stores.qdrant import QdrantVectorStore
 
 from ..core.files import Shard, disk_full, keep_shard, make_folder, only_writer, read_json
 from ..core.files import shards_in, write_json
-from ..core.settings import Address, ChunkSettings, SparseSettings, load_place
+from ..core.settings import Address, ChunkSettings, SparseSettings
 from ..core.types import DataError, IndexMismatch, Passage, SettingsError
 from ..models.chat import EmbedderLike
 from ..models.embed import FromEmbedding
-from .nodes import ChildNodes, as_document, hierarchical_parser, part_identity
+from .nodes import ChildNodes, as_document, hierarchical_parser, named_part
+from .nodes import part_identity
 from .nodes import with_stable_ids
 from .store import COLLECTION, REBUILD, Index, Manifest, all_points, check_free
 from .store import count_points, create_collection, document_ids, keep_checksums
@@ -124,10 +125,9 @@ class Ingestion:
         embedder: EmbedderLike,
         parser: NodeParser,
         titles: bool = False,  # embed each child with its passage's title before it
-        reserve_mb: int = 256,  # keep so much of the disk free
     ):
         self.folder, self.store, self.titles = folder, store, titles
-        self.path, self.dim, self.reserve_mb = folder / "documents.json", embedder.dim, reserve_mb
+        self.path, self.dim = folder / "documents.json", embedder.dim
         self.documents = _load_documents(folder)
         parts = [parser, ChildNodes(), AsEmbedding(embedder)]
         how = {"vector_store": store, "docstore": self.documents, "disable_cache": True}
@@ -136,7 +136,7 @@ class Ingestion:
     def add(self, passages: Sequence[Passage]) -> None:
         "Parse, embed and store them; then enter them in `documents.json`. Raises DiskFull."
         size = sum(len(p.text) for p in passages) / 250 * (4 * self.dim + _PAYLOAD)
-        check_free(self.folder, self.reserve_mb + 2 * size / 1e6, "the next batch", _GO_ON)
+        check_free(self.folder, 256 + 2 * size / 1e6, "the next batch", _GO_ON)
         documents = [as_document(p, self.titles) for p in passages]
         self.pipeline.run(documents=documents, store_doc_text=False)
         self.save()
@@ -168,8 +168,8 @@ def batches(passages: Iterable[Passage], children: int) -> Iterator[list[Passage
         yield batch
 
 # %% ../../nbs/4_search/03_ingest.ipynb #survey01
-def _survey(store: QdrantVectorStore) -> tuple[dict, Counter, set[str]]:
-    "Read all children of a store: passages, parents and children of each domain; word -> children that hold it; ids of passages."
+def finish(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> Manifest:
+    "Count what the store holds, and write `words.json`; the complete manifest is returned, and not yet saved. Raises IndexMismatch if it is not what was put in."
     seen, counts, counted = {}, Counter(), Counter()
     for page in all_points(store):
         for point in page:
@@ -183,17 +183,13 @@ def _survey(store: QdrantVectorStore) -> tuple[dict, Counter, set[str]]:
         d: {"passages": len(a), "parents": len(b), "children": counts[d]}
         for d, (a, b) in sorted(seen.items())
     }
-    return domains, counted, set().union(*(a for a, _ in seen.values()))
-
-
-def finish(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> Manifest:
-    "Count what the store holds, and write `words.json`; the complete manifest is returned, and not yet saved. Raises IndexMismatch if it is not what was put in."
-    domains, counted, held = _survey(store)
+    held = set().union(*(a for a, _ in seen.values()))
     if differ := held ^ document_ids(folder):
-        raise IndexMismatch(
-            f"{folder} and its collection {COLLECTION} differ in {len(differ)} passages, e.g. {min(differ)!r}: "
-            f"it was changed from elsewhere. {'Use another server' if manifest.url else REBUILD}"
+        remedy = "Use another server" if manifest.url else REBUILD
+        which = (
+            f"differ in {len(differ)} passages, e.g. {min(differ)!r}: it was changed from elsewhere"
         )
+        raise IndexMismatch(f"{folder} and its collection {COLLECTION} {which}. {remedy}")
     write_json(folder / "words.json", dict(counted))
     return replace(manifest, complete=True, domains=domains)
 
@@ -225,15 +221,6 @@ def _skip_known(
         remedy = "Give the files that it was begun with, or build another index in a new folder"
         raise IndexMismatch(f"{begun}. {remedy}")
     return ids
-
-
-def _new_ids(passages: Sequence[Passage], seen: set[str]) -> None:
-    "Note the ids of passages. Raises DataError for one that appears twice in the corpus."
-    for p in passages:
-        if p.id in seen:
-            remedy = "Ids must be unique: remove or rename one"
-            raise DataError(f"passage id {p.id!r} appears twice in the corpus", remedy=remedy)
-        seen.add(p.id)
 
 
 @contextmanager
@@ -272,21 +259,16 @@ def _add_all(
     how = {"unit": " characters", "unit_scale": True, "smoothing": 0.1, "desc": "indexing"}
     with tqdm(total=total, disable=not progress, **how) as bar:
         for part in batches(rest, batch):
-            _new_ids(part, seen)
+            for p in part:
+                if p.id in seen:
+                    problem = f"passage id {p.id!r} appears twice in the corpus"
+                    raise DataError(problem, remedy="Ids must be unique: remove or rename one")
+                seen.add(p.id)
             ingestion.add(part)
             for p in part:
                 whole.add(p)
             bar.update(sum(len(p.text) for p in part))
     return str(whole)
-
-
-def _named_parser(place: str) -> NodeParser:
-    "The node parser of LlamaIndex at FILE.py:NAME or MODULE:NAME, or that a function there makes. Raises SettingsError."
-    value, _ = load_place(place)
-    made = value if isinstance(value, NodeParser) else value() if callable(value) else value
-    if not isinstance(made, NodeParser):
-        raise SettingsError(f"chunks.parser={place} is a {type(made).__name__}, no NodeParser")
-    return made
 
 
 def _part_of(passages: Iterable[Passage], shard: Shard | None) -> tuple[str, Iterable[Passage]]:
@@ -326,7 +308,6 @@ def build_index(
     url: str = "",  # a Qdrant server; "": the embedded engine, in the folder
     batch: int | None = None,  # children in one embedding call; None: BATCH, or _BATCH_ON_GPU
     progress: bool = True,  # a progress bar on stderr, in characters
-    reserve_mb: int = 256,  # keep so much of the disk free
     sparse: SparseSettings | None = SparseSettings(),  # None: dense vectors alone
     titles: bool = False,  # True: each child is embedded with its passage's title before it
     hnsw: bool = False,  # True: the server searches a graph
@@ -338,7 +319,7 @@ def build_index(
     if isinstance(embedder, BaseEmbedding):
         embedder = FromEmbedding(embedder)
     if chunks.parser:
-        parser = _named_parser(chunks.parser)
+        parser, _ = named_part(chunks.parser, (NodeParser,))
     asked = {"chunks": chunks, "embedder": embedder.fingerprint, "dim": embedder.dim}
     asked |= {"url": Address(url), "sparse": sparse, "titles": titles, "hnsw": hnsw}
     asked["parser"] = part_identity(parser) if parser else ""
@@ -353,7 +334,7 @@ def build_index(
         size = batch or (_BATCH_ON_GPU if "cuda" in getattr(embedder, "device", "cpu") else BATCH)
         parse = with_stable_ids(parser) if parser else hierarchical_parser(chunks)
         with _opened_for_writing(folder, manifest) as store:
-            ingestion = Ingestion(folder, store, embedder, parse, titles, reserve_mb)
+            ingestion = Ingestion(folder, store, embedder, parse, titles)
             corpus = _add_all(ingestion, manifest, passages, size, progress)
             done = replace(finish(folder, manifest, store), corpus=corpus)
         done.save(folder)
@@ -361,18 +342,9 @@ def build_index(
         return done
 
 # %% ../../nbs/4_search/03_ingest.ipynb #merge001
-def _as_vectors(named: Mapping) -> dict:
-    "The vectors of a point that was read, to be written again."
-    from qdrant_client.models import SparseVector
-
-    sparse = {k: v for k, v in named.items() if hasattr(v, "indices")}
-    made = {k: SparseVector(indices=v.indices, values=v.values) for k, v in sparse.items()}
-    return {**named, **made}
-
-
 def _add_index(folder: Path, store: QdrantVectorStore, index: Index) -> None:
     "Add what an index holds, unless it is in; its documents last. Raises IndexMismatch for a passage that another one has."
-    from qdrant_client.models import PointStruct
+    from qdrant_client.models import PointStruct, SparseVector
 
     there, more = _load_documents(folder), _load_documents(index.folder)
     ids = document_ids(index.folder)
@@ -381,8 +353,11 @@ def _add_index(folder: Path, store: QdrantVectorStore, index: Index) -> None:
     if twice := ids & document_ids(folder):
         raise IndexMismatch(f"{index.folder}: passage {min(twice)!r} stands in another shard, too")
     for page in all_points(index.store, vectors=True):
-        rows = ((str(p.id), _as_vectors(p.vector), p.payload) for p in page)
-        points = [PointStruct(id=i, vector=v, payload=payload) for i, v, payload in rows]
+        points = []
+        for p in page:
+            sparse = {k: v for k, v in p.vector.items() if hasattr(v, "indices")}
+            made = {k: SparseVector(indices=v.indices, values=v.values) for k, v in sparse.items()}
+            points.append(PointStruct(id=str(p.id), vector=p.vector | made, payload=p.payload))
         store.client.upload_points(COLLECTION, points, wait=True)
     there.set_document_hashes({i: more.get_document_hash(i) for i in ids})
     write_json(folder / "documents.json", there.to_dict())

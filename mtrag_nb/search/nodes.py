@@ -18,12 +18,12 @@ from llama_index.core.node_parser import get_leaf_nodes
 from llama_index.core.node_parser.node_utils import build_nodes_from_splits
 from llama_index.core.schema import BaseNode, Document, NodeRelationship, TransformComponent
 
-from ..core.settings import ChunkSettings
+from ..core.settings import ChunkSettings, load_place
 from ..core.types import DataError, Passage, SettingsError, digest
 
 # %% auto #0
 __all__ = ['as_document', 'spans', 'SpanSplitter', 'hierarchical_parser', 'ChildNodes', 'with_stable_ids', 'part_identity',
-           'count_children', 'capped']
+           'named_part', 'count_children', 'capped']
 
 # %% ../../nbs/4_search/00_nodes.ipynb #docs0002
 _PASSAGE = ("title", "url", "source", "domain")
@@ -175,9 +175,8 @@ def hierarchical_parser(chunks: ChunkSettings = ChunkSettings()) -> NodeParser:
     if chunks.flat:
         return children
     parents = SpanSplitter(size=chunks.parent_size, overlap=chunks.parent_overlap)
-    return HierarchicalNodeParser.from_defaults(
-        node_parser_ids=["parent", "child"], node_parser_map={"parent": parents, "child": children}
-    )
+    levels = {"parent": parents, "child": children}
+    return HierarchicalNodeParser.from_defaults(node_parser_ids=[*levels], node_parser_map=levels)
 
 # %% ../../nbs/4_search/00_nodes.ipynb #leaf0002
 class ChildNodes(TransformComponent):
@@ -237,6 +236,16 @@ def part_identity(part: object) -> str:
     "Names a part of LlamaIndex by its class, its settings and those of its inner parts, in eight digits."
     return digest(_described(part, 5), 8)
 
+
+def named_part(place: str, kinds: tuple[type, ...]) -> tuple[object, str]:
+    "A part of LlamaIndex at FILE.py:NAME or MODULE:NAME, or that a function there makes, and its name in an identity. Raises SettingsError."
+    value, source = load_place(place)
+    made = value if isinstance(value, kinds) or not callable(value) else value()
+    if not isinstance(made, kinds):
+        known = ", ".join(k.__name__ for k in kinds)
+        raise SettingsError(f"{place} is a {type(made).__name__}, and not one of {known}")
+    return made, f"{type(made).__name__}:{digest([part_identity(made), source], 8)}"
+
 # %% ../../nbs/4_search/00_nodes.ipynb #b54eb6f3
 def count_children(text: str, chunks: ChunkSettings = ChunkSettings()) -> int:
     "How many children a text has under these sizes."
@@ -248,11 +257,9 @@ def count_children(text: str, chunks: ChunkSettings = ChunkSettings()) -> int:
 
 
 def capped(
-    passages: Iterable[Passage],
-    chunks: ChunkSettings = ChunkSettings(),  # sizes in characters
-    most: int | None = None,  # children a domain; None: all
+    passages: Iterable[Passage], chunks: ChunkSettings = ChunkSettings(), most: int | None = None
 ) -> Iterator[Passage]:
-    "The first passages of each domain, as many as have no more than so many children."
+    "The first passages of each domain, as many as have no more than so many children; None: all."
     held: dict[str, int] = {}  # domain -> children so far; a domain that is full takes nothing more
     for p in passages:
         if most is None:

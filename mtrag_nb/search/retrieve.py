@@ -21,18 +21,17 @@ from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from ..core.record import Found
-from ..core.settings import Leg, RetrievalSettings, names_code, legs, load_place, plugins
+from ..core.settings import Leg, RetrievalSettings, names_code, legs, plugins
 from ..core.types import Context, SettingsError, Turn, digest
 from ..models.chat import ChatModel, EmbedderLike, Reranker, chat
-from .nodes import part_identity
+from .nodes import named_part, part_identity
 from .sources import Retrieval, RetrieverLike, Terms, query_vectors, rrf
 from .sources import view_terms, view_text, views_identity
 from .store import Index, child_name, context_of, document_of_node, words
 
 # %% auto #0
-__all__ = ['SIGNALS', 'WEIGHTS', 'RETRIEVERS', 'Question', 'ViewRetriever', 'NodeReranker', 'OverlapReranker', 'PassageReranker',
-           'TalkReranker', 'LikelihoodReranker', 'make_reranker', 'best_hits', 'NodeRetriever', 'Retriever',
-           'open_retriever']
+__all__ = ['SIGNALS', 'WEIGHTS', 'RETRIEVERS', 'Question', 'OverlapReranker', 'PassageReranker', 'TalkReranker',
+           'LikelihoodReranker', 'make_reranker', 'best_hits', 'NodeRetriever', 'Retriever', 'open_retriever']
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #quest001
 @dataclass
@@ -61,7 +60,7 @@ def _as_question(q: QueryBundle) -> Question:
     return q if isinstance(q, Question) else Question(q.query_str, embedding=q.embedding)
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #views001
-class ViewRetriever(BaseRetriever):
+class _ViewRetriever(BaseRetriever):
     "The best children for one view of a question: by its vector, or by its words. Raises DataError for a domain that is not in the index."
 
     def __init__(
@@ -129,9 +128,9 @@ class _QuestionCosine(BaseNodePostprocessor):
 
     _index: Index = PrivateAttr()
     _embedder: EmbedderLike = PrivateAttr()
-    _views: list[ViewRetriever] = PrivateAttr()
+    _views: list[_ViewRetriever] = PrivateAttr()
 
-    def __init__(self, index: Index, embedder: EmbedderLike, views: Sequence[ViewRetriever]):
+    def __init__(self, index: Index, embedder: EmbedderLike, views: Sequence[_ViewRetriever]):
         super().__init__()
         self._index, self._embedder, self._views = index, embedder, list(views)
 
@@ -157,13 +156,10 @@ def _cosine_of(n: NodeWithScore) -> float:
     return n.node.metadata.get("cosine", n.score or 0.0)
 
 
-class NodeReranker(BaseNodePostprocessor):
+class _NodeReranker(BaseNodePostprocessor):
     "Gives nodes new scores and sorts by them. As it is, it keeps the order of the first stage."
 
-    @property
-    def fingerprint(self) -> str:
-        "Goes into the identity of a run."
-        return "fused"
+    fingerprint = property(lambda self: "fused")  # goes into the identity of a run
 
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
         "One score for each node, higher is better."
@@ -178,7 +174,7 @@ class NodeReranker(BaseNodePostprocessor):
         return sorted(nodes, key=lambda n: (-n.score, -_cosine_of(n), child_name(n)))
 
 
-class _CosineOrder(NodeReranker):
+class _CosineOrder(_NodeReranker):
     "Ranks by the cosine with the question, whichever search found a node."
 
     embedder: str = ""  # its fingerprint
@@ -189,7 +185,7 @@ class _CosineOrder(NodeReranker):
         return [_cosine_of(n) for n in nodes]
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #post0003
-class _TextReranker(NodeReranker):
+class _TextReranker(_NodeReranker):
     "Ranks nodes by a reranker of texts."
 
     _inner: Reranker = PrivateAttr()
@@ -204,7 +200,7 @@ class _TextReranker(NodeReranker):
         return self._inner.score(q.query_str, [n.text for n in nodes])
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #07b93e63
-class OverlapReranker(NodeReranker):
+class OverlapReranker(_NodeReranker):
     "Cosine plus the idf-weighted share of the question's words in a child: the default where no cross-encoder is."
 
     weight: float = 0.2  # of the share; chosen on mtrag-human
@@ -268,10 +264,8 @@ class TalkReranker(OverlapReranker):
 
     fingerprint = property(lambda self: f"talk:{digest(list(self.weights), 8)}")
 
-    def signals(
-        self, nodes: Sequence[NodeWithScore], q: Question
-    ) -> np.ndarray:  # [nodes, signals]
-        "The signals of each node, in the order of SIGNALS. A part that the conversation lacks gives 0."
+    def signals(self, nodes: Sequence[NodeWithScore], q: Question) -> np.ndarray:
+        "The signals of each node, [nodes, signals], in the order of SIGNALS. A part that the conversation lacks gives 0."
         texts = {part: view_text(part, q.query_str, q.turns) for part in _PARTS}
         q.with_embedder(self._embedder).encode([t for t in texts.values() if t])
         nothing = np.zeros(self._embedder.dim, np.float32)
@@ -287,7 +281,7 @@ class TalkReranker(OverlapReranker):
 _LIKELIHOOD = "Document: {text}\n\nWrite a question that this document answers."
 
 
-class LikelihoodReranker(NodeReranker):
+class LikelihoodReranker(_NodeReranker):
     "Mean log-probability of the question's tokens after each text, by the chat model of whoever asks, in nats."
 
     chars: int = 1200  # of a text that the model reads: a child, or a parent
@@ -301,23 +295,20 @@ class LikelihoodReranker(NodeReranker):
         return [s.mean for s in q.model.score(asked, [q.query_str] * len(nodes))]
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #41daa8bb
-_RERANKERS: dict[str, Callable[[Index, EmbedderLike], NodeReranker]] = {  # without another model
+_RERANKERS: dict[str, Callable[[Index, EmbedderLike], _NodeReranker]] = {  # without another model
     "overlap": lambda index, embedder: OverlapReranker(index),
     "passage": lambda index, embedder: PassageReranker(index),
     "talk": TalkReranker,
     "cosine": lambda index, embedder: _CosineOrder(embedder=embedder.fingerprint),
     "likelihood": lambda index, embedder: LikelihoodReranker(),
-    "none": lambda index, embedder: NodeReranker(),
+    "none": lambda index, embedder: _NodeReranker(),
 }
 
 
 def make_reranker(
-    name: str,  # one of RERANKERS; "": the given one, or overlap where there is none
-    index: Index,
-    embedder: EmbedderLike,
-    given: Reranker | None = None,  # the profile's cross-encoder
-) -> NodeReranker:
-    "The reranker of a name. Raises SettingsError for one whose model is not there."
+    name: str, index: Index, embedder: EmbedderLike, given: Reranker | None = None
+) -> _NodeReranker:
+    "The reranker of a name, one of RERANKERS; '': the given one (the profile's cross-encoder), or overlap. Raises SettingsError for one whose model is not there."
     name = name or ("model" if given else "overlap")
     if name in _RERANKERS:
         return _RERANKERS[name](index, embedder)
@@ -328,11 +319,9 @@ def make_reranker(
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #596f0a6b
 def best_hits(
-    nodes: Sequence[NodeWithScore],  # best first
-    k: int,
-    distinct: bool = False,  # False: k nodes; True: as many as it takes to have k passages
+    nodes: Sequence[NodeWithScore], k: int, distinct: bool = False
 ) -> list[NodeWithScore]:
-    "The nodes that are kept."
+    "The first k nodes; `distinct`: as many as it takes to have k passages."
     if not distinct:
         return list(nodes[:k])
     first_of = {document_of_node(n): i for i, n in reversed(list(enumerate(nodes)))}
@@ -412,10 +401,17 @@ class Retriever(NodeRetriever):
         reranker: Reranker | None = None,  # the profile's cross-encoder
         settings: RetrievalSettings = RetrievalSettings(),
     ):
+        "Raises SettingsError for settings that the index cannot serve."
         self.index, self.embedder, self.settings = index, embedder, settings
-        _check(settings, index)
         wanted, k = legs(settings.views), settings.top_k
-        self.views = [ViewRetriever(index, embedder, leg, k) for leg in wanted]
+        if not 1 <= settings.rerank_k <= k:
+            problem = f"cannot keep rerank_k={settings.rerank_k} of top_k={k} candidates"
+            raise SettingsError(f"{problem}: rerank_k goes from 1 to top_k")
+        if any(leg.words for leg in wanted) and not index.manifest.sparse:
+            how = f"searches by words, and {index.folder} holds none: build it again with mtrag ingest"
+            remedy = "or search by vectors alone: retrieval.views=mix"
+            raise SettingsError(f"retrieval.views={settings.views!r} {how}, {remedy}")
+        self.views = [_ViewRetriever(index, embedder, leg, k) for leg in wanted]
         self.reranker = make_reranker(settings.reranker, index, embedder, reranker)
         one = len(wanted) == 1 and not wanted[0].words
         weights = [leg.weight for leg in wanted]
@@ -445,31 +441,8 @@ class Retriever(NodeRetriever):
         "Contexts by id, in that order. Raises DataError for one that is not there."
         return self.index.contexts(ids) if self.settings.parent_swap else self.index.children(ids)
 
-
-def _check(settings: RetrievalSettings, index: Index) -> None:
-    "Raises SettingsError for settings that the index cannot serve."
-    if not 1 <= settings.rerank_k <= settings.top_k:
-        problem = f"cannot keep rerank_k={settings.rerank_k} of top_k={settings.top_k} candidates"
-        raise SettingsError(f"{problem}: rerank_k goes from 1 to top_k")
-    if any(leg.words for leg in legs(settings.views)) and not index.manifest.sparse:
-        problem = (
-            f"retrieval.views={settings.views!r} searches by words, and {index.folder} holds none"
-        )
-        remedy = "build it again with mtrag ingest, or search by vectors alone: retrieval.views=mix"
-        raise SettingsError(f"{problem}: {remedy}")
-
 # %% ../../nbs/4_search/05_retrieve.ipynb #a247edda
 RETRIEVERS: dict[str, Callable[..., RetrieverLike]] = {"index": Retriever}
-
-
-def _named_part(place: str, kinds: tuple[type, ...]) -> tuple[object, str]:
-    "A part of LlamaIndex at FILE.py:NAME or MODULE:NAME, or that a function there makes, and its name in an identity. Raises SettingsError."
-    value, source = load_place(place)
-    made = value if isinstance(value, kinds) or not callable(value) else value()
-    if not isinstance(made, kinds):
-        known = ", ".join(k.__name__ for k in kinds)
-        raise SettingsError(f"{place} is a {type(made).__name__}, and not one of {known}")
-    return made, f"{type(made).__name__}:{digest([part_identity(made), source], 8)}"
 
 
 def open_retriever(
@@ -479,10 +452,10 @@ def open_retriever(
     settings: RetrievalSettings,
 ) -> RetrieverLike:
     "The retriever that settings name, over an index or by itself. Raises SettingsError for an unknown one."
-    parts = [_named_part(p, (BaseNodePostprocessor,)) for p in settings.postprocessors.split()]
+    parts = [named_part(p, (BaseNodePostprocessor,)) for p in settings.postprocessors.split()]
     name, more = settings.retriever, " ".join(identity for _, identity in parts)
     if names_code(name):
-        found, identity = _named_part(name, (BaseRetriever, BaseIndex, BaseQueryEngine))
+        found, identity = named_part(name, (BaseRetriever, BaseIndex, BaseQueryEngine))
         return NodeRetriever(found, [p for p, _ in parts], f"{identity} {more}".strip())
     known = {**RETRIEVERS, **plugins("retriever", RETRIEVERS)}
     if name not in known:

@@ -24,7 +24,6 @@ from ..core.types import as_context, digest, plain, redacted, structured
 from ..models.chat import ChatModel, EmbedderLike
 
 if TYPE_CHECKING:
-    import httpx
     import numpy as np
 
 # %% auto #0
@@ -73,10 +72,8 @@ def query_vectors(terms: Sequence[Terms], embedder: EmbedderLike) -> np.ndarray:
     texts = list(dict.fromkeys(text for ts in terms for _, text in ts))
     vector = dict(zip(texts, embedder.encode(texts, query=True)))
     mixed = [sum(weight * vector[text] for weight, text in ts) for ts in terms]
-    rows = [
-        v if len(ts) == 1 else v / max(float(np.linalg.norm(v)), 1e-12)
-        for v, ts in zip(mixed, terms)
-    ]
+    sizes = [1.0 if len(ts) == 1 else float(np.linalg.norm(v)) for v, ts in zip(mixed, terms)]
+    rows = [v / max(size, 1e-12) for v, size in zip(mixed, sizes)]
     return np.array(rows, np.float32).reshape(len(terms), embedder.dim)
 
 # %% ../../nbs/4_search/04_sources.ipynb #8bc56c29
@@ -93,11 +90,9 @@ _Ranking = Sequence[str]  # ids, best first, each once
 
 
 def rrf(
-    rankings: Sequence[_Ranking],
-    weights: Sequence[float],  # one per ranking
-    k: int = 60,  # Cormack et al. 2009
-) -> list[tuple[str, float]]:  # id and score, best first
-    "Reciprocal rank fusion: the sum of weight / (k + rank), ranks from 1. Equal scores are ordered by id."
+    rankings: Sequence[_Ranking], weights: Sequence[float], k: int = 60
+) -> list[tuple[str, float]]:
+    "Reciprocal rank fusion (Cormack et al. 2009), ids and scores, best first: the sum of weight / (k + rank), ranks from 1. Equal scores are ordered by id."
     scores: dict[str, float] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
         for rank, i in enumerate(ranking, 1):
@@ -173,10 +168,9 @@ class GivenPassages:
             remedy = "Retrieve with the task_id of a task that was given"
             raise DataError(f"no passages are known for task {task_id!r}", remedy=remedy)
         ranked = list(enumerate(self._given[task_id], 1))
-        return Retrieval(
-            tuple(Found(p.id, p.id, p.id, round(1 / rank, 4)) for rank, p in ranked),
-            tuple(replace(as_context(p), score=round(1 / rank, 6)) for rank, p in ranked),
-        )
+        hits = tuple(Found(p.id, p.id, p.id, round(1 / rank, 4)) for rank, p in ranked)
+        contexts = (replace(as_context(p), score=round(1 / rank, 6)) for rank, p in ranked)
+        return Retrieval(hits, tuple(contexts))
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "The passages themselves, in that order. Raises DataError for an id that came with no task."
@@ -196,15 +190,6 @@ class WebResult:
     url: str
     title: str
     text: str
-
-
-class _WebSource(Protocol):
-    "What can be searched in the place of the web."
-
-    fingerprint: str  # names it in records and in the identity of a run
-    live: bool  # it may find something else tomorrow
-
-    def search(self, query: str, k: int) -> list[WebResult]: ...
 
 # %% ../../nbs/4_search/04_sources.ipynb #61243939
 _SMUGGLED = "\u202a-\u202e\u2066-\u2069\U000e0000-\U000e01ef"  # orders of direction, tag characters, rare variation selectors
@@ -327,8 +312,8 @@ class _CorpusSource:
 _LARGEST = 2**20  # bytes of a reply
 
 
-def _get_json(client: httpx.Client, url: str, params: Mapping, seconds: float) -> object:
-    "What an address gives, as JSON. Raises ServerError for anything else."
+def _get_json(client, url: str, params: Mapping, seconds: float) -> object:
+    "What an address gives, as JSON, by a client of httpx. Raises ServerError for anything else."
     import httpx
 
     place, until, data = redacted(url), time.monotonic() + seconds, bytearray()
@@ -378,10 +363,8 @@ class _SearxSource:
         if not isinstance(rows, list):
             raise ServerError(f"{redacted(self.url)} gave no list of results")
         rows = [r for r in rows[:50] if isinstance(r, dict)]
-        results = (
-            _web_result(r.get("url"), r.get("title", ""), r.get("content", "")) for r in rows
-        )
-        return [r for r in results if r][:k]
+        told = ((r.get("url"), r.get("title", ""), r.get("content", "")) for r in rows)
+        return [r for row in told if (r := _web_result(*row))][:k]
 
 # %% ../../nbs/4_search/04_sources.ipynb #47ad037a
 @dataclass(frozen=True)
@@ -409,7 +392,7 @@ class Web:
 
     def __init__(
         self,
-        source: _WebSource | None,  # None: only the record answers
+        source: _CorpusSource | _SearxSource | None,  # None: only the record answers
         path: str | Path | None = None,  # of the record; None: it is kept in memory
         now: Callable[[], str] = lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     ):
@@ -497,11 +480,8 @@ def web_step(s: _Searched) -> WebSearched:
 _KINDS = ("none", "corpus:FOLDER", "recorded:FILE", "searxng:URL")
 
 
-def web_named(
-    text: str,  # one of _KINDS
-    open_corpus: Callable[[Path], RetrieverLike],  # how a folder becomes a retriever
-) -> Web | None:
-    "A source by its name. Raises SettingsError for one that there is not."
+def web_named(text: str, open_corpus: Callable[[Path], RetrieverLike]) -> Web | None:
+    "A source by its name, one of _KINDS; `open_corpus` makes a retriever of a folder. Raises SettingsError for one that there is not."
     kind, _, where = text.partition(":")
     if text in ("", "none"):
         return None

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -117,11 +117,8 @@ def _writable_copy(folder: Path) -> tempfile.TemporaryDirectory:  # gone when no
     "A copy of a folder that cannot be written to. Raises DiskFull if it does not fit."
     place, size = Path(tempfile.gettempdir()), disk_size(folder) / 1e6
     check_free(place, size + _ENGINE_ROOM, "a copy", "Name a place with more room in TMPDIR")
-    print(
-        f"{folder} cannot be written to, and the engine must: it is opened as a copy of {size:.0f} "
-        f"MB in {place}, which is removed in the end",
-        file=sys.stderr,
-    )
+    how = f"it is opened as a copy of {size:.0f} MB in {place}, which is removed in the end"
+    print(f"{folder} cannot be written to, and the engine must: {how}", file=sys.stderr)
     copy = tempfile.TemporaryDirectory(prefix="mtrag-index-", ignore_cleanup_errors=True)
     shutil.copytree(folder, Path(copy.name) / folder.name, copy_function=copy_sparse)
     for path in Path(copy.name).rglob("*"):
@@ -168,10 +165,9 @@ def _server(url: str) -> QdrantClient:
         client = qdrant_client.QdrantClient(url=whole, api_key=key, check_compatibility=False)
         client.collection_exists(COLLECTION)
     except Exception as e:
-        raise ServerError(
-            f"no Qdrant server answers at {Address(url)} ({type(e).__name__}). "
-            "Start one, or leave the url empty to use the embedded engine"
-        ) from e
+        problem = f"no Qdrant server answers at {Address(url)} ({type(e).__name__})"
+        remedy = "Start one, or leave the url empty to use the embedded engine"
+        raise ServerError(f"{problem}. {remedy}") from e
     return client
 
 
@@ -196,12 +192,9 @@ def create_collection(store: QdrantVectorStore, dim: int, hnsw: bool = False) ->
         return
     sparse = {_SPARSE: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
     graph = qm.HnswConfigDiff(m=HNSW["m"], ef_construct=HNSW["ef_construct"])
-    store.client.create_collection(
-        COLLECTION,
-        vectors_config={DENSE: qm.VectorParams(size=dim, distance=qm.Distance.COSINE)},
-        sparse_vectors_config=sparse if store.enable_hybrid else None,
-        hnsw_config=graph if hnsw else None,
-    )
+    how = {"vectors_config": {DENSE: qm.VectorParams(size=dim, distance=qm.Distance.COSINE)}}
+    how |= {"sparse_vectors_config": sparse if store.enable_hybrid else None}
+    store.client.create_collection(COLLECTION, hnsw_config=graph if hnsw else None, **how)
     for key in ("doc_id", "domain", "parent_id"):
         store.client.create_payload_index(COLLECTION, key, qm.PayloadSchemaType.KEYWORD)
     store._collection_initialized = True
@@ -241,9 +234,8 @@ def all_points(store: QdrantVectorStore, vectors: bool = False, size=1000) -> It
     "All points with their payloads, in pages of this size."
     at = None
     while True:
-        page, at = store.client.scroll(
-            COLLECTION, limit=size, offset=at, with_payload=True, with_vectors=vectors
-        )
+        how = {"with_payload": True, "with_vectors": vectors}
+        page, at = store.client.scroll(COLLECTION, limit=size, offset=at, **how)
         if page:
             yield page
         if at is None:
@@ -260,23 +252,6 @@ def lost_state(folder: Path) -> bool:
     half_made = (first / "manifest.json").exists() or not (first / _SUMS).exists()
     there = (folder / "manifest.json").exists() or states == [first] and half_made
     return bool(states) and not there
-
-
-def _manifest_data(folder: str | Path) -> dict:
-    "What `manifest.json` holds. Raises DataError if there is none, IndexMismatch if another version wrote it."
-    path = Path(folder) / "manifest.json"
-    if lost_state(Path(folder)):
-        raise DataError("no such file beside its documents", path, remedy="Restore it from a copy")
-    if not path.exists():
-        remedy = "Build it (mtrag ingest --passages FILE --index DIR), or name its folder"
-        raise DataError("no index here", folder, remedy=remedy)
-    data = read_json(path)
-    if (found := data.get("format")) != _FORMAT:
-        raise IndexMismatch(
-            f"{folder} holds an index of format {str(found)[:40]}, and this version reads format "
-            f"{_FORMAT}. Build it again in a new folder, by the command that it was built with"
-        )
-    return data
 
 
 @dataclass(frozen=True)
@@ -321,11 +296,21 @@ class Manifest:
     @classmethod
     def load(cls, folder: str | Path) -> Manifest:
         "Read `manifest.json`. Raises DataError if there is none or it is damaged, IndexMismatch if another version wrote it."
-        data = _manifest_data(folder)
+        path = Path(folder) / "manifest.json"
+        if lost_state(Path(folder)):
+            remedy = "Restore it from a copy"
+            raise DataError("no such file beside its documents", path, remedy=remedy)
+        if not path.exists():
+            remedy = "Build it (mtrag ingest --passages FILE --index DIR), or name its folder"
+            raise DataError("no index here", folder, remedy=remedy)
+        data = read_json(path)
+        if (found := data.get("format")) != _FORMAT:
+            wrong = f"an index of format {str(found)[:40]}, and this version reads format {_FORMAT}"
+            remedy = "Build it again in a new folder, by the command that it was built with"
+            raise IndexMismatch(f"{folder} holds {wrong}. {remedy}")
         try:
             return structured(cls, data)
         except (TypeError, AttributeError, SettingsError) as e:
-            path = Path(folder) / "manifest.json"
             remedy = "Restore the folder from a copy, or build the index again in a new folder"
             raise DataError(f"not the manifest of an index ({e})", path, remedy=remedy) from None
 
@@ -333,11 +318,9 @@ class Manifest:
 def require_same(folder: str | Path, manifest: Manifest, **asked) -> None:
     "Raises IndexMismatch that names the folder and every field of its manifest that differs from what is asked."
     has = {k: getattr(manifest, k) for k in asked}
-    if differ := diff_identity(dotted(plain(has)), dotted(plain(asked))):
-        raise IndexMismatch(
-            f"{folder} holds an index that differs in {'; '.join(differ)}. "
-            "Ask for what the index has, or build another one in a new folder"
-        )
+    if differ := "; ".join(diff_identity(dotted(plain(has)), dotted(plain(asked)))):
+        remedy = "Ask for what the index has, or build another one in a new folder"
+        raise IndexMismatch(f"{folder} holds an index that differs in {differ}. {remedy}")
 
 # %% ../../nbs/4_search/02_store.ipynb #38f3ecbb
 def data_folder(folder: str | Path, manifest: Manifest) -> Path:
@@ -410,11 +393,8 @@ def sweep(folder: Path) -> None:
 def sweep_if_idle(folder: Path) -> None:
     "The same for a reader: not during a change, nor where nothing can be written."
     if os.access(folder, os.W_OK) and _leftovers(folder):
-        try:
-            with only_writer(folder, "library"):
-                sweep(folder)
-        except InUse:
-            pass
+        with suppress(InUse), only_writer(folder, "library"):
+            sweep(folder)
 
 
 @contextmanager
@@ -462,10 +442,7 @@ class Coverage:
     tasks: Mapping[str, int]  # domain -> tasks with gold passages
     hopeless: Mapping[str, tuple[str, ...]]  # domain -> ids of tasks without any gold in the index
 
-    @property
-    def complete(self) -> bool:
-        "Is every gold passage there?"
-        return not any(self.missing.values())
+    complete = property(lambda self: not any(self.missing.values()))
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -481,11 +458,8 @@ def coverage(
     domains: Mapping[str, str],  # task id -> domain
 ) -> Coverage:
     "Which gold passages are not in the index, by domain. Raises DataError for a task without a domain."
-    gold = {
-        task: found
-        for task, passages in qrels.items()
-        if (found := [p for p, relevance in passages.items() if relevance > 0])
-    }
+    judged = ((t, [p for p, relevance in ps.items() if relevance > 0]) for t, ps in qrels.items())
+    gold = {task: found for task, found in judged if found}
     if unknown := [task for task in gold if task not in domains]:
         problem = f"task {unknown[0]!r} of the qrels has no domain"
         raise DataError(problem, remedy="Give the domain of every task")
@@ -563,9 +537,8 @@ class Index:
         "The vectors of children by their nodes' ids. Raises DataError for one that is not there."
         if not node_ids:
             return np.zeros((0, self.manifest.dim), np.float32)
-        found = self.store.client.retrieve(
-            COLLECTION, list(dict.fromkeys(node_ids)), with_payload=False, with_vectors=[DENSE]
-        )
+        ids, how = list(dict.fromkeys(node_ids)), {"with_payload": False, "with_vectors": [DENSE]}
+        found = self.store.client.retrieve(COLLECTION, ids, **how)
         rows = {str(p.id): p.vector[DENSE] for p in found}
         self._require(node_ids, rows, "child")
         return np.asarray([rows[i] for i in node_ids], np.float32)
@@ -656,45 +629,26 @@ def _check_counts(folder: Path, manifest: Manifest, store: QdrantVectorStore) ->
         raise DataError(problem, folder, remedy=f"Restore it from a copy. {REBUILD}")
     counted, points = manifest.total("children"), count_points(store)
     if points != counted:
-        raise IndexMismatch(
-            f"{folder} counts {counted} children, and its collection {COLLECTION} holds {points}: "
-            "it was changed from elsewhere or belongs to another index. "
-            f"{'Use another server' if manifest.url else REBUILD}"
-        )
+        problem = f"counts {counted} children, and its collection {COLLECTION} holds {points}"
+        why = "it was changed from elsewhere or belongs to another index"
+        remedy = "Use another server" if manifest.url else REBUILD
+        raise IndexMismatch(f"{folder} {problem}: {why}. {remedy}")
     for domain, counts in manifest.domains.items():
         if (found := count_points(store, domain)) != counts["children"]:
             problem = f"the filter for {domain!r} finds {found} of {counts['children']} children"
             raise DataError(problem, folder, remedy=f"Its files are damaged. {REBUILD}")
 
 
-def _unfinished(folder: Path) -> Exception:
-    "The error for an index whose build has not ended: because it is being built, or because it was killed."
-    if os.access(folder, os.W_OK):
-        with only_writer(folder, "index"):
-            pass  # InUse says that it is being built
-    return IndexMismatch(
-        f"{folder} holds an unfinished index, of {len(document_ids(folder))} passages so far. "
-        "Start the same ingestion again: it goes on from there"
-    )
-
-
-def _address(manifest: Manifest, url: str) -> str:
-    "The server of an index: the address given, which may hold a password, or the one in its manifest, which holds none."
+def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
+    "The index that a manifest describes, checked; an address that is given may hold a password, which the manifest has not."
     if url:
         require_same("the folder", manifest, url=Address(url))
     if "***@" in (url or manifest.url) and not getattr(url, "whole", ""):
-        raise SettingsError(
-            f"the index lies on {manifest.url}, and its password is not on record: give the address with it (qdrant_url), "
-            "or the key in QDRANT_API_KEY"
-        )
-    return url or manifest.url
-
-
-def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
-    "The index that a manifest describes, checked."
-    address = _address(manifest, url)
+        problem = f"the index lies on {manifest.url}, and its password is not on record"
+        remedy = "give the address with it (qdrant_url), or the key in QDRANT_API_KEY"
+        raise SettingsError(f"{problem}: {remedy}")
     check_sums(folder)
-    store = open_store(data_folder(folder, manifest), address, manifest.sparse)
+    store = open_store(data_folder(folder, manifest), url or manifest.url, manifest.sparse)
     try:
         _check_counts(folder, manifest, store)
     except BaseException:
@@ -703,17 +657,19 @@ def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
     return Index(folder, manifest, store)
 
 
-def open_folder(
-    folder: str | Path,
-    url: str = "",  # the Qdrant server that it lies on, where the address needs a password
-) -> Index:
-    "Open a finished index, whatever it was made with. Raises IndexMismatch for an unfinished one, DataError for one that is damaged."
+def open_folder(folder: str | Path, url: str = "") -> Index:
+    "Open a finished index, whatever made it; url: its server's, where that needs a password. Raises IndexMismatch if it is unfinished, DataError."
     folder = Path(folder)
     sweep_if_idle(folder)
     while True:
         manifest = Manifest.load(folder)
         if not manifest.complete:
-            raise _unfinished(folder)
+            if os.access(folder, os.W_OK):
+                with only_writer(folder, "index"):
+                    pass  # InUse says that it is being built
+            so_far = f"an unfinished index, of {len(document_ids(folder))} passages so far"
+            remedy = "Start the same ingestion again: it goes on from there"
+            raise IndexMismatch(f"{folder} holds {so_far}. {remedy}")
         try:
             return _opened(folder, manifest, url)
         except (DataError, IndexMismatch):
@@ -722,12 +678,10 @@ def open_folder(
 
 
 def open_index(
-    folder: str | Path,
-    embedder: EmbedderLike,  # the one that will make the query vectors
-    chunks: ChunkSettings | None = None,  # None: whatever the index has
-    url: str = "",  # as for `open_folder`
+    folder: str | Path, embedder: EmbedderLike, chunks: ChunkSettings | None = None, url: str = ""
 ) -> Index:
-    "Open the index that is asked for. Raises IndexMismatch for another or an unfinished one, DataError if it is damaged or there is none."
+    """Open the index that was made with this embedder, which will make the query vectors, and these chunks (None: any); `url` as for
+    `open_folder`. Raises IndexMismatch for another or an unfinished one, DataError if it is damaged or there is none."""
     asked = {"embedder": embedder.fingerprint, "dim": embedder.dim}
     if chunks is not None:
         asked["chunks"] = chunks

@@ -21,7 +21,6 @@ from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -29,7 +28,7 @@ import uvicorn
 from fastapi import Body, FastAPI, File, Form, Header, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
@@ -66,10 +65,8 @@ def _own_machine(host: str) -> bool:
 def check_address(host: str, token: str) -> None:
     "Raises SettingsError for an address that others reach without a token, or a token that is short; `token` may be several, parted by blanks."
     if any(len(t) < _LEAST_TOKEN for t in token.split()):
-        raise SettingsError(
-            f"a token has at least {_LEAST_TOKEN} characters: python -c 'import secrets; "
-            "print(secrets.token_urlsafe())' makes one"
-        )
+        how = "python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
+        raise SettingsError(f"a token has at least {_LEAST_TOKEN} characters: {how}")
     if not re.fullmatch(r"[A-Za-z0-9._~+/=\s-]*", token):
         why = "since a header and a cookie take no others"
         raise SettingsError(f"a token has letters, digits and ._~+/=- only, {why}")
@@ -86,6 +83,7 @@ def _hosts_of(host: str, names: tuple[str, ...] = ()) -> frozenset[str]:
 
 # %% ../../nbs/serve/06_api.ipynb #90c28037
 _COOKIE = "mtrag_token"
+_ASKING = ContextVar("_ASKING", default=("", False))  # a request's token, whether there are others
 
 
 def _token_of(headers: Mapping[str, str]) -> str:
@@ -105,9 +103,6 @@ def _is_token(given: str, tokens: str) -> bool:
     return any([_same(given, t) for t in tokens.split()])
 
 
-_ASKING = ContextVar("_ASKING", default=("", False))  # a request's token, whether there are others
-
-
 def _owned_id(i: str) -> str:
     "An id of 16 characters made one of whoever asks: its end is a digest of the token; without tokens as it is."
     token, _ = _ASKING.get()
@@ -119,18 +114,12 @@ def _owns(i: str) -> bool:
     return not _ASKING.get()[1] or _same(_owned_id(i), i)
 
 
-def _hostname(host: str) -> str:
-    "The name in a Host header, without its port; '' for one that is none."
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
-
-
 def _foreign(headers: Mapping[str, str], hosts: frozenset[str]) -> tuple[int, str] | None:
     "Why a request does not come from here: status and message; None if it may."
-    host, origin = headers.get("host", ""), headers.get("origin")
-    if _hostname(host) not in hosts:
+    host, origin, name = headers.get("host", ""), headers.get("origin"), ""
+    with suppress(ValueError):  # of a Host header that is none
+        name = (urlsplit(f"//{host}").hostname or "").lower()
+    if name not in hosts:
         return 421, "this service is not called by that name"
     other_page = origin is not None and origin not in (f"http://{host}", f"https://{host}")
     embedded = headers.get("sec-fetch-mode") != "navigate"
@@ -142,12 +131,8 @@ def _foreign(headers: Mapping[str, str], hosts: frozenset[str]) -> tuple[int, st
 class _Rate:
     "So many requests a minute, and at most as many at once, from each address."
 
-    def __init__(
-        self,
-        per_minute: float,
-        clock: Callable[[], float] = time.monotonic,
-        most: int = 10_000,  # addresses that are remembered
-    ):
+    def __init__(self, per_minute: float, clock: Callable = time.monotonic, most: int = 10_000):
+        "clock: gives seconds; most: addresses that are remembered."
         self.per_minute, self.clock, self.most, self._left = per_minute, clock, most, OrderedDict()
 
     def wait(self, who: str) -> float:
@@ -316,10 +301,9 @@ _HELP = {
 }
 
 
-class Query(_Sent):
+class Query(_Sent, extra="forbid"):
     "A question."
 
-    model_config = ConfigDict(extra="forbid")
     question: str
     conversation_id: str = Field("", description="one to go on with; empty: a new one")
     collection: str = Field("", description="search only here; empty: everywhere")
@@ -331,10 +315,9 @@ class Query(_Sent):
 _Verdict = Literal["", "right", "wrong", "refuse", "ask"]
 
 
-class Mark(_Sent):
+class Mark(_Sent, extra="forbid"):
     "What somebody says of a turn; what is left out stays as it was."
 
-    model_config = ConfigDict(extra="forbid")
     verdict: _Verdict | None = Field(None, description=_HELP["verdict"])
     passage: str = Field("", description="the id of a passage")
     answers: bool = Field(True, description="whether this passage answers the question")
@@ -342,10 +325,9 @@ class Mark(_Sent):
     note: str | None = Field(None, max_length=2_000)
 
 
-class Again(_Sent):
+class Again(_Sent, extra="forbid"):
     "The one thing that is changed when a turn is tried again."
 
-    model_config = ConfigDict(extra="forbid")
     question: str = ""
     passage: str = Field("", description="the id of the only passage that is kept")
     grade: bool = Field(True, description="false: all passages that were found are kept")
@@ -369,18 +351,16 @@ class Name(_Sent):
     title: str = Field(min_length=1, max_length=120, pattern=r"\S")
 
 
-class Message(_Sent):
+class Message(_Sent, extra="allow"):
     "A message of a chat; parts of it that are no text are refused."
 
-    model_config = ConfigDict(extra="allow")
     role: str
     content: str | list[dict] | None = None
 
 
-class Chat(_Sent):
+class Chat(_Sent, extra="allow"):
     "A request as OpenAI's chat completions have it. What decides how an answer is made is the system's, and is ignored here."
 
-    model_config = ConfigDict(extra="allow")
     model: str
     messages: list[Message]
     stream: bool = False
@@ -405,8 +385,7 @@ _Events = AsyncIterator[tuple[str, dict]]
 
 
 async def _progress(service: Service, **question) -> _Events:
-    """What happens to a question (as `service.ask` takes it): 'step', 'writing', and last 'reply' or 'error', each with its
-    data. Raises Denied before the first, or in place of the last."""
+    "What happens to a question: 'step', 'writing', last 'reply' or 'error', with data. Raises Denied before the first, or in place of the last."
     loop, queue, last = asyncio.get_running_loop(), asyncio.Queue(), 0.0
 
     def put(event: str, data: dict) -> None:
@@ -640,6 +619,8 @@ def _add_questions(app: FastAPI, service: Service) -> None:
 
 # %% ../../nbs/serve/06_api.ipynb #41eaf31e
 _WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"  # the policy of a turn's page
+_TURN = "/api/conversations/{i}/{turn}"
+_REPORT = "frame-ancestors 'self'; sandbox allow-scripts"  # beside the policy that it holds itself
 
 
 def _add_conversations(app: FastAPI, service: Service) -> None:
@@ -674,32 +655,27 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
 
 
 def _add_turns(app: FastAPI, service: Service) -> None:
-    why_path = "/api/conversations/{i}/{turn}/why"
-
-    @app.get(why_path, response_class=HTMLResponse, tags=["conversations"])
+    @app.get(f"{_TURN}/why", response_class=HTMLResponse, tags=["conversations"])
     def why(i: str, turn: int):
         "All of a turn, as notebooks show it."
         html = why_html(service, _known(service, i), turn)
         return HTMLResponse(html, headers={"content-security-policy": _WHY})
 
-    @app.get("/api/conversations/{i}/{turn}", tags=["conversations"])
+    @app.get(_TURN, tags=["conversations"])
     def turn_of(i: str, turn: int):
         "A turn in words: what was searched for, found and thrown away; what is marked, and which stage lost it."
         return about_turn(service, _known(service, i), turn)
 
-    @app.post("/api/conversations/{i}/{turn}/mark", tags=["marks"])
+    @app.post(f"{_TURN}/mark", tags=["marks"])
     def put_mark(i: str, turn: int, given: Mark):
         "Say what a turn should have been: a verdict, a passage that answers it, a better answer, a note."
         return mark(service, _known(service, i), turn, **given.model_dump(exclude_none=True))
 
-    @app.post("/api/conversations/{i}/{turn}/again", tags=["marks"])
+    @app.post(f"{_TURN}/again", tags=["marks"])
     async def try_again(i: str, turn: int, change: Again):
         "The turn again with one thing changed, beside the old one."
         what = {"conversation": _known(service, i), "turn": turn, **change.model_dump()}
         return await asyncio.wrap_future(service.questions.submit(again, service, **what))
-
-
-_REPORT = "frame-ancestors 'self'; sandbox allow-scripts"  # beside the policy that it holds itself
 
 
 def _as_file(lines: Iterable[dict], name: str) -> PlainTextResponse:
@@ -863,9 +839,9 @@ def make_app(
 
     how = {"docs_url": None, "redoc_url": None, "redirect_slashes": False, "lifespan": lifespan}
     app = FastAPI(title="mtrag", version=__version__, description=_ABOUT, **how)
-    parts = (_add_documents, _add_questions, _add_conversations, _add_turns, _add_marks, _add_chat)
-    for add in parts:
+    for add in (_add_documents, _add_questions, _add_conversations, _add_turns, _add_marks):
         add(app, service)
+    _add_chat(app, service)
     _add_descriptions(app, rules.token)
     _add_errors(app)
 
@@ -878,13 +854,9 @@ def make_app(
 
 
 def rules_of(
-    service: Service,
-    host: str = "127.0.0.1",
-    token: str = "",
-    names: tuple[str, ...] = (),  # others by which the host is known
-    **more,  # any other field of Rules
+    service: Service, host: str = "127.0.0.1", token: str = "", names: tuple[str, ...] = (), **more
 ) -> _Rules:
-    "The rules of a service: an upload may be as long as its limits say."
+    "The rules of a service (names: others by which the host is known; more: any other field): an upload may be as long as its limits say."
     long_body = {"/api/upload": service.limits.upload_bytes + 65536}
     return _Rules(_hosts_of(host, names), token, long_body=long_body, **more)
 
@@ -893,9 +865,7 @@ class _Server(uvicorn.Server):
     "A server that a signal stops in good order: what was begun is finished, then the process goes on to its end."
 
     stopping: Callable[[], object] = staticmethod(lambda: None)  # called when the signal comes
-    ready: Callable[[], object] = staticmethod(
-        lambda: None
-    )  # called when it answers, and can be stopped
+    ready: Callable[[], object] = staticmethod(lambda: None)  # when it answers, and can be stopped
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -33,6 +33,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 from xml.parsers import expat
 
+from ..core.files import checksum
 from ..core.types import DataError, plain, structured
 from ..search.sources import INVISIBLE, ShownText, clean, closed
 
@@ -139,18 +140,14 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CHARSETS = re.compile(
-    r"utf-?8|us-ascii|iso-8859-\d+|latin-?1|windows-125\d|cp125\d|koi8-[ru]|shift_jis|euc-(jp|kr)|gb(2312|k|18030)"
-    "|big5|macintosh",
-    re.I,
+    r"(?i)utf-?8|us-ascii|iso-8859-\d+|latin-?1|windows-125\d|cp125\d|koi8-[ru]|shift_jis|euc-(jp|kr)|gb(2312|k|18030)"
+    "|big5|macintosh"
 )
 _GUESSED = "its encoding was guessed (Windows-1252): save it as UTF-8 if letters are wrong"
 
 
-def _decoded(
-    data: bytes,
-    declared: str = "",  # the encoding that the file names; only those of `_CHARSETS` are believed
-) -> tuple[str, list[str]]:
-    "Bytes as text, and a note if its encoding was guessed. Raises DataError for bytes that are none."
+def _decoded(data: bytes, declared: str = "") -> tuple[str, list[str]]:
+    "Bytes as text, in the encoding that the file names if it is one of `_CHARSETS`, and a note if it was guessed. Raises DataError for bytes that are none."
     marked = next((name for mark, name in _MARKS if data.startswith(mark)), "")
     encoding = marked or (declared.lower() if _CHARSETS.fullmatch(declared) else "utf-8")
     remedy = "Is it another kind of file? Give it the ending that it is"
@@ -269,8 +266,7 @@ def _state_rows(text: str) -> str:
 
 # %% ../../nbs/serve/00_documents.ipynb #37abe188
 _WRAPPED = re.compile(
-    r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|(?<=[^\n]{49}[^\n.!?:|])\n(?= {0,3}[A-Za-z(\"])",
-    re.M | re.S,
+    r"(?ms)^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|(?<=[^\n]{49}[^\n.!?:|])\n(?= {0,3}[A-Za-z(\"])"
 )
 
 
@@ -309,9 +305,9 @@ _LINES = ("li", "tr", "dt", "dd")  # blocks that begin a line, not a paragraph
 _EMBEDDED = "iframe object video audio canvas".split()  # what they show is no text of the page
 
 
-def _left_note(left: Mapping[str, int]) -> list[str]:
+def _left_note(left: Counter) -> list[str]:
     "A note on the elements that were left out; none where there are none."
-    kinds = ", ".join(f"{n:,} {kind}" for kind, n in Counter(left).most_common() if n)
+    kinds = ", ".join(f"{n:,} {kind}" for kind, n in left.most_common() if n)
     return [f"elements left out: {kinds}"] if kinds else []
 
 # %% ../../nbs/serve/00_documents.ipynb #38948d8b
@@ -451,8 +447,7 @@ class _Page(ShownText):
 
 # %% ../../nbs/serve/00_documents.ipynb #d4d7e1fb
 _META = re.compile(
-    rb"<meta[^>]{0,200}charset=[\"' ]*([\w-]{2,20})|^<\?xml[^>]{0,100}encoding=[\"']([\w-]{2,20})",
-    re.I,
+    rb"(?i)<meta[^>]{0,200}charset=[\"' ]*([\w-]{2,20})|^<\?xml[^>]{0,100}encoding=[\"']([\w-]{2,20})"
 )
 
 
@@ -556,11 +551,11 @@ _SUPPRESSING = {"vanish": _HIDDEN, "specVanish": _HIDDEN, "strike": _STRUCK, "ds
 _PICTURES = ("pic", "chart", "relIds", "imagedata", "object")
 
 
-def _usual(xml: bytes) -> bytes:
-    "XML of a DOCX in the usual namespaces."
+def _usual(xml: bytes) -> ElementTree.Element:
+    "The root of some XML of a DOCX, in the usual namespaces."
     for strict, usual in _STRICT.items():
         xml = xml.replace(strict, usual)
-    return xml
+    return ElementTree.fromstring(xml)
 
 
 def _math(element) -> str:
@@ -591,7 +586,7 @@ def _marks_of(element) -> dict[str, bool]:
 def _suppressing_styles(xml: bytes) -> dict[str, dict[str, bool]]:
     "The marks of each style that has some, also from those that it is based on; those of a paragraph that names no style are under ''."
     styles, out, usual = {}, {}, None
-    for s in ElementTree.fromstring(_usual(xml)).iter(f"{_W}style"):
+    for s in _usual(xml).iter(f"{_W}style"):
         base = s.find(f"{_W}basedOn")
         if s.get(f"{_W}type") == "paragraph" and s.get(f"{_W}default") in ("1", "true", "on"):
             usual = s.get(f"{_W}styleId")
@@ -678,7 +673,7 @@ def _safe_docx(data: bytes, lost: Counter) -> tuple[io.BytesIO, str]:
         styles = _suppressing_styles(known) if known else {}
         for name, xml in xmls.items():
             if _READ_PARTS.fullmatch(name):
-                [root] = _readable(ElementTree.fromstring(_usual(xml)), lost, styles)
+                [root] = _readable(_usual(xml), lost, styles)
                 xml = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
             elif _MARGINS.fullmatch(name) and (texts := ElementTree.fromstring(xml).iter(f"{_W}t")):
                 left = sum(len(t.text or "") for t in texts)
@@ -721,27 +716,19 @@ _BOLD = re.compile(r"bold|medi(um|ital)?\b|black|heavy|semib|demi|CMBX|\bBd\b|-B
 _NO_LETTER = re.compile(r"/(?:g|cid|glyph|index|char|c|a)\d+$", re.I)  # a glyph's name
 
 
-def _runs_text(runs: list[tuple]) -> str:
-    "The text of the runs of a line; digits of another size are kept apart from those beside them: raised by ^, lowered by _."
-    out, size, y = "", 0.0, 0.0
-    for text, at, points, _ in runs:
-        if text and out[-1:].isdigit() and text[0].isdigit() and min(size, points) > 0:
-            smaller = "_" if at < y - 0.5 else "^"
-            out += smaller if points < 0.85 * size else " " if size < 0.85 * points else ""
-        if text:
-            out, size, y = out + text, points, at
-    return out
-
-
 def _line(runs: list[tuple], page: int) -> _Line | None:
-    "A line of runs (text, y, size, font); None if it holds nothing."
-    text = " ".join(clean(_runs_text(runs)).translate(_LIGATURES).split())
-    if not text:
+    "A line of runs (text, y, size, font); None if it holds nothing. Digits of another size are kept apart from those beside them: raised by ^, lowered by _."
+    out, before, y, sizes, bold = "", 0.0, 0.0, Counter(), Counter()
+    for text, at, size, font in runs:
+        if text and out[-1:].isdigit() and text[0].isdigit() and min(before, size) > 0:
+            smaller = "_" if at < y - 0.5 else "^"
+            out += smaller if size < 0.85 * before else " " if before < 0.85 * size else ""
+        if text:
+            out, before, y = out + text, size, at
+        sizes[size] += len("".join(text.split()))
+        bold[bool(_BOLD.search(font))] += len("".join(text.split()))
+    if not (text := " ".join(clean(out).translate(_LIGATURES).split())):
         return None
-    sizes, bold = Counter(), Counter()
-    for shown, _, size, font in runs:
-        sizes[size] += len("".join(shown.split()))
-        bold[bool(_BOLD.search(font))] += len("".join(shown.split()))
     y = next(r[1] for r in runs if r[0].strip())
     return _Line(text, page, y, sizes.most_common(1)[0][0], bold[True] >= 0.9 * bold.total())
 
@@ -798,8 +785,7 @@ def _pictures_of(page) -> set[int]:
     "The numbers of the objects that are pictures of a page."
     resources = page["/Resources"] if "/Resources" in page else {}
     drawn = resources["/XObject"] if "/XObject" in resources else {}
-    found = ((name, drawn[name]) for name in drawn)
-    return {drawn.raw_get(n).idnum for n, x in found if x.get("/Subtype") == "/Image"}
+    return {drawn.raw_get(n).idnum for n in drawn if drawn[n].get("/Subtype") == "/Image"}
 
 # %% ../../nbs/serve/00_documents.ipynb #66adf384
 def _typed(page, number: int) -> list[_Line]:
@@ -828,17 +814,9 @@ def _typed(page, number: int) -> list[_Line]:
 
 # %% ../../nbs/serve/00_documents.ipynb #18a0c4f6
 _PAGE_NUMBER = re.compile(
-    r"[-–—|\[( ]*(?:page|seite|p\.|s\.)?\s*(?:\d{1,4}|[ivxlc]{1,6})(?:\s*(?:of|von|/)\s*\d+)?[-–—|\]). ]*",
-    re.I,
+    r"(?i)[-–—|\[( ]*(?:page|seite|p\.|s\.)?\s*(?:\d{1,4}|[ivxlc]{1,6})(?:\s*(?:of|von|/)\s*\d+)?[-–—|\]). ]*"
 )
-
-
-def _running_kind(line: _Line, apart: bool) -> str:
-    "What a line at a page's edge shares with those of other pages if it runs through them; '' if it does not."
-    if _PAGE_NUMBER.fullmatch(line.text):
-        return "#"
-    moved = re.sub(r"^\d{1,4}\b|\b\d{1,4}$", lambda m: f"#{int(m[0]) - line.page}", line.text)
-    return moved if apart else ""
+_EDGE = re.compile(r"^\d{1,4}\b|\b\d{1,4}$")  # a number at either end of a line
 
 
 def _running_lines(pages: Sequence[Sequence[_Line]]) -> dict[tuple[int, int], str]:
@@ -852,9 +830,12 @@ def _running_lines(pages: Sequence[Sequence[_Line]]) -> dict[tuple[int, int], st
             left = [i for i in range(len(lines)) if (n, i) not in out]
             left.sort(key=lambda i: lines[i].y)
             for i, *beside in filter(None, (left[:2], left[:-3:-1])):
-                apart = any(abs(lines[i].y - lines[j].y) > 1.3 * usual for j in beside)
-                if kind := _running_kind(lines[i], apart):
-                    alike[kind, round(lines[i].y)].add((n, i))
+                line, kind = lines[i], "#"  # what it shares with those of other pages
+                if not _PAGE_NUMBER.fullmatch(line.text):
+                    kind = _EDGE.sub(lambda m: f"#{int(m[0]) - line.page}", line.text)
+                    if not any(abs(line.y - lines[j].y) > 1.3 * usual for j in beside):
+                        continue  # a head stands apart
+                alike[kind, round(line.y)].add((n, i))
         for places in alike.values():
             on = sorted(n for n, _ in places)
             if len(on) > 2 and 2.5 * len(on) > on[-1] - on[0]:
@@ -974,14 +955,6 @@ def _marks_by_look(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
     return [m._replace(level=m.level or by_look[look(m)]) for m in found], title
 
 # %% ../../nbs/serve/00_documents.ipynb #d6a47b2d
-def _attached(reader) -> int:
-    "How many files are attached to a PDF; 1 where their list is broken."
-    try:
-        return len(reader.attachments)
-    except Exception:  # pypdf raises what it happens to meet
-        return 1
-
-
 def _all_lines(reader) -> tuple[list[_Line], list[str]]:
     "The lines of all pages without running heads, and notes. Raises DataError if there is no text, or too much."
     pages, typed, pictures, size, hidden, broken = [], [], set(), 0, 0, 0
@@ -1009,13 +982,17 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
         raise DataError(problem, remedy="Run text recognition over it (ocrmypdf is one)")
     heads = sorted({re.sub(r"\d+", "#", text)[:60] for text in out.values()})
     odd = sum(len(text) for text in written.values() if _lacks_vowels(text))
+    try:
+        attached = len(reader.attachments)
+    except Exception:  # their list is broken
+        attached = 1
     counts = {
         "of {} pages hold no text": sum(not page for page in pages),
         f"running heads and page numbers left out: {', '.join(map(repr, heads[:5]))}": len(out),
         "form fields and notes stand below the text of their pages": sum(map(len, typed)),
         "pages have broken form fields, notes or pictures": broken,
         "pictures were left out": len(pictures),
-        "attached files were left out": _attached(reader),
+        "attached files were left out": attached,
         "characters are in fonts that do not say which letters they show": hidden,
         "characters in words without vowels: code, or a font that does not say which letters it shows": odd,
     }
@@ -1154,10 +1131,7 @@ _RAISED = {  # error of a library -> problem and remedy
 }
 
 
-def parse_document(
-    path: str | Path,
-    name: str = "",  # what it is called in the library; "": as the file
-) -> Document:
+def parse_document(path: str | Path, name: str = "") -> Document:
     "A document, read in this process: for files that one has written oneself. Raises DataError (file, remedy) for any that cannot be read."
     path, name = Path(path), _name_of(path, name)
     try:
@@ -1237,8 +1211,7 @@ def _answer_requests(memory: int) -> None:
 
 # %% ../../nbs/serve/00_documents.ipynb #edddf745
 class Reader:
-    """Reads documents in a process of its own. Safe to use from several threads: they take turns. `seconds` are for one document,
-    its reader's start included, `memory` is in bytes."""
+    "Reads documents in a process of its own, for several threads in turn. seconds: for one document, the start included; memory: bytes."
 
     def __init__(self, seconds: float = max(_SECONDS.values()), memory: int = _MEMORY):
         self.seconds, self.memory = seconds, memory
@@ -1335,8 +1308,8 @@ def _inside(path: Path, folder: Path) -> None:
 def _has_sum(path: Path, sha256: str | None) -> bool:
     "Whether a file that can be read has this SHA-256."
     with suppress(OSError):
-        if sha256 and path.is_file() and path.stat().st_size <= max(_MAX_BYTES.values()):
-            return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+        small = path.is_file() and path.stat().st_size <= max(_MAX_BYTES.values())
+        return bool(sha256) and small and checksum(path, sha256) == sha256
     return False
 
 
@@ -1345,8 +1318,7 @@ def iter_documents(
     name: str = "",  # what a file is called; "": as it is
     known: Mapping[str, str] = {},  # name -> SHA-256 of a file that need not be read again
 ) -> Iterator[Document | DataError | str]:
-    """The documents of a folder; in the place of one that cannot be read why, of one that is known its name. Raises DataError
-    if there is no such folder, or no file in it."""
+    "The documents of a folder or file; in place of one that cannot be read why, of one that is known its name. Raises DataError for none."
     source = Path(source)
     files = [(source, name)] if source.is_file() else list(_found(source))
     if not files:

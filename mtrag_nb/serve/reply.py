@@ -54,17 +54,11 @@ __all__ = ['ID', 'REMOVED', 'place_of', 'page_words', 'told_step', 'error_line',
 _PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `as_passages` writes it
 
 
-def place_of(
-    c: Context,
-    spans: Sequence[tuple[int, int]] = (),  # of sentences in its text; (): the whole passage
-) -> dict:
-    "Document, section and page of sentences of a passage; None and '' for what is not known. `last_page` where they stand on several."
+def place_of(c: Context, spans: Sequence[tuple[int, int]] = ()) -> dict:
+    "Document, section and page (`last_page` of several) of a passage, or of spans of its text; None and '' for what is not known."
     title, _, section = c.title.partition(" › ")
-    place = {
-        "document": c.source or title or c.document_id,
-        "section": section or (title if c.source else ""),
-        "page": None,
-    }
+    section = section or (title if c.source else "")
+    place = {"document": c.source or title or c.document_id, "section": section, "page": None}
     if not (found := _PAGE.search(c.url)):
         return place
     begins = [int(n) for n in found[2].split(",")] if found[2] else []
@@ -92,11 +86,8 @@ def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
     return lines
 
 
-def told_step(
-    step: Step,
-    name: Callable[[str], str] = document_of,  # id of a passage -> what a reader calls it
-) -> dict:
-    "A step as progress: the node, what it says in words, its seconds."
+def told_step(step: Step, name: Callable[[str], str] = document_of) -> dict:
+    "A step as progress: the node, what it says in words, its seconds. `name`: id of a passage -> what a reader calls it."
     lines = [list(line) for line in step.lines(name)]
     return {"node": step.node, "told": lines, "seconds": step.seconds}
 
@@ -201,13 +192,8 @@ _SUMMED = ("tasks", "trajectories", "passages", "calls")  # logs of a run, with 
 class ServedRun:
     "A run folder that is open for turns. Safe to use from several threads."
 
-    def __init__(
-        self,
-        folder: Path,  # made, or gone on with
-        system: System,
-        tools: Toolbox,
-        entries: Mapping,  # of its manifest: `identity`, `about`, ... (`runs.run.begin_session`)
-    ):
+    def __init__(self, folder: Path, system: System, tools: Toolbox, entries: Mapping):
+        "The folder is made, or gone on with; entries of its manifest: `identity`, `about`, ... (`runs.run.begin_session`)."
         begin_session(folder, entries)
         self.folder, self.system, self.tools = folder, system, tools
         self.calls = RecordedChat(tools.chat, folder / "calls.jsonl")
@@ -258,6 +244,11 @@ class ServedRun:
 # %% ../../nbs/serve/02_reply.ipynb #f7e58f89
 ID = re.compile(r"[0-9a-f]{16}")
 _LOG = logging.getLogger("mtrag_nb.service")
+_DOUBT = "The documents do not seem to answer this. The closest passages say:"
+_MARKS = (  # of sources in an answer, as `with_sources` writes them
+    r"(?:(?:\[\d{1,2}\])+| \[(?:no source|(?:not supported by )?source [\d, ]+(?:does not exist)?)\])(?=\s|$)"
+)
+_SOURCES = r"\n\nSources:\n(?:\[\d{1,2}\] [^\n]*\n?)+\Z"
 
 
 def new_id() -> str:
@@ -276,8 +267,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def readable(read: Callable[[], object]) -> list[str]:
-    """Read a file of a record, and set aside each line that its reader names, else the whole file; what was wrong with each, in
-    words. Raises DataError for what is no file of a record, DiskFull."""
+    "Read a file of a record, and set aside lines that its reader names, else the file; what was wrong, in words. Raises DataError, DiskFull."
     said = []
     while True:
         try:
@@ -302,23 +292,8 @@ def _shaped(line: dict, **kinds: type) -> dict:
     return line
 
 
-def _checked_line(line: dict) -> dict:
-    "A line of a conversation, as it is. Raises TypeError for another object."
-    if not isinstance(line.get("title"), str):  # another name for the conversation
-        reply = _shaped(line, turn=int, time=str, question=str, reply=dict)["reply"]
-        _shaped(reply, answer=str, outcome=str)
-    return line
-
-
 def exchange(question: str, answer: str) -> tuple[Turn, Turn]:
     return Turn("user", question), Turn("agent", answer)
-
-
-_DOUBT = "The documents do not seem to answer this. The closest passages say:"
-_MARKS = (  # of sources in an answer, as `with_sources` writes them
-    r"(?:(?:\[\d{1,2}\])+| \[(?:no source|(?:not supported by )?source [\d, ]+(?:does not exist)?)\])(?=\s|$)"
-)
-_SOURCES = r"\n\nSources:\n(?:\[\d{1,2}\] [^\n]*\n?)+\Z"
 
 
 def without_sources(answer: str) -> str:
@@ -370,7 +345,14 @@ class Conversations:
         path = self._path(i)
         if path.is_dir():
             raise DataError("this is a folder, not a file", path)
-        return list(read_lines(path, _checked_line, "a turn of a conversation"))
+
+        def read(line: dict) -> dict:
+            if not isinstance(line.get("title"), str):  # another name for the conversation
+                reply = _shaped(line, turn=int, time=str, question=str, reply=dict)["reply"]
+                _shaped(reply, answer=str, outcome=str)
+            return line
+
+        return list(read_lines(path, read, "a turn of a conversation"))
 
     def lines(self, i: str) -> list[dict]:
         "The turns of a conversation, in order; none if it is not there. Raises DataError for an id that is none, or a line."
@@ -416,8 +398,7 @@ def for_reading(settings: Settings, changes: Iterable[str] = ()) -> Settings:
 
 
 def doubt_of(models: Models, t: Trajectory, contexts: Mapping[str, Context]) -> str:
-    """A warning where all kept passages are ambiguous, and no copied sentence is as near to the question alone as the grade asks
-    of a passage; else ''."""
+    "A warning where all kept passages are ambiguous, and no copied sentence is as near to the question as the grade asks; else ''."
     grades = [g for step in t.of(Graded) for g in step.grades if g.id in t.kept]
     if not (t.answered and grades and all(g.verdict.label is Label.AMBIGUOUS for g in grades)):
         return ""
@@ -560,11 +541,9 @@ def _recover_run(path: Path, talks: Conversations, reasons: _Reasons) -> tuple[i
 
 
 def recover(
-    folder: Path,  # with the run folders
-    talks: Conversations,
-    reasons: _Reasons = lambda system: (),
+    folder: Path, talks: Conversations, reasons: _Reasons = lambda system: ()
 ) -> tuple[int, int]:
-    """Bring the record of a service that was killed into order: counts of turns that had not ended, and of turns that had not
+    """Bring the record of a service that was killed, the runs in a folder, into order: counts of turns that had not ended, and of turns that had not
     reached their conversation. What is no run is set aside, and named in `talks.aside`."""
     lost = late = 0
     names = ("manifest.json", "trajectories.jsonl")
@@ -673,8 +652,7 @@ def cross_out(folder: Path, **what: str) -> None:
 
 
 def delete_from(folder: Path, talks: Conversations, **what: str) -> int:
-    """Delete a conversation or a document that is written down to go out of every file of a record that nobody writes to; what was
-    begun before is finished. The turns of a conversation that were in runs."""
+    "Delete what is written down to go out of every file of a record that nobody writes to. The turns of a conversation that were in runs."
     turns, runs = 0, sorted(p for p in (folder / "runs").glob("*") if p.is_dir())
     [i] = what.values()
     for path in folder.glob("*.part"):  # of a writer that was killed

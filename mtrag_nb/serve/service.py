@@ -57,12 +57,8 @@ __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'S
 class Denied(MTRAGError):
     "A request that is not fulfilled: a status of HTTP, what is wrong, what to do."
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        after: float = 0.0,  # seconds after which to try again; 0: not said
-    ):
+    def __init__(self, status: int, message: str, after: float = 0.0):
+        "after: seconds after which to try again; 0: not said."
         super().__init__(message)
         self.status, self.after = status, after
 
@@ -112,11 +108,8 @@ class Limits:
 _PAGE = 3_000  # characters
 
 
-def safe_name(
-    name: str,  # as an upload gives it
-    limits: Limits = Limits(),
-) -> str:
-    "The name of a document. Raises Denied for one that is a path, or is none, or whose kind is not read."
+def safe_name(name: str, limits: Limits = Limits()) -> str:
+    "The name of a document, of that which an upload gives. Raises Denied for one that is a path, or is none, or whose kind is not read."
     name = name.strip()
     if not name or len(name) > limits.name_chars:
         raise Denied(422, f"a document's name has 1 to {limits.name_chars} characters")
@@ -130,8 +123,7 @@ def safe_name(
 
 # %% ../../nbs/serve/04_service.ipynb #5df597b4
 class _Generation:
-    """A generation of the library, open, with the runs that search it. `close` of all that is `opened` raises DiskFull, once all
-    are closed, if a run could not write its predictions."""
+    "A generation of the library, open, with the runs that search it. `opened.close` raises DiskFull if a run could not write its predictions."
 
     def __init__(self, index: Index):
         self.index, self.runs, self.users, self.opened = index, {}, 0, ExitStack()
@@ -222,9 +214,7 @@ class _Documents:
         self.uploads = _Pool(1, limits.uploads, "too many documents wait to be put in")
         self._changing = threading.Lock()
 
-    @property
-    def there(self) -> bool:
-        return (self.library.folder / "manifest.json").exists()
+    there = property(lambda self: (self.library.folder / "manifest.json").exists())
 
     def all(self) -> list[dict]:
         every = self.library.documents() if self.there else []
@@ -357,17 +347,6 @@ def _deleted(service: Service, **what: str) -> int:
         service.documents.remove(i)
     return delete_from(service.folder, service.talks, **what)
 
-
-def _finish_deletions(service: Service) -> list[str]:
-    "Do what was written down to be deleted, each for itself; in words what could not be, which stays written down."
-    left = []
-    for what in deletions(service.folder):
-        try:
-            _deleted(service, **what)
-        except MTRAGError as e:
-            left.append(f"{' '.join(*what.items())}: {e}")
-    return left
-
 # %% ../../nbs/serve/04_service.ipynb #1a584010
 class Service(AbstractContextManager):
     "A library that is asked. Safe to use from several threads; close it."
@@ -416,7 +395,12 @@ class Service(AbstractContextManager):
         said = []
         for name, read in own.items():
             said += check_log(self.folder / f"{name}.jsonl") + readable(partial(read, self.folder))
-        self.undeleted = _finish_deletions(self)
+        self.undeleted = []
+        for what in deletions(self.folder):
+            try:
+                _deleted(self, **what)
+            except MTRAGError as e:  # it stays written down
+                self.undeleted.append(f"{' '.join(*what.items())}: {e}")
         self.recovered = recover(self.folder / "runs", self.talks, _reasons_of)
         self.aside = self.talks.aside + said
 
@@ -713,9 +697,7 @@ class _Fact(NamedTuple):
         form, verb = self.form
         return form.format(v=verb, s=self.subject)
 
-    @property
-    def id(self) -> str:
-        return digest([self.question, self.answer, self.context.id])
+    id = property(lambda self: digest([self.question, self.answer, self.context.id]))
 
 
 def _facts(contexts: Iterable[Context]) -> tuple[list[_Fact], list[_Fact]]:
@@ -904,26 +886,6 @@ def delete_document(service: Service, document: str) -> dict:
     _delete_now(service, document=document)
     return removed
 
-# %% ../../nbs/serve/04_service.ipynb #1b1bef8a
-def _memory_mb() -> dict:
-    "What this process holds now, and held at most, in MB; None where the system does not say."
-    about = Path("/proc/self/status")
-    text = about.read_text() if about.exists() else ""
-    kb = dict(re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB", text, re.M))
-    mb = {key: int(n) * 1024 // 10**6 for key, n in kb.items()}
-    return {"now_mb": mb.get("VmRSS"), "peak_mb": mb.get("VmHWM")}
-
-
-def _models_of(service: Service) -> list[dict]:
-    "The models, whether they are loaded, and where. Each is loaded when it is first needed."
-    placed, lines = service.models.placed, []
-    for kind in ("chat", "embedder", "reranker"):
-        if spec := getattr(service.settings, kind):
-            device = placed.get(kind) or ("server" if spec.url else "")
-            line = {"kind": kind, "name": spec.name, "loaded": kind in placed, "device": device}
-            lines.append(line)
-    return lines
-
 # %% ../../nbs/serve/04_service.ipynb #1b1bef8ab
 def _index_of(service: Service) -> dict:
     if not service.documents.there:
@@ -941,16 +903,26 @@ def _stand_ins(system: str, settings: Settings) -> list[str]:
 
 
 def status(service: Service) -> dict:
+    "What a client may know of a service. Memory: now and at most, in MB; None where the system does not say."
+    placed, models, about = service.models.placed, [], Path("/proc/self/status")
+    for kind in ("chat", "embedder", "reranker"):
+        if spec := getattr(service.settings, kind):
+            device = placed.get(kind) or ("server" if spec.url else "")
+            line = {"kind": kind, "name": spec.name, "loaded": kind in placed, "device": device}
+            models.append(line)
+    text = about.read_text() if about.exists() else ""
+    kb = dict(re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB", text, re.M))
+    mb = {key: int(n) * 1024 // 10**6 for key, n in kb.items()}
     return {
         "ok": not service.closing,
         "version": __version__,
         "profile": service.profile,
         "system": service.system,
         "systems": list(service.systems),
-        "models": _models_of(service),
+        "models": models,
         "stand_ins": _stand_ins(service.systems[service.system], service.settings),
         "index": _index_of(service),
-        "memory": _memory_mb(),
+        "memory": {"now_mb": mb.get("VmRSS"), "peak_mb": mb.get("VmHWM")},
         "progress": "a model's text while it is written, and each node",
         "asking": service.questions.waiting,
         "conversations": len(service.talks.known),

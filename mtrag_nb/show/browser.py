@@ -23,7 +23,7 @@ from .turn import measure_of, outcome_of, outcome_words, run_html
 from .turn import strip_html, turn_html
 
 # %% auto #0
-__all__ = ['CaseBrowser', 'Case', 'pick_cases', 'CaseView', 'published', 'published_cases', 'PublishedView']
+__all__ = ['CaseBrowser', 'pick_cases', 'CaseView', 'published', 'published_cases', 'PublishedView']
 
 # %% ../../nbs/8_show/03_browser.ipynb #6b4c819e
 @dataclass(frozen=True)
@@ -132,13 +132,7 @@ def _ordered(rows: Sequence[_TurnRow], by: str, highest: bool) -> list[_TurnRow]
 
 
 def _filtered(
-    index,
-    wanted: Mapping,
-    which="every turn",
-    text="",
-    labelled=(),
-    by=_FAILED_FIRST,
-    highest=False,
+    index, wanted, which="every turn", text="", labelled=(), by=_FAILED_FIRST, highest=False
 ) -> list[_TurnRow]:
     """The rows that fulfil all conditions, in the wanted order, the highest value first or the lowest. wanted: a field of
     _TurnRow -> its value (None: any); which: a key of `_TurnIndex.worth`, or `labelled`, of the turns with a label."""
@@ -418,8 +412,7 @@ class CaseBrowser:
         at = f", at {self.current.task_id} of {self.current.run}" if self.current else ""
         return f"{len(self.index.rows)} turns of {', '.join(self.index.runs)}; {len(self.found)} match the filters{at}"
 
-    def _repr_html_(self) -> str:
-        return self.static_html()
+    _repr_html_ = static_html
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         "Widget, page and text in one output: whoever shows it takes the richest that it can."
@@ -515,7 +508,7 @@ _RULES = {
 
 # %% ../../nbs/8_show/03_browser.ipynb #3e34e1f3
 @dataclass(frozen=True)
-class Case:
+class _Case:
     "A turn worth looking at."
 
     kind: str  # a key of _RULES
@@ -524,13 +517,13 @@ class Case:
     size: float  # how much it is worth a look, within its kind
 
 
-def pick_cases(run: Evidence, other=None, measure: str = "K-precision", each=2) -> list[Case]:
+def pick_cases(run: Evidence, other=None, measure: str = "K-precision", each=2) -> list[_Case]:
     """The turns that the rules point at, in their order, the `each` largest of a kind first; ties go to the smaller task id.
     Differences are of a second run over the same tasks, by K-precision, judge or a score."""
     cases = []
     for kind, rule in _RULES.items():
         said = {i: x for i in run.turns if (x := rule(run, other, i, measure))}
-        found = [Case(kind, i, why, size) for i, (size, why) in said.items()]
+        found = [_Case(kind, i, why, size) for i, (size, why) in said.items()]
         cases += sorted(found, key=lambda c: (-c.size, c.task_id))[:each]
     return cases
 
@@ -538,7 +531,7 @@ def pick_cases(run: Evidence, other=None, measure: str = "K-precision", each=2) 
 class CaseView(View):
     "A case of a run, beside another run that has its turn; with seconds or without, so many characters before a fold."
 
-    def __init__(self, case: Case, run: Evidence, other=None, timing=True, chars: int = 600):
+    def __init__(self, case: _Case, run: Evidence, other=None, timing=True, chars: int = 600):
         t = run.turns[case.task_id]
         has = other and case.task_id in other.turns
         pair = beside_html([run, other], case.task_id, chars) if has else ""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import csv
-import hashlib
+
 import io
 import json
 import re
@@ -19,10 +19,11 @@ from .. import __version__
 from ..core.files import write_json, write_jsonl, write_whole
 from ..core.record import Checked, Drafted, Gated, Graded, Ranked, Retrieved, Rewritten
 from ..core.record import Step, Trajectory, own_fields, turn_line
-from ..core.types import Context, Gold, SettingsError, Task, plain
+from ..core.types import Context, Gold, SettingsError, Task, digest, plain
 from ..data.traces import OWN, own_document
 from ..evaluate.blame import Blame, Proof, blame, proof_of
 from ..evaluate.scores import Evidence
+from ..systems.outside import messages_of
 
 # %% auto #0
 __all__ = ['FORMATS', 'LOST', 'export_runs']
@@ -57,12 +58,6 @@ class _Known:
         words |= {"stage to blame": b.stage, "cause": b.cause, "node to blame": b.node}
         words |= {"proof of the blame": self.proof.words if self.proof else ""}
         return {k: v for k, v in words.items() if v}
-
-    def messages(self) -> list[dict[str, str]]:
-        "The conversation up to the question, as chat models take it."
-        roles = {"user": "user", "agent": "assistant"}
-        before = [{"role": roles[t.speaker], "content": t.text} for t in self.task.history]
-        return [*before, {"role": "user", "content": self.turn.question}]
 
 
 def _known_turns(run: Evidence, tasks: Mapping[str, Task] = {}) -> Iterator[_Known]:
@@ -113,11 +108,6 @@ def _began(run: Evidence) -> float:
     except ValueError:
         path = run.folder / "trajectories.jsonl"
         return float(int(path.stat().st_mtime)) if path.exists() else 0.0
-
-
-def _name_of(*parts: str, digits: int) -> str:
-    "An id for what these parts name."
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:digits]
 
 
 def _model_of(run: Evidence) -> str:
@@ -243,7 +233,7 @@ def _root(k: _Known, line: Mapping, **place) -> dict:
     told = {
         "session.id": t.conversation_id,
         "metadata": json.dumps(about),
-        "input.value": json.dumps({"messages": k.messages()}),
+        "input.value": json.dumps({"messages": messages_of(k.task)}),
         "input.mime_type": "application/json",
         "output.value": t.answer,
         f"{OWN}.turn": _record(k, line),
@@ -256,20 +246,20 @@ def _root(k: _Known, line: Mapping, **place) -> dict:
 def _turn_spans(k: _Known, start: float) -> list[dict]:
     "The spans of a turn, the whole first."
     t, line, spent, query, left = k.turn, turn_line(k.turn), 0.0, k.turn.question, ()
-    trace = _name_of(k.run.name, t.task_id, digits=32)
-    root = _name_of(trace, "turn", digits=16)
+    trace = digest([k.run.name, t.task_id], 32)
+    root = digest([trace, "turn"])
     spans = []
     for n, s in enumerate(t.steps):
         kind = next((w for c, w in _SPAN_KINDS.items() if isinstance(s, c)), "CHAIN")
         told = {"session.id": t.conversation_id, **_step_attributes(k, s, query, left)}
         told[f"{OWN}.step"] = json.dumps({"place": n, "step": line["steps"][n]})
         told |= _annotated(_annotations(k, s))
-        own = _name_of(trace, str(n), digits=16)
+        own = digest([trace, n])
         at = (start + spent, s.seconds)
         spans.append(_span(s.node or s.path, kind, trace, own, root, *at, told))
         if s.calls.generate:
             model = _model_attributes(k, s, query)
-            id = _name_of(own, "model", digits=16)
+            id = digest([own, "model"])
             spans.append(_span(_model_of(k.run), "LLM", trace, id, own, *at, model))
         query = s.text if isinstance(s, Rewritten) else query
         left, spent = _left(left, s), spent + s.seconds

@@ -209,11 +209,6 @@ def _table_reasons(runs: Sequence[Evidence]) -> PaperTable:
     return _beside("self_crag", "Table II", map(own, runs))
 
 # %% ../../nbs/8_show/04_papers.ipynb #efd39a7d
-def _label(run: Evidence, t: Trajectory) -> str:
-    "The answerability of a turn's task; '' where it is not known."
-    return run.gold[t.task_id].answerability if t.task_id in run.gold else ""
-
-
 def _support(run: Evidence, t: Trajectory) -> float:
     "K-precision of a turn's answer; 0 without one."
     return run.measures_of(t.task_id).support or 0.0
@@ -222,7 +217,7 @@ def _support(run: Evidence, t: Trajectory) -> float:
 def _representative(run: Evidence) -> dict[str, Trajectory]:
     "Kind -> the turn of a run that stands for it in Table III; a kind without a turn is left out."
     turns = sorted(run.turns.values(), key=lambda t: t.task_id)
-    answered = [t for t in turns if t.answered and _label(run, t) in ("", *TO_ANSWER)]
+    answered = [t for t in turns if t.answered and run.label(t.task_id) in ("", *TO_ANSWER)]
     followed = [t for t in answered if t.turn > 1 and any(r.kept for r in t.rewrites)]
     exhausted = [t for t in turns if t.role == "exhausted"]
     dropped = [t for t in turns if t.role == "dropped" and t.found]
@@ -231,7 +226,7 @@ def _representative(run: Evidence) -> dict[str, Trajectory]:
         return run.scores[t.task_id].get("RougeL") or _support(run, t)
 
     def answerable(t: Trajectory) -> bool:
-        return _label(run, t) != "UNANSWERABLE"
+        return run.label(t.task_id) != "UNANSWERABLE"
 
     found = {
         "Success": max(followed or answered, key=quality, default=None),
@@ -248,7 +243,7 @@ def _turn_name(t: Trajectory) -> str:
 
 def _happened(run: Evidence, t: Trajectory) -> str:
     "What happened in a turn, in a few words."
-    label = f"; labelled {_label(run, t).lower()}" if _label(run, t) else ""
+    label = f"; labelled {run.label(t.task_id).lower()}" if run.label(t.task_id) else ""
     drafts = f"{len(t.drafts)} draft{'s' if len(t.drafts) != 1 else ''}"
     if t.answered:
         query, support = clipped(t.query, 70), _support(run, t)

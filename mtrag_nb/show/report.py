@@ -179,7 +179,7 @@ def _fork_mark(name: str, what: str) -> str:  # mechanism or oracle, what it did
 def _marks(board: _Board, n: int, task_id: str, differ: frozenset[str]) -> Iterator[str]:
     "What a turn of a run can be found by."
     s = board.standings[n]
-    known, t, label = s.turns[task_id], s.run.turns[task_id], s.label(task_id)
+    known, t, label = s.turns[task_id], s.run.turns[task_id], s.run.label(task_id)
     b = known.blame
     yield from (f"r{n + 1}", _mark_of(b.verdict), _mark_of(known.self_correction), f"place{t.turn}")
     yield from ("refused" if t.refused else _mark_of(t.outcome.name), "end_" + _mark_of(t.end))
@@ -402,17 +402,14 @@ def _verdict(board: _Board) -> str:
     return _made("several", top, rest, sure)
 
 # %% ../../nbs/8_show/02_report.ipynb #9dba745f
-class _Doubt(NamedTuple):
-    "What speaks against taking numbers at face value."
-
-    short: str  # in a few words, if it bears on which run is the best; ""
-    words: str
+# What speaks against numbers: in short, if it bears on which run is the best, else ""; in a sentence.
+_Doubt = tuple[str, str]
 
 
 def _doubt(kind: str, names: str = "", **known: object) -> _Doubt:
     "A doubt, in the words of report.json; names: the runs that it is about."
     short, words = (w.format(**known) for w in page_texts("doubts")[kind])
-    return _Doubt(short, f"{names}: {words}" if names else words)
+    return short, f"{names}: {words}" if names else words
 
 
 def _trouble_in(r: Evidence) -> Iterator[_Doubt]:
@@ -462,7 +459,7 @@ def _doubts_of(runs: Sequence[Evidence], gold: bool) -> Iterator[_Doubt]:
 def _caveat(board: _Board) -> str:
     "What speaks against the verdict, in one line; '' if nothing does."
     doubts = _doubts_of([s.run for s in board.own], board.gold)
-    short = "; ".join(d.short for d in doubts if d.short)
+    short = "; ".join(filter(None, (short for short, _ in doubts)))
     return _made("caveat", short) if short else ""
 
 # %% ../../nbs/8_show/02_report.ipynb #1149926b
@@ -541,12 +538,8 @@ def _flow_row(n: int, s: RunSummary) -> list[object]:
 def _flow_html(board: _Board) -> str:
     "What became of first answers; '' if no turn is judged, or if no run checks or retries anything."
 
-    changed = (
-        s.correction or s.self_corrections["fixed"] or s.self_corrections["spoilt"]
-        for s in board.own
-        if s.judged
-    )
-    if not any(changed):
+    ways, judged = {"fixed", "spoilt"}, [s for s in board.own if s.judged]
+    if not any(s.correction or ways & s.self_corrections.keys() for s in judged):
         return ""
     rows = [_flow_row(n, s) for n, s in enumerate(board.own)]
     return _join(_table("flow", rows, above=_FLOW_GROUPS), _note("flow"))
@@ -661,9 +654,7 @@ def _mechanisms_html(board: _Board) -> str:
     return _join(table, drawn)
 
 
-def _rungs_html(board: _Board) -> str:
-    "What a perfect stage would repair; '' if no run has a ladder."
-    return _forks_html(board, "ladder", _ladder_rows)
+_rungs_html = partial(_forks_html, command="ladder", rows=_ladder_rows)
 
 # %% ../../nbs/8_show/02_report.ipynb #d6fb1cf9
 _UNKNOWN = "not recorded"
@@ -931,7 +922,8 @@ def _cells(board: _Board, n: int, task_id: str) -> list[object]:
     "A turn under the head of turns, without its question."
     s = board.standings[n]
     t, known, measures = s.run.turns[task_id], s.turns[task_id], s.run.measures_of(task_id)
-    place, label = "{} / {}".format(*board.places[task_id]), s.label(task_id).lower() or "–"
+    place = "{} / {}".format(*board.places[task_id])
+    label = s.run.label(task_id).lower() or "–"
     way = known.self_correction
     way = way if way in SELF_CORRECTIONS and way != "not judged" else "–"
     values = [show(x, 2) for x in (known.value, measures.support, measures.judge)]
@@ -1051,7 +1043,8 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> _Section:
 
     def make(board: _Board) -> str:
         made = [(r.name, view(r)) for r in board.runs]
-        shown = [(name, _view_html(x, title)) for name, x in made if x is not None and x != ""]
+        there = [(name, x) for name, x in made if not (x is None or isinstance(x, str) and not x)]
+        shown = [(name, _view_html(x, title)) for name, x in there]
         return _join(*(_made("part", name, "", html) for name, html in shown))
 
     return _Section("view_" + _mark_of(title), title, make)
@@ -1076,7 +1069,7 @@ _SECTIONS = [
     _Section(
         "doubts",
         "Caveats about the numbers",
-        lambda b: _made("doubts", [d.words for d in _doubts_of(b.runs, b.gold)]),
+        lambda b: _made("doubts", [words for _, words in _doubts_of(b.runs, b.gold)]),
     ),
 ]
 

@@ -30,9 +30,9 @@ from .system import Work, answered, as_node, by_state, read_departures, refuse
 from .system import seed_for, unless_declined
 
 # %% auto #0
-__all__ = ['VARIATION_PROMPTS', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'AGENTS', 'Variation', 'variations', 'fused', 'estimate',
-           'cut_to', 'fit', 'BudgetTable', 'Window', 'tokens_in', 'folded', 'recent', 'summarize', 'extract',
-           'remember', 'AgentsSettings', 'Remembered', 'Varied', 'Composed', 'varied', 'tokens_used', 'why']
+__all__ = ['VARIATION_PROMPTS', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'AGENTS', 'Variation', 'variations', 'estimate', 'cut_to',
+           'fit', 'BudgetTable', 'folded', 'recent', 'remember', 'AgentsSettings', 'Remembered', 'Varied', 'Composed',
+           'tokens_used']
 
 # %% ../../nbs/5_systems/05_agents.ipynb #dea56c6b
 VARIATION_PROMPTS = read_prompts("variation")
@@ -99,13 +99,11 @@ def _queries_of(found: Sequence[Variation], question: str) -> list[str]:
     return list(wordings.values()) or [question]
 
 # %% ../../nbs/5_systems/05_agents.ipynb #231f4fab
-def fused(rankings: Sequence[Sequence[Context]], most: int) -> list[tuple[str, float]]:
-    "Ids and fused scores of the contexts that some wordings found, best first; at most so many, 0: all."
-    ids = [[c.id for c in contexts] for contexts in rankings]
-    return rrf(ids, [1.0] * len(ids))[: most or None]
+def _fused(rankings: Sequence[Sequence[Context]]) -> list[tuple[str, float]]:
+    "Ids and fused scores of the contexts that some wordings found, best first."
+    return rrf([[c.id for c in contexts] for contexts in rankings], [1.0] * len(rankings))
 
 # %% ../../nbs/5_systems/05_agents.ipynb #30291625
-_Count = Callable[[str], int]
 _CHARS_A_TOKEN = 4
 
 
@@ -113,39 +111,21 @@ def estimate(text: str) -> int:
     "Tokens of a text, by its length."
     return math.ceil(len(text) / _CHARS_A_TOKEN)
 
-
-def _counter(model: ChatModel, way: str = "estimate") -> _Count:
-    "How tokens are counted. Raises SettingsError for a model that cannot: a server has no tokenizer here."
-    if way == "estimate":
-        return estimate
-    inner = model
-    while not hasattr(inner, "count") and hasattr(inner, "model"):
-        inner = inner.model  # the layers that batch, record and meter
-    if not hasattr(inner, "count"):
-        raise SettingsError(f"{model.fingerprint} cannot count tokens: use the estimate")
-    return lambda text: inner.count([text])[0]
-
 # %% ../../nbs/5_systems/05_agents.ipynb #4b0a3713
-def cut_to(text: str, tokens: int, count: _Count = estimate) -> str:
+def cut_to(text: str, tokens: int) -> str:
     'The beginning of a text, up to a word, that fits; "" if none does.'
-    if count(text) <= tokens:
-        return text
-    words = text.split(" ")
-    low, high = 0, len(words)  # so many words fit, so many do not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(" ".join(words[:middle])) <= tokens else (low, middle)
-    return " ".join(words[:low])
+    most = tokens * _CHARS_A_TOKEN
+    return text if len(text) <= most else text[: most + 1].rpartition(" ")[0]
 
 
-def fit(texts: Sequence[str], tokens: int, count: _Count = estimate, least=32) -> list[str]:
+def fit(texts: Sequence[str], tokens: int, least: int = 32) -> list[str]:
     "The texts, best first, that fit into so many tokens; the last one is cut, unless fewer than `least` are left for it."
     out, left = [], tokens
     for text in texts:
-        if count(text) > left:
-            return [*out, cut_to(text, left, count)] if left >= least else out
+        if estimate(text) > left:
+            return [*out, cut_to(text, left)] if left >= least else out
         out.append(text)
-        left -= count(text)
+        left -= estimate(text)
     return out
 
 # %% ../../nbs/5_systems/05_agents.ipynb #173841a2
@@ -169,36 +149,30 @@ class BudgetTable(Table):
 
 # %% ../../nbs/5_systems/05_agents.ipynb #5ddd7e17
 @dataclass(frozen=True)
-class Window:
+class _Window:
     "How much of a conversation is remembered word for word."
 
     most: int = 10  # messages
     tokens: int = 2000
     every: int = 5  # messages that are folded at a time
-    when: str = "over"  # one of FOLDS
 
 
-def tokens_in(turns: Sequence[Turn], count: _Count = estimate) -> int:
+def _tokens_in(turns: Sequence[Turn]) -> int:
     "Tokens of messages."
-    return sum(count(t.text) for t in turns)
+    return sum(estimate(t.text) for t in turns)
 
 # %% ../../nbs/5_systems/05_agents.ipynb #110efb1d
-def folded(turns: Sequence[Turn], w: Window = Window(), count: _Count = estimate) -> int:
+def folded(turns: Sequence[Turn], w: _Window = _Window()) -> int:
     "How many of the oldest messages are only in the summary, a multiple of `every`."
     groups = range(0, len(turns) + 1, w.every)
-    if w.when == "every":
-        return max(groups)
-
-    def fits(n):
-        return len(turns) - n <= w.most and tokens_in(turns[n:], count) <= w.tokens
-
-    return next((n for n in groups if fits(n)), max(groups))
+    few = (n for n in groups if len(turns) - n <= w.most and _tokens_in(turns[n:]) <= w.tokens)
+    return next(few, max(groups))
 
 
-def recent(turns: Sequence[Turn], w: Window = Window(), count: _Count = estimate) -> tuple:
+def recent(turns: Sequence[Turn], w: _Window = _Window()) -> tuple:
     "The messages (`Turn`) that are shown as they are, within the limits; the newest first to get room."
-    last = turns[-w.most :] if w.when == "every" else turns[folded(turns, w, count) :]
-    texts = fit([t.text for t in reversed(last)], w.tokens, count, least=1)
+    last = turns[folded(turns, w) :]
+    texts = fit([t.text for t in reversed(last)], w.tokens, least=1)
     return tuple(Turn(t.speaker, text) for t, text in zip(reversed(last), texts))[::-1]
 
 # %% ../../nbs/5_systems/05_agents.ipynb #2ce2db72
@@ -211,7 +185,7 @@ def _prefix_seed(seed: int, turns: Sequence[Turn]) -> int:
     return int(digest([seed, "memory", list(turns)], 8), 16)
 
 
-def summarize(
+def _summarize(
     model: ChatModel,
     prompts: Mapping[str, str],
     turns: Sequence[Turn],  # those to be folded, oldest first
@@ -219,27 +193,26 @@ def summarize(
     temperature: float | Sampling = 0.3,
     seed: int = 0,
     group_tokens: int = 2000,  # of the messages of one group, as they are shown to the model
-    count: _Count = estimate,
 ) -> list[str]:  # one summary per group: the last stands for all
     "Summaries of a conversation, each made from the one before. Raises ReplyError for an empty one."
     texts, out = {**_MEMORY_PROMPTS, **prompts}, []
     for end in range(every, len(turns) + 1, every):
         said = [f"{t.speaker}: {t.text}" for t in turns[end - every : end]]
-        messages = "\n".join(fit(said, group_tokens, count, least=1))
+        messages = "\n".join(fit(said, group_tokens, least=1))
         before = out[-1] if out else "(none yet)"
         user = texts["memory.user"].format(summary=before, messages=messages)
         how = (_SUMMARY_TOKENS, temperature, _prefix_seed(seed, turns[:end]))
         (c,) = model.generate([chat(texts["memory.system"], user)], *how)
-        out.append(cut_to(" ".join(clean_answer(c.text).split()), _SUMMARY_TOKENS, count))
+        out.append(cut_to(" ".join(clean_answer(c.text).split()), _SUMMARY_TOKENS))
         if not re.search(r"\w", out[-1]):
             raise ReplyError(f"an empty summary of {end} messages ({c.stop})")
     return out
 
 
-def extract(turns: Sequence[Turn], count: _Count = estimate) -> str:
+def _extract(turns: Sequence[Turn]) -> str:
     "A summary without a model: who said what, in the first sentence of each message; the newest that fit."
     lines = [f"{t.speaker}: {first[0]}" for t in turns if (first := sentences(t.text))]
-    return "\n".join(fit(lines[::-1], _SUMMARY_TOKENS, count)[::-1])
+    return "\n".join(fit(lines[::-1], _SUMMARY_TOKENS)[::-1])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #ce2932ac
 @dataclass(frozen=True)
@@ -260,18 +233,17 @@ def remember(
     model: ChatModel,
     prompts: Mapping[str, str],
     turns: Sequence[Turn],
-    window: Window = Window(),
+    window: _Window = _Window(),
     summary: str = "model",  # one of SUMMARIES
     temperature: float | Sampling = 0.3,
     seed: int = 0,
-    count: _Count = estimate,
 ) -> _Memory:
     "The memory of a conversation."
-    n, last = folded(turns, window, count), recent(turns, window, count)
+    n, last = folded(turns, window), recent(turns, window)
     if summary == "extract":
-        return _Memory(n, last, extract(turns[:n], count))
-    how = (window.every, temperature, seed, window.tokens, count)
-    made = summarize(model, prompts, turns[:n], *how)
+        return _Memory(n, last, _extract(turns[:n]))
+    how = (window.every, temperature, seed, window.tokens)
+    made = _summarize(model, prompts, turns[:n], *how)
     return _Memory(n, last, made[-1] if made else "")
 
 # %% ../../nbs/5_systems/05_agents.ipynb #a856c4c1
@@ -283,8 +255,7 @@ class AgentsSettings:
     messages: Annotated[int, Ge(1)] = 10  # remembered word for word (2.4)
     history_tokens: Annotated[int, Ge(1)] = 2000  # of these messages (2.4)
     every: Annotated[int, Ge(1)] = 5  # messages are folded into the summary at a time (5.1)
-    # When there are more than `messages` (7.2), or "every" five (5.1, 12.1).
-    fold: Literal["over", "every"] = "over"
+    fold: str = constant("over")  # when there are more than `messages` (7.2)
     summary: Literal["model", "extract"] = "model"
     summary_temperature: float = constant(0.3)  # (5.1)
     # The wordings that are searched for (5.1); "": only the question.
@@ -304,12 +275,12 @@ class AgentsSettings:
     # The web is asked the "question" as it was put (7.2), or the "query" that stands alone.
     web_query: str = constant("question")
     question_tokens: int = constant(512)  # (5.2)
-    context_tokens: Annotated[int, Ge(64)] = 3000  # (2.3)
+    context_tokens: int = constant(3000)  # (2.3)
     temperature: float = 0.1  # of the generator (3.2), and so are the next three
     top_p: float = 0.9
     top_k: int = 40
     repeat_penalty: float = 1.1
-    count: Literal["estimate", "model"] = "estimate"  # how the budgets are kept
+    count: str = constant("estimate")  # how the budgets are kept
     deadline: Annotated[float, Ge(0)] = 30.0  # seconds for a turn (8.2, 12.1); 0: none
 
     def __post_init__(self):
@@ -324,9 +295,9 @@ class AgentsSettings:
         return Sampling(self.temperature, self.top_p, self.top_k, self.repeat_penalty)
 
     @property
-    def window(self) -> Window:
+    def window(self) -> _Window:
         "How much of the conversation is remembered word for word."
-        return Window(self.messages, self.history_tokens, self.every, self.fold)
+        return _Window(self.messages, self.history_tokens, self.every)
 
 
 _GREEDY = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "repeat_penalty": 1.0}
@@ -383,15 +354,15 @@ class Composed(Drafted, kind="composed"):
 # %% ../../nbs/5_systems/05_agents.ipynb #d028802a
 def _memory_of(state: _AgentsState, tools: Toolbox) -> _Memory:
     own, turns = tools.settings.own, state["task"].history
-    how = (turns, own.window, _counter(tools.chat, own.count))
-    known = (folded(*how), recent(*how), state.get("summary", "")) if own.memory else (0, ())
-    return _Memory(*known)
+    if not own.memory:
+        return _Memory(0, ())
+    return _Memory(folded(turns, own.window), recent(turns, own.window), state.get("summary", ""))
 
 
 def _summarize_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Remembered]:
     "The older messages in a summary (5.1)."
     own, turns, seed = tools.settings.own, state["task"].history, tools.settings.seed
-    how = (own.window, own.summary, own.summary_temperature, seed, _counter(tools.chat, own.count))
+    how = (own.window, own.summary, own.summary_temperature, seed)
     m = remember(tools.chat, tools.prompts, turns, *how)
     return {"summary": m.summary}, Remembered(folded=m.folded, summary=m.summary, way=own.summary)
 
@@ -401,19 +372,18 @@ def _summarize_if_due(tools: Toolbox) -> Callable[[_AgentsState], str]:
     own = tools.settings.own
 
     def route(state):
-        how = (own.window, _counter(tools.chat, own.count))
-        due = own.memory and folded(state["task"].history, *how)
+        due = own.memory and folded(state["task"].history, own.window)
         return "summarize_history" if due else "rewrite_query"
 
     return route
 
 # %% ../../nbs/5_systems/05_agents.ipynb #803da648
-def varied(
+def _varied(
     state: _AgentsState, tools: Toolbox, round: int = 1, tried: Sequence[str] = ()
 ) -> tuple[dict, Varied]:
     "The wordings of a round (5.1)."
     own, task, kinds = tools.settings.own, state["task"], tools.settings.own.kinds.split()
-    question = cut_to(task.question, own.question_tokens, _counter(tools.chat, own.count))
+    question = cut_to(task.question, own.question_tokens)
     found: list[Variation] = []
     if tools.stages.rewrite != "never":
         seeds = [seed_for(tools.settings.seed, f"{task.id} {kind}", round) for kind in kinds]
@@ -428,7 +398,7 @@ def varied(
 
 def _reformulate_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Varied]:
     "One more round: other words than those that brought too little."
-    return varied(state, tools, state["rounds"] + 1, state["queries"])
+    return _varied(state, tools, state["rounds"] + 1, state["queries"])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #23ceba46
 def _retrieve_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Retrieved]:
@@ -438,7 +408,7 @@ def _retrieve_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Retri
     tools.embedder.encode(queries, query=True)  # in one batch: the searches find them remembered
     about = (task.domain, task.id, turns, tools.chat)
     found = [tools.retriever.retrieve(q, *about) for q in queries]
-    new = [(i, s) for i, s in fused([f.contexts for f in found], 0) if i not in seen]
+    new = [(i, s) for i, s in _fused([f.contexts for f in found]) if i not in seen]
     ranked, every = new[: own.graded or None], [h for f in found for h in f.hits]
     hits = {i: h for h in reversed(every) for i in (h.parent_id, h.id)}  # the first of an id
     scored = tuple(replace(hits[i], rerank_score=s) for i, s in ranked if i in hits)
@@ -471,18 +441,17 @@ def _web_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
 def _compose_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Composed]:
     "One draft is the answer, unless the generator declines."
     own, task, s, prompts = tools.settings.own, state["task"], tools.stages, tools.prompts
-    count, history = _counter(tools.chat, own.count), _memory_of(state, tools).shown()
-    kept = tools.contexts(state["kept"])
-    texts = fit([c.text for c in kept], own.context_tokens, count)
+    history, kept = _memory_of(state, tools).shown(), tools.contexts(state["kept"])
+    texts = fit([c.text for c in kept], own.context_tokens)
     contexts = [replace(c, text=text) for c, text in zip(kept, texts)]
     documents, talks = format_docs_for_gen(contexts), "{history}" in prompts["generate.user"]
-    question = cut_to(task.question, own.question_tokens, count) if talks else state["query"]
+    question = cut_to(task.question, own.question_tokens) if talks else state["query"]
     asked = (tools.chat, prompts, question, history, documents, s.max_new_tokens, own.sampling)
     seed = seed_for(tools.settings.seed, task.id, 0)
     d = generate(*asked, seed, declined_by=s.declined_by, tidy=s.tidy)
     parts = {"system": prompts["generate.system"], "history": history if talks else ""}
     parts |= {"context": documents, "question": question}
-    tokens = {part: count(text) for part, text in parts.items()}
+    tokens = {part: estimate(text) for part, text in parts.items()}
     how = {"stop": d.stop, "temperature": d.temperature, "seed": d.seed}
     step = Composed(text=d.text, declined=d.declined, **how, tokens=tokens)
     end = {} if d.declined else answered(d.text, contexts)
@@ -510,20 +479,20 @@ def _after_grading(own: AgentsSettings, web: bool) -> Callable[[_AgentsState], s
     return route
 
 
-def why(state: TurnState) -> object:
+def _why(state: TurnState) -> object:
     "The reason of a refusal."
     return DECLINED if state.get("declined") else IRRELEVANT
 
 # %% ../../nbs/5_systems/05_agents.ipynb #b145561a
 AGENTS_NODES: dict[str, Work] = {
     "summarize_history": _summarize_node,
-    "rewrite_query": varied,
+    "rewrite_query": _varied,
     "retrieve_documents": _retrieve_all_node,
     "grade_documents": _grade_all_node,
     "reformulate": _reformulate_node,
     "web_search": _web_node,
     "generate": _compose_node,
-    "fallback": refuse(why),
+    "fallback": refuse(_why),
 }
 
 

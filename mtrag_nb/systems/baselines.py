@@ -16,7 +16,7 @@ from annotated_types import Ge
 from ..core.record import Clarified, Drafted, Grade, Graded, Retrieved
 from ..core.settings import ByAdapter, constant, later
 from ..core.text import Verdict, clipped, content_words, known_words, scored
-from ..core.types import DataError, Outcome, Reason, Task, Turn, digest
+from ..core.types import DataError, Outcome, Reason, Turn, digest
 from .stages import Toolbox, asked_of
 from .system import DECLINED, END, GRADE_OFF, START, Mechanism, Quoted, System
 from .system import TurnState, answered, as_node, by_state, copied_draft
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
-__all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'NAIVE', 'NOTHING', 'QUOTE', 'SELECTIVE', 'unclear', 'features',
-           'underspecified', 'gate_digest', 'near', 'QuoteSettings']
+__all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'NAIVE', 'NOTHING', 'QUOTE', 'SELECTIVE', 'features', 'underspecified',
+           'near', 'QuoteSettings']
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #019e4636
 _PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
@@ -47,7 +47,7 @@ def _pointed_at(question: str) -> list[tuple[str, str]]:
     return found
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #4409f959
-def unclear(question: str, history: Sequence[Turn] = ()) -> list[str]:
+def _unclear(question: str, history: Sequence[Turn] = ()) -> list[str]:
     "The phrases, as they stand in the question, that point at something of which nothing was said before."
     before = known_words([t.text for t in history])
     return [f"{d} {p}" for d, p in _pointed_at(question) if not set(content_words(p)) & before]
@@ -61,7 +61,7 @@ def _word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, flo
         "words": math.log1p(len(words)),
         "this": float(any(d not in ("the", "such") for d in pointers)),
         "the": float("the" in pointers),
-        "unclear": float(min(2, len(unclear(question, history)))),
+        "unclear": float(min(2, len(_unclear(question, history)))),
         "pronoun": float(bool(pronoun)),
         "no name": float(not any(re.match(r"[\"'“(]?[A-Z0-9]", w) for w in words[1:])),
         "first": float(not history),
@@ -148,7 +148,7 @@ def _clear_enough(p: float) -> Verdict:
 # %% ../../nbs/5_systems/02_baselines.ipynb #65bfd77e
 def _asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[str] = ()) -> str:
     "A question to the user that quotes what is unclear, with the first three titles, each once, short."
-    open_ = unclear(question, history) or [f"{d} {p}" for d, p in _pointed_at(question)]
+    open_ = _unclear(question, history) or [f"{d} {p}" for d, p in _pointed_at(question)]
     plain = (" ".join(t.replace("?", " ").split()) for t in titles if t.strip())
     named = list(dict.fromkeys(clipped(t, 60) for t in plain))[:3]
     among = f": {', '.join(named[:-1])} or {named[-1]}" if len(named) > 1 else ""
@@ -157,7 +157,7 @@ def _asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[s
     return f"What exactly do you mean by “{clipped(question.strip().rstrip('?'), 120)}”{among}?"
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #997720e9
-def gate_digest() -> str:
+def _gate_digest() -> str:
     "Names the gate, for the identity of a run that asks back."
     return digest([WEIGHTS, BIAS, THRESHOLD, ALONE], 8)
 
@@ -296,7 +296,7 @@ QUOTE = System(
     "the sentences of the passages that are nearest to the question, copied",
     (NOTHING,),
     settings=QuoteSettings,
-    identity=lambda settings: {"clarify": gate_digest()} if settings.own.clarify else {},
+    identity=lambda settings: {"clarify": _gate_digest()} if settings.own.clarify else {},
     defaults={"granite": {"clarify": "adapter:query_clarification"}},
     retries=lambda settings: 0,
     mechanisms=(Mechanism("grade", "all that was found is kept", GRADE_OFF, ("grade_documents",)),),

@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
-__all__ = ['LAPTOP', 'MAX_NEW_TOKENS', 'QWEN', 'CLASSES', 'EMPTY', 'UNANSWERABLE', 'NCL', 'NclSettings', 'Relation',
-           'relate_by_score', 'read_class', 'relate_by_words', 'relate_by_cosine', 'exchanges', 'Local',
-           'local_rewrite', 'bad_answer', 'LocallyRewritten', 'global_rewrite_node', 'relation_node', 'rerank_node',
-           'answerability', 'why']
+__all__ = ['LAPTOP', 'MAX_NEW_TOKENS', 'CLASSES', 'EMPTY', 'NCL', 'NclSettings', 'Relation', 'relate_by_score', 'read_class',
+           'relate_by_words', 'relate_by_cosine', 'exchanges', 'Local', 'LocallyRewritten', 'global_rewrite_node',
+           'relation_node', 'rerank_node', 'answerability']
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c2d471de
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class NclSettings:
     relation_threshold: float = 0.0  # "cosine" only: related at or above it
     # At most so many earlier user turns are looked back at (HIST_USER_TURNS).
     user_turns: int = constant(3)
-    top_k: Annotated[int, Ge(1)] = 5  # passages kept after reranking
+    top_k: int = constant(5)  # passages kept after reranking
     gate: Literal[tuple(GRADERS)] = "yesno"  # as stages.grade, of the passages as a whole
     gate_threshold: float = 0.0  # answerable at or above it ("verdict" has none)
     gate_default: str = constant("no")  # what an unreadable verdict counts as
@@ -61,7 +60,7 @@ LAPTOP |= {"gate": "cosine", "gate_threshold": 0.31}
 MAX_NEW_TOKENS = 96  # Table 1
 _CHAT = ModelSpec("Qwen/Qwen2.5-1.5B-Instruct", quantization="nf4")
 _STAGES = StageSettings(max_new_tokens=MAX_NEW_TOKENS)
-QWEN = Settings(profile="ncl", chat=_CHAT, embedder=BGE_M3, stages=_STAGES)
+_QWEN = Settings(profile="ncl", chat=_CHAT, embedder=BGE_M3, stages=_STAGES)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #ebcf0545
 _ABSTAIN = "I cannot find the answer in the given documents."
@@ -199,7 +198,7 @@ def _local(fields: Mapping[str, str]) -> Local:
     return Local(*fields.values(), tuple(n for n, text in fields.items() if not text))
 
 
-def local_rewrite(
+def _local_rewrite(
     model: ChatModel,
     prompts: _Prompts,
     question: str,  # the globally rewritten one
@@ -278,7 +277,7 @@ _BAD_ANSWERS = {  # what is wrong, as the stricter retry is told -> rule
 }
 
 
-def bad_answer(question: str, answer: str, least_words: int = 3) -> str:
+def _bad_answer(question: str, answer: str, least_words: int = 3) -> str:
     'The first rule of `_BAD_ANSWERS` that an answer breaks; "" for an answer that passes.'
     said, least = (question, answer), {_too_short: (least_words,)}
     broken = (words for words, rule in _BAD_ANSWERS.items() if rule(*said, *least.get(rule, ())))
@@ -376,7 +375,7 @@ def _local_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, Locally
     "The question rewritten once more, from the selected turns only (3.4); the guard holds here too."
     before, turns = state["query"], tools.history(_selected_turns(state), whole=True)
     about = (before, turns, state["category"], tools.settings.own.local)
-    local = local_rewrite(tools.chat, tools.prompts, *about)
+    local = _local_rewrite(tools.chat, tools.prompts, *about)
     q = local.question
     r = tools.guarded(Rewritten(text=q or before, raw=q, kept=bool(q)), before)
     how = {"raw": r.raw, "kept": r.kept, "similarity": r.similarity}
@@ -422,7 +421,7 @@ def _quality_node(state: _NclState, tools: Toolbox) -> tuple[dict, Checked]:
     "The bad-answer gate: neither the question as it was asked nor as it was rewritten may be answered badly."
     draft, least = state["draft"], tools.settings.own.least_words
     asked = (state["task"].question, state["query"])
-    problem = next(filter(None, (bad_answer(q, draft, least) for q in asked)), "")
+    problem = next(filter(None, (_bad_answer(q, draft, least) for q in asked)), "")
     verdict = Verdict(Label.NO if problem else Label.YES, "rules", raw=problem)
     step = Checked(verdict=verdict, unsupported=problem, asked="well formed")
     if problem:
@@ -431,16 +430,16 @@ def _quality_node(state: _NclState, tools: Toolbox) -> tuple[dict, Checked]:
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #26831e33
 EMPTY = Reason("empty_contexts", "dropped", "there are no passages")
-UNANSWERABLE = Reason("unanswerable", "dropped", "the answerability gate said no")
+_UNANSWERABLE = Reason("unanswerable", "dropped", "the answerability gate said no")
 _BAD_ANSWER = Reason("bad_answer", "exhausted", "the quality gate rejected every draft")
 
 
-def why(state: _NclState) -> Reason:
+def _why(state: _NclState) -> Reason:
     "The reason of a refusal."
     if state["empty"]:
         return EMPTY
     if not state["answerable"]:
-        return UNANSWERABLE
+        return _UNANSWERABLE
     return DECLINED if state["declined"] else _BAD_ANSWER
 
 
@@ -455,7 +454,7 @@ _NCL_NODES: dict[str, Work] = {
     "generate": _answer_node,
     "quality": _quality_node,
     "increment_retry": retry_node,
-    "fallback": refuse(why),
+    "fallback": refuse(_why),
 }
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #0cc7a469
@@ -507,11 +506,11 @@ NCL = System(
     "ncl",
     _build_ncl,
     "pre-check, relation-controlled rewrites, rerank, answerability gate, quality gate (NCL)",
-    reasons=(EMPTY, UNANSWERABLE, DECLINED, _BAD_ANSWER),
+    reasons=(EMPTY, _UNANSWERABLE, DECLINED, _BAD_ANSWER),
     prompts=_NCL_PROMPTS,
     settings=NclSettings,
     defaults={"laptop": LAPTOP},
-    profiles={"ncl": QWEN},
+    profiles={"ncl": _QWEN},
     fixed=_as_the_paper_fixes,
     retries=lambda settings: settings.own.max_retries,
     paper="ncl",

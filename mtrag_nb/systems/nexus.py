@@ -36,8 +36,8 @@ from .stages import format_sources, label_by_choice, label_by_cosine, label_by_t
 from .stages import read_marks, weighed, written_claims
 
 # %% auto #0
-__all__ = ['LAPTOP', 'SERVED', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence', 'read_confidence',
-           'NexusSettings', 'search_node', 'reformulate_node', 'answer_node', 'why']
+__all__ = ['LAPTOP', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence', 'read_confidence', 'NexusSettings',
+           'why']
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #73d71323
 def coverage(claims: Sequence[Claim], weights: Mapping[str, float] = {}) -> float | None:
@@ -183,7 +183,7 @@ class NexusSettings:
     cite: Literal["model", "support"] | ByAdapter = "model"
     # A source supports a claim by what it says; by "support" of words; or as stages.check says: "check".
     verify: Literal["claims", "support", "check"] = "claims"
-    least: Annotated[float, Ge(0)] = 0.6  # share of a claim's content words in its source
+    least: float = constant(0.6)  # share of a claim's content words in its source
     # Drafts with an unsupported claim that are sent back; 0: they are flagged (4.3).
     retry: Annotated[int, Ge(0)] = 0
     sentences: Annotated[int, Ge(1)] = 5  # at most so many are copied
@@ -192,7 +192,7 @@ class NexusSettings:
 
 
 LAPTOP = {"grade": "cosine", "reformulate": "talk", "generator": "quote", "cite": "support"}
-SERVED = {"grade": "labels-text"}  # a server that chats gives no probabilities of labels
+_SERVED = {"grade": "labels-text"}  # a server that chats gives no probabilities of labels
 _ASIDE = {**LABEL_PROMPTS, **VARIATION_PROMPTS}
 _NEXUS_PROMPTS = {"permissive": {**CITING_PROMPTS, **_ASIDE}, "small": _ASIDE}
 
@@ -214,7 +214,7 @@ def _begin_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Rewritten]:
     return {**update, "question": step.text, "tried": [step.text], "rounds": 0}, step
 
 
-def search_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Retrieved]:
+def _search_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Retrieved]:
     "Contexts that no earlier round has found, best first."
     (update, step), seen = retrieve_node(state, tools), state.get("seen", [])
     fresh = [i for i in update["found"] if i not in seen]
@@ -227,7 +227,7 @@ def search_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Retrieved]:
 _TALK = ("follows", "questions", "answered")
 
 
-def reformulate_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Rewritten]:
+def _reformulate_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Rewritten]:
     "Another wording for the search."
     own, task, n = tools.settings.own, state["task"], state["rounds"] + 1
     question, tried = state["question"], state["tried"]
@@ -290,7 +290,7 @@ def _placed_draft(
     return {**update, "places": [(q.context, q.start, q.end) for q in step.quotes]}, step
 
 
-def answer_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
+def _answer_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
     "A draft from what is kept."
     by = _written_draft if tools.settings.own.generator == "write" else _placed_draft
     return by(state, tools, tools.contexts(state["kept"]))
@@ -372,10 +372,10 @@ def why(state: _NexusState) -> Reason:
 
 _NEXUS_NODES: dict[str, Work] = {
     "rewrite": _begin_node,
-    "retrieve": search_node,
+    "retrieve": _search_node,
     "grade_documents": _label_node,
-    "reformulate": reformulate_node,
-    "generate": answer_node,
+    "reformulate": _reformulate_node,
+    "generate": _answer_node,
     "verify_citations": _verify_node,
     "increment_retry": retry_node,
     "fallback": refuse(why),
@@ -413,7 +413,7 @@ _PROFILES = {name: Settings(profile=name, chat=chat, **_SHARED) for name, chat i
 # %% ../../nbs/5_systems/06_nexus.ipynb #20584e51
 _GRADE_OFF = {"nexus.grade": "cosine", "nexus.correct": -1.0, "nexus.ambiguous": -1.0}
 _DEFAULTS = {"laptop": LAPTOP, "granite": {"cite": "adapter:citations"}}
-_DEFAULTS |= {"nexus-server": SERVED, "server": SERVED}
+_DEFAULTS |= {"nexus-server": _SERVED, "server": _SERVED}
 NEXUS = System(
     "nexus",
     _build_nexus,

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'is_place', 'system_names', 'unknown_name', 'system_named',
-           'profiles', 'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'is_place', 'system_names', 'unknown_name', 'system_named', 'profiles',
+           'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
 
 # %% ../../nbs/5_systems/08_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -118,7 +118,7 @@ def configured(
 # %% ../../nbs/5_systems/08_registry.ipynb #5a684f77
 # Key -> its type, the settings that it becomes, and for one that becomes none, why.
 _KEYS = read_json(data_dir("paper") / "system_keys.json")
-WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
+_WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
 _NOMIC_PREFIXES = "search_query: |search_document: "  # before questions and passages (2.1)
 # Ollama's names -> those of the weights.
 _NAMES = {"llama3.2": "meta-llama/Llama-3.2-3B-Instruct"}
@@ -196,9 +196,9 @@ def becomes(values: Mapping[str, object], settings: Settings) -> dict[str, objec
     by = getattr(settings.own, "grade", "scale")  # a system without it refuses the threshold itself
     if "agents.grade_threshold" in out and not by.startswith("scale"):
         out["agents.grade"] = "scale"  # the threshold is of grades from 0 to 10
-    if weights := [values[k] for k in WEIGHTS if k in values]:
+    if weights := [values[k] for k in _WEIGHTS if k in values]:
         if len(weights) < 2 or min(weights) < 0 or not any(weights):
-            raise DataError(f"{' and '.join(WEIGHTS)} come together, one above 0")
+            raise DataError(f"{' and '.join(_WEIGHTS)} come together, one above 0")
         out["retrieval.views"] = _views_of(*weights)
         out |= {"retrieval.fusion": "rrf", "retrieval.reranker": "none"}  # weights of ranks (4.2)
     parts = sum(values.get(k, 0) for k in ("llm.max_tokens", "memory.max_tokens"))

@@ -5,10 +5,7 @@
 # %% ../../nbs/5_systems/03_self_crag.ipynb #imports0
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-
-from ..core.claims import check_claims, claims_something
 from ..core.record import Drafted
 from ..core.types import Reason
 from .stages import Toolbox
@@ -18,45 +15,35 @@ from .system import by_state, check_node, copied_draft, generate_node, grade_nod
 from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_node
 
 # %% auto #0
-__all__ = ['IRRELEVANT', 'EXHAUSTED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why']
+__all__ = ['IRRELEVANT', 'SELF_CRAG', 'why']
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #1416e1c3
 IRRELEVANT = Reason("irrelevant_docs", "dropped", "no retrieved document passed the grade")
 _NONE_GROUNDED = "no draft was grounded, and the retries are used up"
-EXHAUSTED = Reason("hallucination_loop_exhausted", "exhausted", _NONE_GROUNDED)
+_EXHAUSTED = Reason("hallucination_loop_exhausted", "exhausted", _NONE_GROUNDED)
 
 
 def why(state: TurnState) -> Reason:
     "The reason of a refusal."
     if not state["kept"]:
         return IRRELEVANT
-    return DECLINED if state.get("declined") else EXHAUSTED
+    return DECLINED if state.get("declined") else _EXHAUSTED
 
 
 _after_grade = by_state("kept", "generate", "fallback")
 _after_generate = by_state("declined", "fallback", "hallucination_check")
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #repair01
-def _supported(draft: str, texts: Sequence[str]) -> str:
-    "The sentences of a draft that claim something which the texts support."
-    found = check_claims(draft, texts)
-    return " ".join(c.text for c in found if c.supported and claims_something(c.text))
-
-
 def _draft_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
     "A draft by the model; a retry as `stages.retry` says."
-    how, attempt = tools.stages.retry, state.get("retries", 0)
-    if not attempt or how not in ("copied", "trimmed"):
+    attempt = state.get("retries", 0)
+    if not attempt or tools.stages.retry != "copied":
         return generate_node(state, tools)
-    contexts = tools.contexts(state["kept"])
-    if how == "trimmed" and attempt == 1:
-        if rest := _supported(state["draft"], [c.text for c in contexts]):
-            return {"draft": rest, "declined": False}, Drafted(text=rest, attempt=attempt)
-    update, step = copied_draft(tools, state["task"], contexts)
+    update, step = copied_draft(tools, state["task"], tools.contexts(state["kept"]))
     return update, replace(step, attempt=attempt)
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #463b1677
-SELF_CRAG_NODES: dict[str, Work] = {
+_SELF_CRAG_NODES: dict[str, Work] = {
     "rewrite": rewrite_node,
     "retrieve": retrieve_node,
     "grade_documents": grade_node,
@@ -73,7 +60,7 @@ def _build_self_crag(tools: Toolbox):
 
     checked = after_check(tools.stages.max_retries)
     g = StateGraph(TurnState)
-    for name, work in SELF_CRAG_NODES.items():
+    for name, work in _SELF_CRAG_NODES.items():
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "rewrite")
     g.add_edge("rewrite", "retrieve")
@@ -90,7 +77,7 @@ SELF_CRAG = System(
     "self_crag",
     _build_self_crag,
     "rewrite, retrieve, grade, generate, check with retries, fallback (Self-CRAG)",
-    (IRRELEVANT, DECLINED, EXHAUSTED),
+    (IRRELEVANT, DECLINED, _EXHAUSTED),
     paper="t4",
     variants=read_departures("self_crag"),
     mechanisms=(

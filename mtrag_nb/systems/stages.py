@@ -9,16 +9,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.claims import check_claims, claims_something, draft_score
 from ..core.files import data_dir, parse_json
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
-from ..core.settings import Settings, StageSettings
+from ..core.settings import Settings, StageSettings, load_place, names_code
 from ..core.text import Label, Verdict, clipped, declines, read_verdict, scored, sentences
 from ..core.text import spans_of, support, titled, without_thinking
-from ..core.types import Context, ReplyError, SettingsError, Turn
+from ..core.types import Context, DataError, ReplyError, SettingsError, Turn
 from ..models.chat import ChatModel, ClassifierLike, Contract, EmbedderLike, Prompt
 from ..models.chat import Sampling, chat, choose
 
@@ -26,15 +27,14 @@ if TYPE_CHECKING:
     from mtrag_nb.search.sources import RetrieverLike, Web
 
 # %% auto #0
-__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'GRADERS', 'CHECKERS',
-           'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'read_prompts', 'prompt_set', 'show_history', 'history_head',
-           'Asked', 'read_stated', 'grade_by_scale', 'grade_by_scale_text', 'label_by_choice', 'label_by_text',
-           'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict',
-           'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate',
-           'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier',
-           'Grading', 'Checking', 'require_ways', 'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation',
-           'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims', 'adapter_claims',
-           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADERS', 'CHECKERS', 'CITING_PROMPTS', 'Supports',
+           'WAYS_TO_CITE', 'read_prompts', 'show_history', 'history_head', 'Asked', 'read_stated', 'label_by_choice',
+           'label_by_text', 'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard',
+           'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer',
+           'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims',
+           'check_by_classifier', 'Grading', 'Checking', 'own_way', 'require_ways', 'Toolbox', 'source_head',
+           'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'written_claims',
+           'attached_claims', 'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -57,7 +57,7 @@ _PROMPT_SETS = {  # name -> what takes the place of permissive texts, the last o
 }
 
 
-def prompt_set(name: str) -> dict[str, str]:
+def _prompt_set(name: str) -> dict[str, str]:
     "A prompt set by name. Raises SettingsError for an unknown one."
     if name not in _PROMPT_SETS:
         raise SettingsError(f"unknown prompt set {name!r}: there are {', '.join(_PROMPT_SETS)}")
@@ -141,13 +141,13 @@ def _read_grade(text: str) -> float | None:
     return float(said) if said and float(said) <= 10 else None
 
 # %% ../../nbs/5_systems/00_stages.ipynb #6e284b02
-def grade_by_scale(asked: Asked, threshold: float = 7.0) -> list[Verdict]:
+def _grade_by_scale(asked: Asked, threshold: float = 7.0) -> list[Verdict]:
     "The likeliest of the grades 0 to 10; a document is kept at or above the threshold."
     grades = [float(max(_GRADES, key=p.get)) for p in asked.shares("scale", _GRADES)]
     return [scored(grade, threshold, "scale", scale=_ENDS) for grade in grades]
 
 
-def grade_by_scale_text(asked: Asked, threshold=7.0, default: str = "yes") -> list[Verdict]:
+def _grade_by_scale_text(asked: Asked, threshold=7.0, default: str = "yes") -> list[Verdict]:
     "The grade that the model writes; `default` is the label of an unreadable one, which keeps the document."
     unread = Verdict(Label(default), "scale-text", threshold=threshold, defaulted=True, scale=_ENDS)
 
@@ -160,26 +160,26 @@ def grade_by_scale_text(asked: Asked, threshold=7.0, default: str = "yes") -> li
 
 # %% ../../nbs/5_systems/00_stages.ipynb #2f36d142
 # The worst first: it wins a tie.
-LABELS = {"Incorrect": Label.NO, "Ambiguous": Label.AMBIGUOUS, "Correct": Label.YES}
+_LABELS = {"Incorrect": Label.NO, "Ambiguous": Label.AMBIGUOUS, "Correct": Label.YES}
 WAYS_TO_LABEL = ("labels", "labels-text", "cosine")
-WEIGHTS = {Label.YES: 1.0, Label.AMBIGUOUS: 0.5, Label.NO: 0.0}
+_WEIGHTS = {Label.YES: 1.0, Label.AMBIGUOUS: 0.5, Label.NO: 0.0}
 
 
 def _read_label(text: str) -> Label | None:
     "The label that a reply states; None if it states none, or more than one."
     said = read_stated(text, r"(correct|ambiguous|incorrect)", r"\b(?:in)?correct\b|\bambiguous\b")
-    return LABELS[said.capitalize()] if said else None
+    return _LABELS[said.capitalize()] if said else None
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1ae7dfc9
 def label_by_choice(asked: Asked) -> list[Verdict]:
     "The likeliest label; of equals the worse one."
 
     def verdict(shares: Mapping[str, float]) -> Verdict:
-        weight = sum(WEIGHTS[LABELS[name]] * p for name, p in shares.items())
-        label = LABELS[max(LABELS, key=shares.get)]
+        weight = sum(_WEIGHTS[_LABELS[name]] * p for name, p in shares.items())
+        label = _LABELS[max(_LABELS, key=shares.get)]
         return Verdict(label, "labels", round(weight, 4), scale=(0.0, 1.0))
 
-    return list(map(verdict, asked.shares("labels", LABELS)))
+    return list(map(verdict, asked.shares("labels", _LABELS)))
 
 
 def label_by_text(asked: Asked, default: str = "ambiguous") -> list[Verdict]:
@@ -201,7 +201,7 @@ def label_by_cosine(
 # %% ../../nbs/5_systems/00_stages.ipynb #02f3def4
 def weighed(grades: Iterable[Grade]) -> dict[str, float]:  # context id -> weight, the heavier first
     "What three labels keep."
-    found = [(g.id, WEIGHTS[g.verdict.label]) for g in grades]
+    found = [(g.id, _WEIGHTS[g.verdict.label]) for g in grades]
     return dict(sorted(((i, w) for i, w in found if w), key=lambda iw: -iw[1]))
 
 
@@ -530,8 +530,8 @@ GRADERS: dict[str, Callable[[Grading], list[Verdict]]] = {
     "talk": _by_cosine,
     "together": _nearest_for_all,
     "sentences": _grade_by_sentences,
-    "scale": lambda g: grade_by_scale(g.asked, g.threshold),
-    "scale-text": lambda g: grade_by_scale_text(g.asked, g.threshold, g.default),
+    "scale": lambda g: _grade_by_scale(g.asked, g.threshold),
+    "scale-text": lambda g: _grade_by_scale_text(g.asked, g.threshold, g.default),
 }
 CHECKERS: dict[str, Callable[[Checking], Verdict]] = {
     "verdict": lambda c: _check_by_verdict(*c.asked, c.tools.stages.check_default),
@@ -542,12 +542,35 @@ CHECKERS: dict[str, Callable[[Checking], Verdict]] = {
 }
 
 
+def own_way(way: str) -> bool:
+    "Whether a way to grade or to check is a function of somebody's own, FILE.py:NAME or MODULE:NAME."
+    return names_code(way) and way.partition(":")[0] not in ("adapter", "nli")
+
+
+def _asked_own(way: str, asked: Grading | Checking, n: int = 1) -> list[Verdict]:
+    "The verdicts of a function of somebody's own: true or false, a number that the threshold cuts, or a `Verdict`, n of them. Raises DataError."
+    said, name = load_place(way)[0](asked), way.rpartition(":")[2]
+    said = list(said) if isinstance(asked, Grading) else [said]
+    if len(said) != n:
+        problem = f"{way} gave {len(said)} verdicts on {n} documents"
+        raise DataError(problem, remedy="Return one for each")
+    found = []
+    for x in said:
+        if str(x) in ("True", "False"):  # numpy's, too
+            x = Verdict(Label.YES if x else Label.NO, name)
+        found.append(x if isinstance(x, Verdict) else scored(x, asked.threshold, name))
+    return found
+
+
 def require_ways(settings: Settings, prompts: Mapping[str, _Prompts] = {}) -> None:
     """Raises SettingsError for a way to grade or to check that does not exist, and for a prompt that is none of the run's or of
     its system's own."""
-    grades, checks = [*GRADERS, "adapter:NAME"], [*CHECKERS, "adapter:NAME", "nli:NAME"]
+    own = ["adapter:NAME", "FILE.py:NAME"]
+    grades, checks = [*GRADERS, *own], [*CHECKERS, *own, "nli:NAME"]
     for name, known in (("grade", grades), ("check", checks)):
         way = getattr(settings.stages, name)
+        if own_way(way) and callable(load_place(way)[0]):
+            continue
         if re.sub(":.+", ":NAME", way, flags=re.S) not in known:
             options = ", ".join(map(repr, known))
             raise SettingsError(f"stages.{name} is {way!r}: input should be {options}")
@@ -565,11 +588,14 @@ def _placeholders(key: str, text: str) -> set[str]:
 def _prompts_of(settings: Settings, own: Mapping[str, _Prompts]) -> dict[str, str]:
     "The prompts of a run: the set, the system's own by set, and `settings.prompts`. Raises SettingsError for an unknown key or placeholder."
     name = settings.stages.prompts
-    texts = prompt_set(name) | dict(own.get(name, own.get("permissive", {})))
+    texts = _prompt_set(name) | dict(own.get(name, own.get("permissive", {})))
     known = {**SCALE_PROMPTS, **LABEL_PROMPTS, **texts}
     for key, text in settings.prompts.items():
         if key not in known:
             raise SettingsError(f"unknown prompt {key!r}: there are {', '.join(sorted(known))}")
+        if "\n" not in text and len(text) < 200 and Path(text).is_file():
+            hint = f'--set prompts.{key}="$(cat {text})"'
+            raise SettingsError(f"prompts.{key} is the name of a file: give its text, {hint}")
         filled = _placeholders(key, known[key])
         if filled and (unknown := _placeholders(key, text) - filled):
             has = ", ".join(sorted(filled))
@@ -600,6 +626,12 @@ class Toolbox:
     def prompts(self) -> dict[str, str]:
         "The settings' prompt set with the system's own. Where a system has none for that set, its permissive ones are taken."
         return _prompts_of(self.settings, self.system_prompts)
+
+    @property
+    def own_ways(self) -> dict[str, str]:
+        "Stage -> the source of the function of somebody's own that decides there."
+        ways = {n: getattr(self.stages, n) for n in ("grade", "check")}
+        return {n: load_place(way)[1] for n, way in ways.items() if own_way(way)}
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order, those that the web brought included."
@@ -647,11 +679,12 @@ class Toolbox:
     def grade_by(
         self, way: str, threshold: float, default: str, question: str, turns, documents: _Texts
     ) -> list[Verdict]:
-        "One verdict a document, in a way that the caller chose: a key of GRADERS, or adapter:TASK."
+        "One verdict a document, in a way that the caller chose: a key of GRADERS, adapter:TASK, or FILE.py:NAME."
         if way.startswith("adapter:"):
             asked, talk = self.adapters["grade"], self.talk(turns, question)
             return _grade_by_adapter(self.chat, asked, talk, documents, default)
-        return GRADERS[way](Grading(self, question, turns, documents, threshold, default))
+        asked = Grading(self, question, turns, documents, threshold, default)
+        return _asked_own(way, asked, len(documents)) if own_way(way) else GRADERS[way](asked)
 
     def generate(self, question: str, turns: Sequence[Turn], documents: str, **how) -> Drafted:
         "A draft from the documents as the generator sees them; how: temperature, seed, unsupported."
@@ -663,7 +696,8 @@ class Toolbox:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
         if self.stages.check.startswith(("nli:", "adapter:")):
             return self.check_parts(question, answer, documents)[0]
-        return CHECKERS[self.stages.check](Checking(self, question, answer, documents, shown))
+        way, asked = self.stages.check, Checking(self, question, answer, documents, shown)
+        return _asked_own(way, asked)[0] if own_way(way) else CHECKERS[way](asked)
 
     def clarify(self, question: str, turns, documents: Sequence[str]) -> tuple[Verdict, str]:
         "Whether a question is clear, and what to ask back where it is not, by an adapter; what cannot be read is clear."
@@ -804,7 +838,7 @@ def _nearest_sentence(claim: str, text: str) -> tuple[int, int]:
     return spans_of(text, parts)[near.index(max(near))] if parts else (0, 0)
 
 
-def verified(claim: Claim, cited: Iterable[int], sources: Sequence[Context], supports) -> Claim:
+def _verified(claim: Claim, cited: Iterable[int], sources: Sequence[Context], supports) -> Claim:
     "A claim whose citations, numbers of sources, are looked up and compared (`Supports`)."
 
     def citation(n: int) -> Citation:
@@ -833,7 +867,7 @@ def written_claims(
     cited: list[list[int]] = [[] for _ in claims]
     for at, n in marks if claims else ():
         cited[max((i for i, c in enumerate(claims) if c.start < at), default=0)].append(n)
-    return [verified(c, ns, sources, supports) for c, ns in zip(claims, map(dict.fromkeys, cited))]
+    return [_verified(c, ns, sources, supports) for c, ns in zip(claims, map(dict.fromkeys, cited))]
 
 
 def attached_claims(
@@ -844,7 +878,7 @@ def attached_claims(
     def one(claim: Claim) -> Claim:
         shares = [support(claim.text, [s.text]) for s in sources]
         best = shares.index(max(shares)) + 1 if shares and max(shares) >= least else 0
-        return verified(claim, [best] if best else [], sources, supports or by_words(least))
+        return _verified(claim, [best] if best else [], sources, supports or by_words(least))
 
     return [one(c) for c in _claims_in(text)]
 
@@ -864,7 +898,7 @@ def adapter_claims(
         return None
     at = {a: r for r, (a, _) in enumerate(spans_of(text, sentences(text)))}
     each = [(c, dict.fromkeys(cited.get(at.get(c.start), ()))) for c in _claims_in(text)]
-    return [verified(c, ns, sources, supports) for c, ns in each]
+    return [_verified(c, ns, sources, supports) for c, ns in each]
 
 
 def copied_claims(

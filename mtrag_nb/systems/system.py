@@ -27,7 +27,7 @@ from ..core.types import Context, MTRAGError, Outcome, Reason, SettingsError, Ta
 from ..core.types import digest, dotted, plain
 from ..models.calls import MeteredChat, kept_if_usable
 from ..models.chat import EmbedderLike, Sampling
-from .stages import Toolbox, asked_of, require_ways
+from .stages import Toolbox, asked_of, own_way, require_ways
 
 # %% auto #0
 __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'REWRITE_OFF',
@@ -400,8 +400,8 @@ class System:
         for d in self.variants.get("published", ()):
             place = d.setting.rpartition(".")[2]
             if (words := known.get(place)) and d.published not in words:
-                way = str(own_setting(settings, self.prefix[:-1], d.setting)).partition(":")[0]
-                found[place] = words.get(way, "")
+                way = str(own_setting(settings, self.prefix[:-1], d.setting))
+                found[place] = way if own_way(way) else words.get(way.partition(":")[0], "")
         if found and "generator" not in found:
             found["generate"] = ""
         return {place: found[place] for place in known if place in found}
@@ -416,13 +416,13 @@ class System:
         named = f" ({', '.join(asked)})" if asked else ""
         return f"The model decides in {of}{named}{f'; elsewhere {others}' if others else ''}."
 
-    def surrounded(self, name: str, *around: Around, about: str = "") -> System:
+    def surrounded(self, name: str, *around: Around) -> System:
         "The system with something around its nodes; the name is recorded."
 
         def build(tools: Toolbox):
             return self.build(replace(tools, around=(*around, *tools.around)))
 
-        about = f"{self.about}; {about or name}"
+        about = f"{self.about}; {name}"
         return replace(self, name=f"{self.name}+{name}", build=build, about=about)
 
     def toolbox(self, tools: Toolbox) -> Toolbox:

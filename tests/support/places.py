@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mtrag_nb.core.files import read_json, read_jsonl, write_jsonl
 from mtrag_nb.core.types import Task, Turn
-from mtrag_nb.data.mtrag import domain_of
+from mtrag_nb.data.mtrag import _domain_of
 
 
 def with_official_ids(
@@ -28,7 +28,7 @@ def with_official_ids(
     for c in read_json(conversations, list):
         said = tuple(m["text"].strip() for m in c["messages"] if m["speaker"] == "user")
         ids.append(users[said])
-        of_domain[domain_of(c["domain"])].append(users[said])
+        of_domain[_domain_of(c["domain"])].append(users[said])
     lines = []
     for _, line in read_jsonl(path, nan_is_null=True):
         domain, place = re.fullmatch(r"([a-z]+)_(\d+)", line["conversation_id"]).groups()

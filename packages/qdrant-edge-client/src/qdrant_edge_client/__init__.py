@@ -41,14 +41,9 @@ def as_edge(value: object) -> object:
 
 def _query_request(r: qm.QueryRequest) -> edge.QueryRequest:
     "A query of qdrant-client as one of the engine."
-    return edge.QueryRequest(
-        limit=r.limit,
-        query=edge.Query.Nearest(as_edge(r.query), using=r.using or None),
-        filter=as_edge(r.filter),
-        params=as_edge(r.params),
-        with_payload=True,
-        with_vector=bool(r.with_vector),
-    )
+    how = {"params": as_edge(r.params), "with_payload": True, "with_vector": bool(r.with_vector)}
+    nearest = edge.Query.Nearest(as_edge(r.query), using=r.using or None)
+    return edge.QueryRequest(limit=r.limit, query=nearest, filter=as_edge(r.filter), **how)
 
 
 class EdgeError(RuntimeError):
@@ -62,11 +57,7 @@ class EdgeLocked(RuntimeError):
 class EdgeClient:
     "Collections in a folder, by Qdrant's engine in this process: many readers, or one writer. Thread-safe."
 
-    def __init__(
-        self,
-        path: str | Path,  # made by a writer
-        write: bool = False,
-    ):
+    def __init__(self, path: str | Path, write: bool = False):  # a writer makes the folder
         self.path, self.write = Path(path), write
         self._shards: dict[str, edge.EdgeShard] = {}
         self._guard = threading.RLock()
@@ -78,9 +69,8 @@ class EdgeClient:
             portalocker.lock(self._lock_file, kind | portalocker.LockFlags.NON_BLOCKING)
         except portalocker.LockException:
             self._lock_file.close()
-            raise EdgeLocked(
-                "another process reads or writes it" if write else "another process writes it"
-            ) from None
+            uses = "reads or writes" if write else "writes"
+            raise EdgeLocked(f"another process {uses} it") from None
 
     def _do(self, collection_name: str, method: str, *args):
         "Call a method of the engine, one caller at a time. Raises EdgeError."
@@ -121,15 +111,13 @@ class EdgeClient:
             name: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf if v.modifier else None)
             for name, v in (sparse_vectors_config or {}).items()
         }
-        tidy = edge.EdgeOptimizersConfig(
-            deleted_threshold=0.0, vacuum_min_vector_number=1, indexing_threshold=10**9
-        )
+        how = {"vacuum_min_vector_number": 1, "indexing_threshold": 10**9}
+        tidy = edge.EdgeOptimizersConfig(deleted_threshold=0.0, **how)
         new = self.path / f"{collection_name}.new"
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
-        config = edge.EdgeConfig(
-            vectors=dense, sparse_vectors=sparse, optimizers=tidy, wal_enabled=False
-        )
+        vectors = {"vectors": dense, "sparse_vectors": sparse}
+        config = edge.EdgeConfig(**vectors, optimizers=tidy, wal_enabled=False)
         try:
             edge.EdgeShard.create(str(new), config).close()
         except Exception as e:
@@ -150,18 +138,13 @@ class EdgeClient:
         "What the store asks of a collection: the names of its vectors, and how many points it has."
         path = self.path / collection_name / "edge_config.json"
         config = json.loads(path.read_text(encoding="utf-8"))
-        params = SimpleNamespace(
-            vectors=config["vectors"], sparse_vectors=config.get("sparse_vectors")
-        )
+        sparse = config.get("sparse_vectors")
+        params = SimpleNamespace(vectors=config["vectors"], sparse_vectors=sparse)
         counted = self.count(collection_name).count
         return SimpleNamespace(config=SimpleNamespace(params=params), points_count=counted)
 
     def upload_points(
-        self,
-        collection_name: str,
-        points: Iterable[qm.PointStruct],
-        batch_size: int = 256,
-        **_,
+        self, collection_name: str, points: Iterable[qm.PointStruct], batch_size: int = 256, **_
     ) -> None:
         "Insert points, or replace those of the same ids; on the disk when it returns."
         rows = (edge.Point(str(p.id), as_edge(p.vector), p.payload) for p in points)
@@ -202,13 +185,9 @@ class EdgeClient:
         **_,
     ) -> tuple[list, object]:
         "A page of points, and where the next begins; None at the end."
-        request = edge.ScrollRequest(
-            offset=offset,
-            limit=limit,
-            filter=as_edge(scroll_filter),
-            with_payload=with_payload,
-            with_vector=with_vectors,
-        )
+        what = {"with_payload": with_payload, "with_vector": with_vectors}
+        only = as_edge(scroll_filter)
+        request = edge.ScrollRequest(offset=offset, limit=limit, filter=only, **what)
         return self._do(collection_name, "scroll", request)
 
     def retrieve(
@@ -231,8 +210,7 @@ class EdgeClient:
     def delete(self, collection_name: str, points_selector: qm.Filter | Sequence[str], **_) -> None:
         "Delete points; their text is in the files until `optimize`."
         if isinstance(points_selector, qm.Filter):
-            by_filter = as_edge(points_selector)
-            self._update(collection_name, "delete_points_by_filter", by_filter)
+            self._update(collection_name, "delete_points_by_filter", as_edge(points_selector))
         else:
             self._update(collection_name, "delete_points", list(points_selector))
         self._do(collection_name, "flush")
