@@ -6,6 +6,8 @@ MOVED = {
     "evaluate.measures.BertScorer": "`models.embed`",
     "evaluate.measures.OFFICIAL_BERT": "`models.embed`",
     "mtrag index": "copy the folder of the index; `mtrag ingest --store URL` fills a Qdrant server",
+    "data.spans": "`data.traces`",
+    "core.record.diff_turns": "`TurnDiff`",
     "search.index": "`search.ingest`, `search.store`, `search.nodes`, `search.retrieve`",
     "search.index.export_index": "copy the folder of the index",
     "search.index.import_index": "copy the folder of the index",
