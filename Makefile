@@ -84,8 +84,8 @@ address: ## write the repository's address (settings.ini), the badge and the fir
 test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 60 places and more, and go on with each (a minute)
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/kill.py
 
-test-attacks: $(VENV)/.installed-dev ## ten times the malformed inputs of `make test`, and every expression over 100 kB of hostile text (a quarter of an hour)
-	@MTRAG_ATTACKS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope tests/test_attacks.py tests/test_linear.py tests/test_hostile.py
+test-attacks: $(VENV)/.installed-dev ## ten times the malformed inputs of `make test` and more, full disks, damaged files, and every expression over 100 kB of hostile text (half an hour)
+	@MTRAG_ATTACKS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope tests/test_attacks.py tests/test_linear.py tests/test_hostile.py tests/test_mistakes.py
 
 study: $(VENV)/.installed-dev ## measure a study again into data/measured (NAME=blame; without a name: which there are); hours for some
 	@$(STUDY) tools/study.py $(NAME)

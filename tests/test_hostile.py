@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import socket
+import subprocess
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -29,11 +30,12 @@ from mtrag_nb.search.store import copy_sparse
 from mtrag_nb.serve import service
 from mtrag_nb.serve.api import make_app, rules_of
 from mtrag_nb.serve.library import Library
-from mtrag_nb.serve.reply import to_delete
+from mtrag_nb.serve.reply import marked, to_delete
 from mtrag_nb.serve.serve import home_page
 from mtrag_nb.serve.service import Limits, Service
 from tests.support.servers import running
 from tests.support.specimens import docx, handbook, pdf, word_paragraph, word_xml, zip_of
+from tests.test_attacks import mutated
 
 ALL = bool(os.environ.get("MTRAG_ATTACKS"))
 TOKEN = "t" * 32
@@ -80,7 +82,7 @@ def kept(http: httpx.Client, folder: Path) -> tuple[set[Path], list]:
     "The files of the service without its logs, locks and index, and the documents of its library."
 
     def counts(p):
-        return p.is_file() and p.suffix != ".jsonl" and ".lock" not in p.name
+        return p.is_file() and p.suffix not in (".jsonl", ".crc") and ".lock" not in p.name
 
     files = (p for p in folder.rglob("*") if not {"qdrant", "runs"} & set(p.parts))
     return set(filter(counts, files)), http.get("/api/documents").json()
@@ -436,6 +438,34 @@ def test_a_record_opens_no_place_that_the_service_was_not_started_with(own_syste
     assert not (folder / "ran").exists()
 
 
+# Valid requests with bytes exchanged, cut out, doubled, put in, by chance: `make test-attacks` sends five hundred
+
+
+SENT = {
+    "/api/query": ASKED,
+    "/v1/chat/completions": chat_of(USER),
+    "/mark": {"verdict": "right", "note": "Fine.", "answer": "Four crowns."},
+    "/again": {"question": "How much is a cat?"},
+    "/api/questions": {"task_id": "0123456789abcdef<::>1", "seed": 0},
+}
+
+
+@pytest.mark.parametrize("path", SENT)
+def test_a_malformed_request_is_answered_or_refused_with_a_reason(path, http, talk):
+    rng, where, refused = (
+        random.Random(path),
+        path if "i/" in path or "v1" in path else talk + path,
+        0,
+    )
+    for _ in range(100 if ALL else 10):
+        data = mutated(json.dumps(SENT[path]).encode(), rng)
+        reply = http.post(where, content=data, headers={"content-type": "application/json"})
+        assert reply.status_code < 500, (data, reply.text)
+        if reply.status_code >= 400:
+            refused += bool(reply.json()["error"]["message"])
+    assert refused
+
+
 # Marks that are none, and turns that cannot be tried again so
 
 
@@ -751,6 +781,31 @@ def test_a_run_with_a_damaged_file_stops_neither_questions_nor_deletions(name, d
         assert len(s.talks.known) == 2
 
 
+SERVED = ("questions", "reference", "conversations/*", "runs/*/tasks", "runs/*/trajectories")
+SERVED += ("runs/*/passages", "runs/*/calls")
+
+
+@pytest.mark.parametrize("change", ["a letter", "emptied", "no checksums", "a folder"])
+@pytest.mark.parametrize("name", SERVED)
+def test_a_changed_letter_in_a_log_and_an_emptied_log_are_told_once(name, change, record):
+    path = next(record.glob(f"{name}.jsonl"))
+    data, sums = path.read_bytes(), path.with_name(f"{path.name}.crc")
+    if change == "a folder":
+        path.unlink()
+        path.mkdir()
+    elif change == "no checksums":  # a record of an earlier version
+        sums.unlink()
+    else:
+        path.write_bytes(data.replace(b"o", b"0", 1) if change == "a letter" else b"")
+    with opened(record) as s:
+        if change != "a folder":
+            told = [f"{path.name}, line 1" in x for x in s.aside]
+            assert told == [True] * (change != "no checksums")
+        assert service.ask(s, "How much is a goat?")["outcome"] == "answered"
+    with opened(record) as s:
+        assert not s.aside and (change != "no checksums" or sums.exists())
+
+
 def test_a_test_set_that_was_cut_is_told(record):
     "It is written whole, so that no kill leaves half a line."
     path = record / "questions.jsonl"
@@ -793,8 +848,7 @@ def test_a_library_that_lost_its_manifest_or_has_that_of_another_state_loses_no_
 
 
 # Each file of what is served, damaged in turn: the service answers as before, or names the file. `make test` takes some files of
-# each damage, `make test-attacks` (MTRAG_ATTACKS) all. Not seen are a letter that changes within a line of a log, which is as good a
-# letter, and a test set, marks, tasks or turns that are emptied, since all of them may have been taken out: questions are answered.
+# each damage, `make test-attacks` (MTRAG_ATTACKS) all.
 
 
 def flipped(data: bytes) -> bytes:
@@ -852,10 +906,8 @@ def in_a_copy(made: Path, here: Path, name: Path | None = None, kind: str = "") 
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_a_service_over_a_damaged_file_answers_as_before_or_names_it(kind, made_record, tmp_path):
-    emptied = {f"{n}.jsonl" for n in ("questions", "reference", "tasks", "trajectories")}
-    unseen = {"a byte": {"served"}, "empty": emptied}.get(kind, set())
     files = [p.relative_to(made_record) for p in made_record.rglob("*.*") if p.is_file()]
-    files = sorted(f for f in files if f.name != ".lock" and not {*f.parts} & unseen)
+    files = sorted(f for f in files if f.name != ".lock")
     whole = in_a_copy(made_record, tmp_path / "here")
     assert len(whole) > 15
     for name in files if ALL else random.Random(kind).sample(files, 4):
@@ -877,6 +929,65 @@ def test_what_was_set_aside_of_a_deleted_conversation_goes_too(record):
 
 
 FULL = DiskFull("the disk is full", remedy="Make room and start again: nothing has changed")
+
+
+def fill(disk: Path, free: int) -> Path:
+    "Fill a disk up to some bytes; the file that does."
+    with pytest.raises(OSError, match="No space"), (disk / "full").open("wb", buffering=0) as f:
+        while f.write(bytes(2**16)):
+            pass
+    os.truncate(disk / "full", (disk / "full").stat().st_size // 4096 * 4096 - free)
+    return disk / "full"
+
+
+def held(s: Service) -> tuple:
+    "What a service holds: conversations, marks, a test set, documents."
+    marks = [(line["task_id"], line["marks"]["note"]) for line in marked(s.folder).lines.values()]
+    names = [d["name"] for d in s.documents.all()]
+    return len(s.talks.known), marks, len(service.accepted(s)), names
+
+
+ACTS = {
+    "ask": lambda s: service.ask(s, "How much is a goat?"),
+    "mark": lambda s: service.mark(s, two(s)[0], 1, note="x" * 9000),
+    "accept": lambda s: service.accept(s, service.drawn(s)[1]["task_id"]),
+    "upload": lambda s: s.documents.put(s.folder.parent / "fees", "goats.md", "ferries"),
+    "delete a conversation": lambda s: service.delete_conversation(s, two(s)[0]),
+    "delete a document": lambda s: service.delete_document(s, s.documents.all()[0]["id"]),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_on_a_full_disk_an_act_is_done_or_refused_and_nothing_is_lost(act, made_record, tmp_path):
+    "On a file system of its own in memory, which only a superuser can make; `make test-attacks` fills it a hundred times."
+    (disk := tmp_path / "disk").mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m", "none", disk]).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        done, times = None, 0
+        for free in (None, *range(0, 72 if ALL else 8, 4)):
+            shutil.copytree(made_record, disk / "r", copy_function=copy_sparse)
+            with opened(disk / "r" / "served") as s:
+                service.ask(s, "How much is a cat?", two(s)[1])
+                before, refused = held(s), False
+                full = fill(disk, 1024 * free) if done else disk / "none"
+                try:
+                    ACTS[act](s)
+                except (DiskFull, service.Denied) as e:
+                    refused = service.denied(e).status == 507
+                    assert done and refused, e
+                finally:
+                    full.unlink(missing_ok=True)
+            with opened(disk / "r" / "served") as s:
+                after, done = held(s), done or held(s)
+                assert after == done or refused and after == before
+                times += refused
+                assert not s.aside and not s.undeleted
+                assert service.ask(s, "And a goat?")["outcome"] == "answered"
+            shutil.rmtree(disk / "r")
+        assert times, "no act was refused"
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def test_a_deletion_that_was_refused_is_not_carried_out_later(record):

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import random
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
@@ -28,6 +29,7 @@ from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.systems import stages
 from mtrag_nb.systems.registry import becomes, configured
+from tests.test_attacks import SPANS, mutated
 
 # All paths are relative to the folder that `workplace` makes; what a wrong command writes goes to `odd`.
 SAMPLE, INDEX, LIBRARY, DONE = "reference.jsonl", "index", "library", "run"
@@ -322,6 +324,88 @@ def test_a_damaged_run_is_refused(command, name):
 def test_a_damaged_index_is_refused(name):
     commands = ([*RUN[:8], index, "--out", "odd"] for index in damaged_copies(INDEX, name))
     assert_refused(commands)
+
+
+# Malformed files: valid ones with bytes exchanged, cut out, doubled, put in, by chance, given to every command that reads files.
+# `make test` takes four of each, `make test-attacks` (MTRAG_ATTACKS) a hundred.
+
+EACH = 100 if os.environ.get("MTRAG_ATTACKS") else 4
+BAD, ODD = "bad", ["--out", "odd"]  # the malformed file, or a copy of a run with one
+ON = ["--index", INDEX, "--limit", "1", *ODD]
+GIVEN = {  # a valid file -> commands that read it
+    "few.jsonl": [
+        ["check", "--task", "C", "--input", BAD, "--predictions", f"{DONE}/predictions.jsonl"],
+        ["score", DONE, "--encoder", "none", "--reference", BAD, *ODD],
+        ["run", "--tasks", BAD, *ON],
+        ["live", "--tasks", BAD, *ON],
+        ["judge", DONE, "--way", "choice", "--reference", BAD, *ODD],
+        ["report", DONE, "--reference", BAD, "--out", "page.html"],
+        ["card", DONE, "--reference", BAD],
+        ["cases", DONE, "--reference", BAD, "--out", "page.html"],
+        ["blame", DONE, "--reference", BAD],
+        ["audit", DONE, "--reference", BAD, *ON],
+        ["ladder", DONE, "--reference", BAD, *ON],
+        ["import", f"{DONE}/predictions.jsonl", "--tasks", BAD, *ODD],
+    ],
+    f"{DONE}/predictions.jsonl": [
+        ["check", "--task", "C", "--input", SAMPLE, "--predictions", BAD],
+        ["import", BAD, "--tasks", SAMPLE, *ODD],
+        ["score", BAD, "--encoder", "none", "--reference", SAMPLE, *ODD],
+    ],
+    "spans.jsonl": [["import", BAD, *ODD], ["import", BAD, "--tasks", SAMPLE, *ODD]],
+    "qrels.tsv": [
+        ["score", DONE, "--encoder", "none", "--reference", SAMPLE, "--qrels", BAD, *ODD],
+        ["coverage", "--index", INDEX, "--qrels", BAD],
+    ],
+    "corpus.jsonl": [["ingest", "--passages", BAD, "--index", "odd"]],
+    "notes.md": [["library", "add", BAD, "--index", "odd"]],
+    "kinds.yaml": [["import", "spans.jsonl", "--kinds", BAD, *ODD]],
+    "system.yaml": [["run", "--tasks", "few.jsonl", "--config", BAD, *ON]],
+    DONE: [
+        ["score", BAD, "--encoder", "none", "--reference", SAMPLE, *ODD],
+        ["report", BAD, "--out", "page.html"],
+        ["export", BAD, "--to", "langfuse", *ODD],
+        ["merge", BAD, DONE, *ODD],
+        ["card", BAD],
+        ["gate", DONE, BAD],
+        ["replay", BAD, "--at", "retrieve", "--set", "question=What?", *ON],
+        ["judge", BAD, "--way", "choice", "--reference", SAMPLE, *ODD],
+    ],
+}
+IN_RUN = ("manifest.json", "trajectories.jsonl", "passages.jsonl", "tasks.jsonl", "calls.jsonl")
+
+
+@pytest.fixture(scope="module")
+def small_files() -> None:
+    "The valid files that are not there yet, of a few lines each."
+    asked = {json.loads(x)["task"]["id"] for x in Path(DONE, "tasks.jsonl").open()}
+    lines = [x for x in Path(SAMPLE).open() if json.loads(x)["task_id"] in asked]
+    Path("few.jsonl").write_text("".join(lines))
+    Path("corpus.jsonl").write_text("".join(list(Path(GOVT[0]).open())[:5]))
+    Path("qrels.tsv").write_text("".join(list(Path(QRELS).open())[:9]))
+    Path("spans.jsonl").write_bytes(SPANS)
+    Path("kinds.yaml").write_text("a: generate\nb: retrieve\n")
+    Path("system.yaml").write_text("llm:\n  temperature: 0.1\nchunking: {parent_size: 900}\n")
+
+
+@pytest.mark.parametrize("name, command", [(n, c) for n, cs in GIVEN.items() for c in cs], ids=str)
+def test_a_malformed_file_ends_no_command_in_a_traceback(name, command, small_files):
+    rng, wrong, refused, bad = random.Random(str(command)), [], 0, Path(BAD + Path(name).suffix)
+    for n in range(EACH):
+        file, odd = (name, bad)
+        if name == DONE:
+            shutil.rmtree(bad, ignore_errors=True)
+            shutil.copytree(DONE, bad)
+            file = odd = bad / IN_RUN[n % len(IN_RUN)]
+        data = mutated(Path(file).read_bytes(), rng)
+        odd.write_bytes(data)
+        code, lines = outcome(*(str(bad) if x == BAD else x for x in command))
+        refused += code == 2
+        if code not in (0, 1, 2) or code == 2 and not lines[-1].startswith("mtrag"):
+            wrong.append((code, odd.name, lines[-1:], data[:400]))
+        shutil.rmtree("odd", ignore_errors=True)
+    shutil.rmtree(bad) if bad.is_dir() else bad.unlink()
+    assert not wrong and (refused or EACH < 9 or name == "notes.md")
 
 
 def test_a_prompt_that_is_edited_changes_no_run_that_has_begun(tmp_path, monkeypatch):

@@ -81,6 +81,25 @@ def test_short_targets_choose_their_measure(targets, answer, verdict):
 
 
 @pytest.mark.parametrize(
+    "question, target, answer, verdict",
+    [
+        ("", "30 days", "You can't return goods within 30 days.", "undecided"),
+        ("", "30 days", "You can't return any of the opened goods within 30 days.", "undecided"),
+        ("", "30 Tage", "Waren kann man innerhalb von 30 Tagen nicht zurückgeben.", "undecided"),
+        ("", "30 Tage", "In den ersten 30 Tagen ist keine Rückgabe möglich.", "undecided"),
+        ("", "Eiffel", "Den Turm hat Eiffel nicht gebaut.", "undecided"),
+        ("", "30 days", "It takes 30 days, not 20.", "right"),
+        ("", "30 euros", "The fee is no more than 30 euros.", "right"),
+        ("", "30 days", "Not by Monday, but in 30 days.", "right"),
+        ("", "no ticket below 6 years", "No ticket is needed below 6 years.", "right"),
+        ("Below which age is no ticket needed?", "6 years", "None below 6 years.", "right"),
+    ],
+)
+def test_a_target_in_a_clause_that_denies_is_undecided(question, target, answer, verdict):
+    assert verdict_of(answer, [target], question) == verdict
+
+
+@pytest.mark.parametrize(
     "said, there",
     [("5 km²", "5 km"), ("5 km", "5 km²"), ("5 m2", "5 m3"), ("5 kWh", "5 kW"), ("5 MB/s", "5 MB")],
 )

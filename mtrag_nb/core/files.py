@@ -13,6 +13,7 @@ import json
 import lzma
 import math
 import os
+import re
 import secrets
 import shutil
 import struct
@@ -20,8 +21,8 @@ import threading
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['LONGEST_LINE', 'parse_json', 'opened', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer', 'beside',
-           'write_whole', 'write_jsonl', 'write_json', 'read_json', 'reading_yaml', 'diff_identity', 'keep_identity',
-           'Shard', 'keep_shard', 'shards_in', 'data_dir', 'checksum', 'sized', 'need_room']
+           'write_whole', 'write_jsonl', 'write_json', 'keep_sums', 'take_out', 'check_log', 'read_json',
+           'reading_yaml', 'diff_identity', 'keep_identity', 'Shard', 'keep_shard', 'shards_in', 'data_dir', 'checksum',
+           'sized', 'need_room']
 
 # %% ../../nbs/1_core/02_files.ipynb #a746fa0e
 def _finite(text: str) -> float:
@@ -201,12 +203,18 @@ def make_folder(path: str | Path) -> Path:
     return Path(path)
 
 # %% ../../nbs/1_core/02_files.ipynb #2fe089b6
-class JsonlLog(AbstractContextManager):
-    "An append-only JSON-lines file: what `append` returned from is on the record. Safe to use from several threads."
+def _sums_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.crc")
 
-    def __init__(self, path: str | Path):  # made if it isn't there; a torn last line is cut off
+
+class JsonlLog(AbstractContextManager):
+    "An append-only JSON-lines file: what `append` returned from is on the record; `sums`: with checksums (`check_log`). Safe to use from several threads."
+
+    def __init__(self, path: str | Path, sums: bool = False):  # made; a torn last line is cut off
         self.path = Path(path)
         make_folder(self.path.parent)
+        if sums and not (self.path.exists() and _sums_of(self.path).exists()):
+            keep_sums(self.path)
         self._lock = threading.Lock()
         try:
             self.torn = self._mend_tail()  # bytes of a torn last line that were cut off
@@ -239,6 +247,9 @@ class JsonlLog(AbstractContextManager):
                 rest = line
                 while rest:
                     rest = rest[self._file.write(rest) :]  # unbuffered: it may take only a part
+                if _sums_of(self.path).is_file():
+                    with open(_sums_of(self.path), "ab", buffering=0) as f:
+                        f.write(b"%08x\n" % zlib.crc32(line))
             except OSError as e:
                 os.truncate(self.path, self._size)  # take a half-written line back
                 remedy = "Make room and start again: everything before this line is kept"
@@ -281,7 +292,7 @@ def write_whole(
     text: str | bytes | Iterable[str],  # all of it, or its pieces
     remedy: str = "Make room and write again; the old file is untouched",  # if the disk is full
 ) -> Path:
-    "Write a file whole. Raises DataError, and leaves the old file, if the disk is full."
+    "Write a file whole; it has no checksums until somebody keeps some. Raises DataError, and leaves the old file, if the disk is full."
     path = Path(path)
     make_folder(path.parent)
     part = beside(path)
@@ -290,6 +301,8 @@ def write_whole(
         with open(part, "wb") as f:
             for p in pieces:
                 f.write(p if isinstance(p, bytes) else p.encode("utf-8", "backslashreplace"))
+        if _sums_of(path).is_file():
+            _sums_of(path).unlink()  # they are those of the old file
         os.replace(part, path)
     except BaseException as e:
         part.unlink(missing_ok=True)
@@ -310,6 +323,48 @@ def write_json(path: str | Path, obj: object, **how) -> Path:
     "Write one JSON value whole, for people to read; `how` as in `write_whole`."
     text = json.dumps(plain(obj), indent=1, ensure_ascii=False, allow_nan=False)
     return write_whole(path, text + "\n", **how)
+
+# %% ../../nbs/1_core/02_files.ipynb #add75bcf
+def _line_sums(path: Path) -> list[bytes]:
+    with open(path if path.is_file() else os.devnull, "rb") as f:
+        return [b"%08x\n" % zlib.crc32(line) for line in f if line.endswith(b"\n")]
+
+
+def keep_sums(path: Path) -> None:
+    "Keep checksums of a log's lines, where they can be written; `JsonlLog` goes on with them."
+    with suppress(DataError):
+        write_whole(_sums_of(path), b"".join(_line_sums(path)))
+
+
+def take_out(path: Path, numbers: Collection[int]) -> None:
+    "Move lines of a file, by their numbers from 1, to the end of one beside it (`.aside`)."
+    with path.open("rb") as f:
+        lines = list(enumerate(f, 1))
+    with path.with_name(f"{path.name}.aside").open("ab") as f:
+        f.writelines(line.rstrip(b"\n") + b"\n" for n, line in lines if n in numbers)
+    write_whole(path, b"".join(line for n, line in lines if n not in numbers))
+
+
+def check_log(path: Path, whole: bool = False) -> list[str]:
+    "Compare a log with its checksums, which are kept from now on, and take out the lines that are not what was written; what is wrong, in words. Raises DataError instead for one that has to be whole."
+    sums = _sums_of(path)
+    data = sums.read_bytes() if path.is_file() and sums.is_file() else b""
+    known, found = re.findall(rb"^[0-9a-f]{8}\n", data, re.M), _line_sums(path)
+    there = Counter(known)
+    if not (gone := sum((there - Counter(found)).values())):
+        if len(known) < len(found):
+            keep_sums(path)
+        return []
+    wrong = [n for n, s in enumerate(found[: len(known)], 1) if s not in there]
+    said = [f"{path.name}, line {n}: not what was written, by {sums.name}" for n in wrong]
+    if gone > len(wrong):
+        lost = f"{gone - len(wrong)} lines that were written are gone"
+        said.append(f"{path.name}, line {len(found) + 1}: {lost}. Restore the file from a copy")
+    if whole:
+        raise DataError("; ".join(said), path)
+    take_out(path, wrong)
+    keep_sums(path)
+    return said
 
 # %% ../../nbs/1_core/02_files.ipynb #3031d7ca
 _LARGEST_JSON = 256 * 2**20  # bytes, unpacked; the largest of the official files has 10 MiB

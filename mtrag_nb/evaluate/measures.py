@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from ..core.files import read_jsonl, write_jsonl
 from ..core.html import show
-from ..core.claims import claim_tokens
+from ..core.claims import _ENDS_REACH, _words, claim_tokens
 from ..core.text import Stance, all_words, contains_text, content_words, declines, level
 from ..core.text import in_digits, script_of, sentences, stance, support, word_count
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError, Task
@@ -282,8 +283,8 @@ def _by_numbers(answer: str, target: str) -> TargetVerdict:
     found = [some for w in wanted if (some := [t for t in there if same(t, w)])]
     if not found:
         return TargetVerdict("wrong", "number")
-    if len(found) < len(wanted) or all(t.negated for some in found for t in some):
-        return TargetVerdict("undecided", "number", "some of the numbers, or denied")
+    if len(found) < len(wanted):
+        return TargetVerdict("undecided", "number", "some of the numbers")
     words = " ".join(t.text for t in claim_tokens(target) if t.kind in ("word", "name"))
     if words and _share(answer, words) < 0.5:
         return TargetVerdict("undecided", "number", "the number without its words")
@@ -383,6 +384,19 @@ def _alike_in_form(answer: str, target: str, question: str) -> tuple[str, str]:
     return both
 
 
+def _only_denied(answer: str, target: str, question: str) -> bool:
+    "Whether a target stands only in clauses with a negation, where neither it nor the question has one."
+    no, keys = _words("negations"), {t.key for t in claim_tokens(target) if t.kind}
+    if any(t.text.lower() in no for text in (target, question) for t in claim_tokens(text)):
+        return False
+    rows = [
+        groupby(claim_tokens(s), lambda t: t.text.lower() in _ENDS_REACH) for s in sentences(answer)
+    ]
+    clauses = [list(run) for row in rows for ends, run in row if not ends]
+    there = [{t.text.lower() for t in c} for c in clauses if keys & {t.key for t in c}]
+    return bool(there) and all(words & no for words in there)
+
+
 def _by_target(answer: str, target: str, question: str = "") -> TargetVerdict:
     "What an answer is by one target. Texts in two scripts are not compared."
     if _kind_of_target(target) != "long":
@@ -395,7 +409,10 @@ def _by_target(answer: str, target: str, question: str = "") -> TargetVerdict:
     if kind == "yes or no":
         return _by_polarity(answer, target, question)
     by = {"number": _by_numbers, "name": _by_words, "list": _by_items, "long": _by_recall}
-    return by[kind](answer, target)
+    found = by[kind](answer, target)
+    right = found.verdict == "right" and kind in ("number", "name")
+    denied = right and _only_denied(answer, target, question)
+    return TargetVerdict("undecided", kind, "in a clause that denies") if denied else found
 
 
 def best_by_target(answer: str, targets: Sequence[str], question: str = "") -> TargetVerdict:

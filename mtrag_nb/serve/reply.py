@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Len
 from pydantic import TypeAdapter
 
-from ..core.files import JsonlLog, only_writer, parse_json, write_jsonl, write_whole
+from ..core.files import JsonlLog, check_log, keep_sums, only_writer, parse_json, take_out
+from ..core.files import write_jsonl, write_whole
 from ..core.record import Fault, Graded, Run, Step, Trajectory, read_lines, read_passages
 from ..core.record import read_turn, trajectory, turn_line
 from ..core.text import Label
@@ -185,6 +186,9 @@ class _Watched:
             yield state
 
 # %% ../../nbs/serve/02_reply.ipynb #91f49a1e
+_SUMMED = ("tasks", "trajectories", "passages", "calls")  # logs of a run, with checksums
+
+
 class ServedRun:
     "A run folder that is open for turns. Safe to use from several threads."
 
@@ -194,6 +198,8 @@ class ServedRun:
         self.folder, self.system, self.tools = folder, system, tools
         self.calls = RecordedChat(tools.chat, folder / "calls.jsonl")
         self.recorder, self.tasks = Recorder(folder, tools), JsonlLog(folder / "tasks.jsonl")
+        for name in _SUMMED:
+            JsonlLog(folder / f"{name}.jsonl", sums=True).close()
         self._begun = time.monotonic()
 
     def take(
@@ -254,7 +260,8 @@ def _now() -> str:
 
 
 def _set_aside(path: Path) -> Path:
-    "Rename a file or folder of a record that cannot be read; its new path."
+    "Rename a file or folder of a record that cannot be read, which leaves no checksums; its new path."
+    path.with_name(f"{path.name}.crc").unlink(missing_ok=True)
     names = (path.with_name(f"{path.name}.aside{n or ''}") for n in range(10**6))
     return path.rename(next(p for p in names if not p.exists()))
 
@@ -273,10 +280,7 @@ def readable(read: Callable[[], object]) -> list[str]:
             if not (path.is_file() and e.line):
                 _set_aside(path)
             else:
-                lines = path.read_bytes().splitlines(keepends=True)
-                with path.with_name(f"{path.name}.aside").open("ab") as f:
-                    f.write(lines.pop(e.line - 1).rstrip(b"\n") + b"\n")
-                write_whole(path, b"".join(lines))
+                take_out(path, [e.line])
             said.append(f"{path.name}{f', line {e.line}' * bool(e.line)}: {e.problem}")
 
 
@@ -312,6 +316,7 @@ class Conversations:
         self.ends: dict[str, str] = {}  # `end_of` -> the conversation that ended there; "": several
         for path in sorted(p for p in self.folder.glob("*.jsonl") if ID.fullmatch(p.stem)):
             try:
+                check_log(path, whole=True)
                 self._know(path.stem, self._read(path.stem))
             except DataError as e:
                 self.aside.append(f"{_set_aside(path).name}: {e.problem}")
@@ -355,7 +360,7 @@ class Conversations:
         return [by_turn[n] for n in sorted(by_turn)]
 
     def rename(self, i: str, title: str) -> None:
-        with self._lock, JsonlLog(self._path(i)) as log:
+        with self._lock, JsonlLog(self._path(i), sums=True) as log:
             log.append({"title": title, "time": _now()})
             self.known[i] = {**self.known[i], "title": title}
 
@@ -371,7 +376,7 @@ class Conversations:
         if reply["outcome"] != "error":
             line["end"] = end_of([*task.history, *exchange(task.question, reply["answer"])])
         with self._lock:
-            with JsonlLog(self._path(i)) as log:
+            with JsonlLog(self._path(i), sums=True) as log:
                 log.append(line)
             self._know(i, [line])
 
@@ -472,6 +477,7 @@ def keep_mark(folder: Path, task_id: str, line: dict | None) -> None:
     "Write the marks of a turn, whole, in the place of the old ones; None: there are none any more."
     lines = {**marked(folder).lines, task_id: line}
     write_jsonl(folder / "reference.jsonl", filter(None, lines.values()))
+    keep_sums(folder / "reference.jsonl")
 
 # %% ../../nbs/serve/02_reply.ipynb #f4a480f7
 def _lines_with(path: Path, *keys: str) -> Iterator[dict]:
@@ -513,6 +519,10 @@ _Reasons = Callable[[str], Iterable[Reason]]  # a system's name -> its reasons
 
 def _recover_run(path: Path, talks: Conversations, reasons: _Reasons) -> tuple[int, int]:
     "Bring the record of one run into order; counts as `recover`. A turn that was begun and has no end is a broken one."
+    for name in _SUMMED:
+        talks.aside += check_log(
+            path / f"{name}.jsonl", whole=name != "calls"
+        )  # those can be asked again
     run = Run(path)
     left = [t for i, t in run.tasks.items() if i not in run.trajectories]
     broken = [replace(trajectory(t, {}, 0.0, RuntimeError()), error=_ENDED) for t in left]
@@ -623,7 +633,7 @@ def _without_texts(o: object, document: str) -> object:
 
 def to_delete(folder: Path, **what: str) -> None:
     "Write down the id of a conversation or a document that is to go. Raises DiskFull, and nothing is begun, if there is no room."
-    with JsonlLog(folder / "deleting.jsonl") as log:
+    with JsonlLog(folder / "deleting.jsonl", sums=True) as log:
         log.append(what)
 
 

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from .. import __version__
-from ..core.files import make_folder, only_writer, write_jsonl
+from ..core.files import check_log, keep_sums, make_folder, only_writer, write_jsonl
 from ..core.record import Graded, Ranked, Run, Step, Trajectory, predicted_passages
 from ..core.record import ranking_scores, read_manifest, tell, without_places
 from ..core.settings import ChunkSettings, Settings
@@ -391,8 +391,10 @@ class Service(AbstractContextManager):
 
     def _take_up(self) -> None:
         "Finish what an interruption left: deletions that were asked for, turns without a reply; files that cannot be read go aside."
-        own = (deletions, marked, accepted_questions)
-        said = [readable(partial(read, self.folder)) for read in own]
+        own = {"deleting": deletions, "reference": marked, "questions": accepted_questions}
+        said = []
+        for name, read in own.items():
+            said += check_log(self.folder / f"{name}.jsonl") + readable(partial(read, self.folder))
         self.undeleted = []
         for what in deletions(self.folder):
             try:
@@ -400,7 +402,7 @@ class Service(AbstractContextManager):
             except MTRAGError as e:  # it stays written down
                 self.undeleted.append(f"{' '.join(*what.items())}: {e}")
         self.recovered = recover(self.folder / "runs", self.talks, _reasons_of)
-        self.aside = sum(said, self.talks.aside)
+        self.aside = self.talks.aside + said
 
     def _open_index(self) -> Index:
         if not self.documents.there:
@@ -781,6 +783,7 @@ def accept(service: Service, task_id: str, seed: int = 0, keep: bool = True) -> 
                 raise Denied(409, "the documents have changed since. Draw again")
             lines[task_id] = new
         write_jsonl(service.folder / "questions.jsonl", lines.values())
+        keep_sums(service.folder / "questions.jsonl")
     return list(lines.values())
 
 # %% ../../nbs/serve/04_service.ipynb #9a5fbe43
