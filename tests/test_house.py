@@ -534,6 +534,13 @@ def test_budgets_are_on_their_way_to_the_goals():
     assert BUDGETS["lines"] <= SIZES["step reached"] in steps
 
 
+def test_no_function_is_longer_than_40_lines():
+    kinds = ast.FunctionDef, ast.AsyncFunctionDef
+    found = [(m, n) for m, s in SOURCES.items() for n in ast.walk(ast.parse(s))]
+    lengths = {f"{m}.{n.name}": n.end_lineno - n.lineno + 1 for m, n in found if type(n) in kinds}
+    assert {name: n for name, n in lengths.items() if n > 40} == {}
+
+
 @pytest.mark.parametrize("notebook", sorted(ROOMS))
 def test_a_page_has_at_most_80_cells(notebook):
     assert len(cells(notebook)) <= 80

@@ -108,11 +108,8 @@ class Done:
     problem: str = ""  # "" if it passed
 
     def __str__(self):
-        why = (
-            f"  {self.page.reason or f'over {LONG} s, and no #| slow_because says why'}"
-            if self.seconds > LONG
-            else ""
-        )
+        slow = self.page.reason or f"over {LONG} s, without #| slow_because"
+        why = f"  {slow}" if self.seconds > LONG else ""
         return f"{'FAIL' if self.problem else 'ok  '} {self.page.name:36} {self.tests:4} test cell{'s' * (self.tests != 1)} {self.seconds:7.1f} s{why}"
 
 

@@ -408,6 +408,11 @@ def _counts(
     return {"joined": joined, "odd": Counter(odd)}
 
 
+def _without_passages(line: _Line) -> _Line:
+    bare = {k: v for k, v in line.obj.items() if k != "contexts"}
+    return replace(line, obj=bare, p=replace(line.p, contexts=(), texts=None))
+
+
 def import_predictions(
     path: str | Path,  # predictions of task A, B or C, a TREC run, an InspectorRAGet file; also .gz
     tasks: Benchmark | str | Path | None,  # the tasks that were predicted, with gold
@@ -434,9 +439,7 @@ def import_predictions(
         raise DataError(problem, path, remedy="Leave out --task, or name the right one")
     what, labels = task or what, _labels(lines, gold)
     if not used:
-        bare = [{k: v for k, v in s.obj.items() if k != "contexts"} for s in lines]
-        ranked = [replace(s.p, contexts=(), texts=None) for s in lines]
-        what, lines = "answers", [replace(s, obj=o, p=p) for s, o, p in zip(lines, bare, ranked)]
+        what, lines = "answers", list(map(_without_passages, lines))
     corpus = Corpus(p for g in gold.values() for p in g.passages)
     texts = _texts_for(lines, gold, passages)
     named = {i for s in lines for i, _ in s.p.contexts}

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from ..core.html import esc
 from ..core.record import LEFT_OUT, Calls, Checked, Drafted, Found, Gated, Graded, Ranked
 from ..core.record import Refused, Retrieved, Rewritten, Run, Step, Trajectory, TurnDiff
-from ..core.record import TurnDiff, as_run, trajectory, turn_line
+from ..core.record import as_run, trajectory, turn_line
 from ..core.settings import Settings, legs
 from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMismatch
 from ..core.types import MTRAGError, ModelNotFound, Outcome, Passage, Reason, RunMismatch

@@ -21,6 +21,7 @@ from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -532,11 +533,16 @@ def _chat_event(system: str, with_usage: bool) -> Callable[[str, dict], str]:
     return show
 
 # %% ../../nbs/serve/06_api.ipynb #7d05cfb4
+def _staging(service: Service) -> Path:
+    "The folder where uploads arrive, without those of a service that was killed."
+    folder = service.folder / "uploads"
+    shutil.rmtree(folder, ignore_errors=not folder.exists())
+    folder.mkdir()
+    return folder
+
+
 def _add_documents(app: FastAPI, service: Service) -> None:
-    staging = service.folder / "uploads"
-    if staging.exists():
-        shutil.rmtree(staging)  # of a service that was killed
-    staging.mkdir()
+    staging = _staging(service)
 
     @app.post("/api/upload", tags=["documents"])
     async def upload(

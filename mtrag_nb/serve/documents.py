@@ -955,6 +955,13 @@ def _marks_by_look(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
     return [m._replace(level=m.level or by_look[look(m)]) for m in found], title
 
 # %% ../../nbs/serve/00_documents.ipynb #d6a47b2d
+def _attached(reader) -> int:
+    try:
+        return len(reader.attachments)
+    except Exception:  # their list is broken
+        return 1
+
+
 def _all_lines(reader) -> tuple[list[_Line], list[str]]:
     "The lines of all pages without running heads, and notes. Raises DataError if there is no text, or too much."
     pages, typed, pictures, size, hidden, broken = [], [], set(), 0, 0, 0
@@ -982,17 +989,13 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
         raise DataError(problem, remedy="Run text recognition over it (ocrmypdf is one)")
     heads = sorted({re.sub(r"\d+", "#", text)[:60] for text in out.values()})
     odd = sum(len(text) for text in written.values() if _lacks_vowels(text))
-    try:
-        attached = len(reader.attachments)
-    except Exception:  # their list is broken
-        attached = 1
     counts = {
         "of {} pages hold no text": sum(not page for page in pages),
         f"running heads and page numbers left out: {', '.join(map(repr, heads[:5]))}": len(out),
         "form fields and notes stand below the text of their pages": sum(map(len, typed)),
         "pages have broken form fields, notes or pictures": broken,
         "pictures were left out": len(pictures),
-        "attached files were left out": attached,
+        "attached files were left out": _attached(reader),
         "characters are in fonts that do not say which letters they show": hidden,
         "characters in words without vowels: code, or a font that does not say which letters it shows": odd,
     }

@@ -558,8 +558,7 @@ def library(
     progress: bool = True,
 ) -> bool:  # False if a document could not be read
     "Change a library, or print what it holds. Raises SettingsError for an option or a name too many or too few."
-    given = {"collection": collection, "name": name, "device": device}
-    _check_words(what, which, given)
+    _check_words(what, which, {"collection": collection, "name": name, "device": device})
     settings = on_device(chosen(settings), device)
     there = Library(index)
     if what == "list":

@@ -168,14 +168,16 @@ _ToAsk = Annotated[str, SystemOption(f" (default: by profile; {_BY_PROFILE})")]
 
 
 def _last_index() -> Path:
-    "The most recently changed library or index, in this folder or two below it. Raises DataError if there is none."
+    "The most recently changed library or index, in this folder or two below it, and a line that says so. Raises DataError if there is none."
     depths = [f"{below}{part}" for below in ("*/", "*/*/") for part in ("", "generation-*/")]
     found = [p for depth in depths for p in Path().glob(f"{depth}documents.json")]
     if not found:
         remedy = "Put documents into one: mtrag library add FILE... --index indexes/notes --collection notes"
         raise DataError("no index here", ".", remedy=remedy)
     folder = max(found, key=lambda p: p.stat().st_mtime_ns).parent
-    return folder.parent if folder.name.startswith("generation-") else folder
+    index = folder.parent if folder.name.startswith("generation-") else folder
+    print(f"{index}: using the most recently changed library")
+    return index
 
 
 def _typed() -> str | None:
@@ -202,9 +204,7 @@ def ask(
     "Hold a conversation with a system; the folder of the runs."
     from mtrag_nb.models.calls import Models
 
-    if index is None:
-        index = _last_index()
-        print(f"{index}: using the most recently changed library")
+    index = index or _last_index()
     base = settings if isinstance(settings, Settings) else (settings or Setup()).base()
     system = with_variant(system or ANSWERING.get(base.profile, DEFAULT), variant)
     changes = changes_of(settings.set) if isinstance(settings, Setup) else ()
@@ -224,8 +224,9 @@ def ask(
             elif line.strip():
                 _ask(talk, line.strip())
     if n := talk.run.recorder.written:
-        some = f"{n} turn" if n == 1 else f"{n} turns"
-        print(f"{system}: {some} kept. To see them: mtrag report {talk.run.folder}")
+        print(
+            f"{system}: {n} turn{'s' * (n > 1)} kept. To see them: mtrag report {talk.run.folder}"
+        )
     return talk.out
 
 # %% ../../nbs/serve/07_serve.ipynb #6aa6cb95
@@ -314,6 +315,18 @@ def _print_taken_up(service: "Service") -> None:
         print(f"Set aside, since it cannot be read: {aside}")
 
 
+def _answer_at(host: str, port: int, service, rules, folders: str, ready: Callable) -> None:
+    "Answer at an address, which `ready` is told with what answers there, until a signal comes."
+    from mtrag_nb.serve.api import make_app, server_of
+
+    server, listening = server_of(make_app(service, rules, *home_page()), host, port)
+    _print_taken_up(service)
+    where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
+    about = f"{service.system} on {service.profile}; {folders}"
+    server.ready = partial(ready, f"{where}  {about}. Ctrl-C stops it.")
+    server.run(sockets=[listening])
+
+
 def serve(
     library: Dir = "runs/library",  # the library's folder; the first upload makes it (default runs/library)
     out: Dir = "runs/served",  # the record: runs, conversations, marks (default runs/served)
@@ -338,7 +351,7 @@ def serve(
     setup, token = settings or Setup(), _token_in(token_file)
     who = with_variant(system or SERVING, variant)
     _needs_api()
-    from mtrag_nb.serve.api import check_address, make_app, rules_of, server_of
+    from mtrag_nb.serve.api import check_address, rules_of
     from mtrag_nb.serve.service import Limits, Service
 
     check_address(host, token)
@@ -350,11 +363,5 @@ def serve(
     how = {"models": models, "limits": limits, "collection": collection, "web": web}
     with Service(library, out, base, who, changes, **how) as service:
         rules = rules_of(service, host, token, tuple(name), per_minute=rate)
-        app = make_app(service, rules, *home_page())
-        server, listening = server_of(app, host, port)
-        _print_taken_up(service)
-        where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
-        about = f"{service.system} on {service.profile}; library {library}, record {out}"
-        server.ready = partial(ready, f"{where}  {about}. Ctrl-C stops it.")
-        server.run(sockets=[listening])
+        _answer_at(host, port, service, rules, f"library {library}, record {out}", ready)
     return True
