@@ -8,8 +8,9 @@ from langchain_core.messages import AIMessage
 
 from mtrag_nb.app.evaluate import evaluate
 from mtrag_nb.core.record import Retrieved, Rewritten
-from mtrag_nb.core.types import Outcome
-from mtrag_nb.systems.outside import load_outside, read_reply
+from mtrag_nb.core.settings import load_place
+from mtrag_nb.core.types import Outcome, SettingsError
+from mtrag_nb.systems.outside import load_outside, outside, read_reply
 from tests.support.foreign import PROGRAMS
 
 PROGRAM = PROGRAMS / "llamaindex_engine.py"
@@ -50,8 +51,6 @@ def test_a_query_engine_is_a_system(tmp_path, monkeypatch):
 
 
 def test_an_index_with_other_documents_is_another_system(monkeypatch):
-    from mtrag_nb.systems.outside import outside
-
     desk = program(monkeypatch)
     same, other = program(monkeypatch).engine, desk.nothing
     named = [outside(e).identity(None) for e in (desk.engine, same, other)]
@@ -160,6 +159,53 @@ def test_a_workflow_gets_the_conversation(tmp_path):
     made = evaluate(Talk(), [asked], out=tmp_path / "run", progress=False)
     (turn,) = made.run.trajectories.values()
     assert turn.answer == "B? B? after ['A?', 'a.'], 3"
+
+
+FLOW = """from workflows import Workflow, step
+from workflows.events import StartEvent, StopEvent
+
+
+class Talk(Workflow):
+    def __init__(self, prompt="Be brief."):
+        super().__init__()
+        self.prompt = prompt
+
+    @step
+    async def only(self, ev: StartEvent) -> StopEvent:
+        return StopEvent(result="12 crowns")
+
+
+flow, other = Talk(), Talk("Be long.")
+"""
+
+
+def test_an_edited_workflow_and_one_with_another_prompt_are_other_systems(tmp_path):
+    program = tmp_path / "flow.py"
+
+    def named(source: str, name: str) -> dict:
+        program.write_text(source)
+        value, _ = load_place(f"{program}:{name}")
+        return outside(value).identity(None)
+
+    first = named(FLOW, "flow")
+    assert first == named(FLOW + "\n", "flow") != named(FLOW, "other")
+    assert first != named(FLOW.replace("12 crowns", "13 crowns"), "flow")
+
+
+def test_a_workflow_that_starts_with_what_no_turn_has_is_refused():
+    from workflows import Workflow, step
+    from workflows.events import StartEvent, StopEvent
+
+    class Order(StartEvent):
+        dish: str
+
+    class Kitchen(Workflow):
+        @step
+        async def only(self, ev: Order) -> StopEvent:
+            return StopEvent(result=ev.dish)
+
+    with pytest.raises(SettingsError, match="starts with dish; a turn has chat_history, input"):
+        outside(Kitchen())
 
 
 def test_a_file_names_an_engine(monkeypatch):

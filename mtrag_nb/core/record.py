@@ -93,7 +93,10 @@ class Step:
             raise TypeError(f"two kinds of step are called {cls.path!r}: {names}")
         _KINDS[cls.path] = cls
 
-    verdicts = property(lambda self: (self.verdict,) if hasattr(self, "verdict") else ())
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        "The verdicts of this step: that of its field `verdict`, if it has one."
+        return (self.verdict,) if hasattr(self, "verdict") else ()
 
     def lines(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
         "The step in words: headings and texts. `name` gives the name of a context."
@@ -391,13 +394,21 @@ class Trajectory:
     failed = property(lambda self: self.outcome is Outcome.ERROR)
     asked_back = property(lambda self: self.outcome is Outcome.ASKED_BACK)
 
-    # answered, asked_back, error, or the reason of a refusal
-    end = property(lambda self: self.reason if self.refused else self.outcome.value)
-    # answered, asked_back, error, or the role of the reason
-    end_role = property(lambda self: self.role if self.refused else self.outcome.value)
+    @property
+    def end(self) -> str:
+        "How it ended, in one word: answered, asked_back, error, or the reason of a refusal."
+        return self.reason if self.refused else self.outcome.value
 
-    # The last query of retrieval: the last rewrite, or the question.
-    query = property(lambda self: next((s.text for s in reversed(self.rewrites)), self.question))
+    @property
+    def end_role(self) -> str:
+        "answered, asked_back, error, or the role of the reason."
+        return self.role if self.refused else self.outcome.value
+
+    @property
+    def query(self) -> str:
+        "The last query of retrieval: the last rewrite, or the question."
+        return next((s.text for s in reversed(self.rewrites)), self.question)
+
     rewrites = property(lambda self: self.of(Rewritten))
     retrievals = property(lambda self: self.of(Retrieved))
 

@@ -107,7 +107,10 @@ class ModelSpec:
             problem = f"{self.name} has adapters, which do not think"
             raise SettingsError(f"{problem}: leave chat.think empty")
 
-    server = property(lambda self: self.url.partition("#")[2] or "vllm")  # a key of SERVERS
+    @property
+    def server(self) -> str:
+        "What kind of server it is, a key of SERVERS: behind # in its url, or vLLM."
+        return self.url.partition("#")[2] or "vllm"
 
     @property
     def library(self) -> tuple[str, str]:
@@ -115,8 +118,10 @@ class ModelSpec:
         name, _, base = self.adapters.partition(":")
         return name, f"*/{base or self.name.rstrip('/').rpartition('/')[2]}/lora"
 
-    # The most tokens of a thought, beside those of the answer; 0: none is asked for.
-    thought = property(lambda self: int({"": 0, "no": 0, "yes": 2048}.get(self.think, self.think)))
+    @property
+    def thought(self) -> int:
+        "The most tokens of a thought, beside those of the answer; 0: none is asked for."
+        return int({"": 0, "no": 0, "yes": 2048}.get(self.think, self.think))
 
 # %% ../../nbs/1_core/01_settings.ipynb #a7d86aab
 # A way of a stage that is decided by an adapter: "adapter:TASK".

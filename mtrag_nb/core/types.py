@@ -247,7 +247,10 @@ class Context:
     domain: str = ""
     score: float | None = None  # the score of the hit that brought it, where there is one
 
-    name = property(lambda self: self.title or self.document_id)  # in front of people
+    @property
+    def name(self) -> str:
+        "What to call it in front of people."
+        return self.title or self.document_id
 
 
 def as_context(p: Passage) -> Context:

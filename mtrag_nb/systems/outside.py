@@ -319,13 +319,15 @@ def _llama_steps(searches: Sequence, reply: Reply, question: str, domain: str) -
     return steps
 
 
+_ASKED = ("question", "query", "input", "user_input", "user_question", "user_msg")  # of a workflow
+
+
 async def _flow_turn(flow, messages: Sequence[Mapping]):
     "What a workflow of LlamaIndex yields in a turn: a step for each of its own, with what its retrievers found, and its result."
     from llama_index.core.llms import ChatMessage
 
-    asked, before = messages[-1]["content"], messages[:-1]
-    given = dict.fromkeys([*_ROLES["question"].split(), "user_msg"], asked)
-    given |= {"messages": messages, "chat_history": [ChatMessage(**m) for m in before]}
+    asked, before = messages[-1]["content"], [ChatMessage(**m) for m in messages[:-1]]
+    given = dict.fromkeys(_ASKED, asked) | {"messages": messages, "chat_history": before}
     wanted = flow.start_event_class.model_fields
     given = {k: v for k, v in given.items() if k in wanted} if wanted else given
     handler, heard = flow.run(**given), 0
@@ -626,6 +628,9 @@ def _with_mates(named: object) -> str:
 
 def _source_of(value: object) -> str:
     "The text that defines a function, class or list of them; its name where nobody can tell. Of LlamaIndex also what is indexed."
+    if _is_of(value, "workflows", "Workflow"):
+        texts = {k: v for k, v in vars(value).items() if isinstance(v, str)}  # its prompts
+        return f"{_with_mates(type(value))} {sorted(texts.items())}"
     if _llama_system(value):
         docs = getattr(getattr(_llama_index(value), "docstore", None), "docs", {})
         return f"{type(value).__qualname__} {digest(sorted(n.hash for n in docs.values()))}"
@@ -642,6 +647,11 @@ def _check_graph(value: object, shown: str) -> None:
     "Raises SettingsError for a program of a framework that cannot be taken as it is."
     if _is_of(value, "langgraph", "StateGraph"):
         raise SettingsError(f"{shown} is a StateGraph: hand in what its `.compile()` returns")
+    if _is_of(value, "workflows", "Workflow"):
+        fields, has = value.start_event_class.model_fields, {*_ASKED, "messages", "chat_history"}
+        if lacks := [k for k, f in fields.items() if f.is_required() and k not in has]:
+            problem = f"{shown} starts with {', '.join(lacks)}; a turn has {', '.join(sorted(has))}"
+            raise SettingsError(f"{problem}: call its field so, or hand in a function")
     if _is_of(value, "langgraph", "Pregel") and not hasattr(value, "builder"):
         line = "return str(await program.ainvoke(messages[-1]['content']))"
         function = f"`async def answer(messages): {line}`"
@@ -689,8 +699,8 @@ def outside(
         return value
     written, shown = digest(source or _source_of(value)), name or repr(value)
     name = name or getattr(value, "__name__", type(value).__name__)
-    value = _llama_system(value) or value
     _check_graph(value, shown)
+    value = _llama_system(value) or value
     stages = value if isinstance(value, (list, tuple)) else getattr(value, "stages", None)
     is_graph = _is_of(value, "langgraph", "CompiledStateGraph")
     if not (callable(value) or stages or is_graph):

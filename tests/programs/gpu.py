@@ -3,8 +3,8 @@
   python tests/programs/gpu.py OUT.json [--tiny] [--without-judge]     some minutes; 60 GB of disk with the judge
 
 What random models answer means nothing. Measured are what size and arithmetic decide: seconds to load and quantise, bytes of the weights
-and at the most, tokens read and written a second, texts embedded and pairs reranked, and what the whole of the T4's profile takes
-while Self-CRAG answers. The process may take no more memory than a T4 has, and computes in fp16, as a T4 does. Then the laptop's own chat model
+and at the most, tokens read and written a second, texts embedded and pairs reranked, and what Self-CRAG takes under the settings of the
+T4's profile. The process may take no more memory than a T4 has, and computes in fp16, as a T4 does. Then the laptop's own chat model
 answers the sample on the GPU, in fp32 and in four bits, by Self-CRAG as published; its answers are held against those of the CPU.
 `--tiny` runs the same steps on tiny models, on any machine.
 """
@@ -195,7 +195,7 @@ def helper_rows(embedder: Path, reranker: Path, device: str, dtype: str, n: int)
 
 
 def profile_row(folder: Path, chat_model: Path, device: str, dtype: str, turns: int) -> dict:
-    "Self-CRAG as published under the T4's profile, over turns of the sample: its three models beside each other."
+    "Self-CRAG as published under the T4's profile, over turns of the sample: what it takes above what was allocated before."
     tasks, index, run = sample_dir() / "reference.jsonl", folder / "t4_index", folder / "t4_run"
     places = {"chat": chat_model, "embedder": folder / "m3", "reranker": folder / "reranker"}
     changes = {"chat.quantization": "nf4"}
@@ -216,6 +216,7 @@ def profile_row(folder: Path, chat_model: Path, device: str, dtype: str, turns: 
         "turns": len(turned),
         "exit code": code,
         "seconds": seconds,
+        "GiB before": before / 2**30,
         "GiB at the most": peak / 2**30,
         "calls": sum(t.calls.n for t in turned),
         "tokens read": sum(t.calls.tokens_in for t in turned),
