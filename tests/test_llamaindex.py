@@ -243,7 +243,7 @@ def test_its_retriever_takes_the_place_of_ours(name, tmp_path):
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.chat import ScriptedChat, first_sentence
     from mtrag_nb.models.embed import HashEmbedder
-    from mtrag_nb.systems.registry import configured
+    from mtrag_nb.systems.outside import configured
 
     tasks = tmp_path / "questions.jsonl"
     write_jsonl(tasks, LINES)

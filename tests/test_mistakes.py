@@ -28,7 +28,7 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.systems import stages
-from mtrag_nb.systems.registry import becomes, configured
+from mtrag_nb.systems.outside import becomes, configured
 from tests.test_attacks import SPANS, mutated
 
 # All paths are relative to the folder that `workplace` makes; what a wrong command writes goes to `odd`.

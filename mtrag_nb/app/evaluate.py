@@ -29,7 +29,7 @@ from ..core.types import TO_ANSWER, DataError, SettingsError, digest
 from ..data.mtrag import Benchmark, human_rewrites, official_dir, official_file
 from ..data.mtrag import read_benchmark, read_corpus, read_predictions, read_qrels
 from ..data.mtrag import with_rewrites
-from ..systems.registry import system_named
+from ..systems.outside import system_named
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.blame import BlameReport, ProofReport

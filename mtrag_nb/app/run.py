@@ -30,7 +30,7 @@ from ..data.mtrag import FormatReport, check_format, fetch_data, official_dir, r
 from ..data.mtrag import read_corpus, read_qrels, sample_corpus, sample_dir
 from ..core.types import require_packages
 from ..models import calls, chat, local
-from ..systems.registry import DEFAULT, profiles, system_named
+from ..systems.outside import DEFAULT, profiles, system_named
 
 if TYPE_CHECKING:
     from mtrag_nb.search.store import Manifest

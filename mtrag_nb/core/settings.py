@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -19,13 +20,14 @@ from typing import Annotated, Literal, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, MinLen, Predicate
 
+from .._moved import MOVED
 from .types import MTRAGError, SettingsError, digest, first_problem, plain, redacted
 
 # %% auto #0
 __all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later', 'constant',
            'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings', 'StageSettings',
-           'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Plugin', 'plugins',
-           'names_code', 'load_place']
+           'Settings', 'unknown_name', 'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Plugin',
+           'plugins', 'names_code', 'load_place']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -291,6 +293,14 @@ class Settings:
         return {stage: way.partition(":")[2] for stage, way in named.items()}
 
 # %% ../../nbs/1_core/01_settings.ipynb #23f81a29
+def unknown_name(what: str, name: str, known: Collection[str]) -> SettingsError:
+    "The error for a name that is not among the known ones, with the nearest of these."
+    if instead := MOVED.get(f"mtrag {name}" if what == "command" else ""):
+        return SettingsError(f"`mtrag {name}` is gone since 2.0. In its place: {instead}")
+    meant = "".join(f". Did you mean {k}?" for k in get_close_matches(name, list(known), 1))
+    return SettingsError(f"unknown {what} {name!r}: there are {', '.join(known)}{meant}")
+
+
 @cache
 def _adapter(group: type, name: str):
     "Reads a setting by its type."
@@ -400,7 +410,7 @@ PROFILES = {
 def load_settings(profile: str = "laptop", changes: dict | None = None) -> Settings:
     "The settings of a key of PROFILES, with changes by dotted key. Raises SettingsError if either does not exist."
     if profile not in PROFILES:
-        raise SettingsError(f"unknown profile {profile!r}: there are {', '.join(PROFILES)}")
+        raise unknown_name("profile", profile, PROFILES)
     return with_settings(PROFILES[profile], changes or {})
 
 # %% ../../nbs/1_core/01_settings.ipynb #19ee4222

@@ -34,7 +34,7 @@ from .run import identity, load_toolbox, manifest, record_run
 from ..search.sources import Retrieval, RetrieverLike, Web
 from ..search.store import context_of
 from ..search.retrieve import Retriever, best_hits
-from ..systems.registry import system_named
+from ..systems.outside import system_named
 from ..systems.stages import Toolbox
 from ..systems.system import ENDING, START, Around, Mechanism, NoModel, Node, NodeError
 from ..systems.system import NotRecorded, System, answered, edit_steps, exchanged

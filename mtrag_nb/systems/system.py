@@ -15,8 +15,6 @@ from itertools import product
 from operator import attrgetter
 from typing import Annotated, TypedDict
 
-from pydantic import TypeAdapter, ValidationError
-
 from ..core.files import data_dir, read_json
 from ..core.html import Table, words_table
 from ..core.record import Calls, Checked, Drafted, Grade, Graded, Rank, Ranked, Refused
@@ -114,7 +112,12 @@ def extra_of(update: Mapping[str, object], *steps: Step) -> dict[str, object]:
     return {**extra, **{k: None for k in held if k not in update}}
 
 # %% ../../nbs/5_systems/01_system.ipynb #0040bdcc
-_adapter = cache(TypeAdapter)  # type -> what reads plain data as a value of it
+@cache
+def _adapter(kind: object):
+    "What reads plain data as a value of this type."
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]:
@@ -123,7 +126,7 @@ def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]
     for k in (k for k in step.extra if k in update and k in hints):
         try:
             update[k] = _adapter(hints[k]).validate_python(update[k])
-        except ValidationError as e:
+        except ValueError as e:  # pydantic's
             raise ValueError(f"{k}: {e.errors()[0]['msg']}") from None
     return update
 

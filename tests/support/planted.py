@@ -31,7 +31,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.runs.forks import Plant, planted
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.search.ingest import build_index
-from mtrag_nb.systems.registry import SYSTEMS, configured, system_named
+from mtrag_nb.systems.outside import SYSTEMS, configured, system_named
 from mtrag_nb.systems.stages import Labelled
 
 NONSENSE = "Zebras graze quietly beneath purple mountains while trumpets sound."
