@@ -24,8 +24,7 @@ from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.proof import prove
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.runs.forks import NotRecorded, Plant, Replayer, audit_run, climb, fork, planted
-from mtrag_nb.systems.outside import outside
-from mtrag_nb.systems.outside import system_named
+from mtrag_nb.systems.outside import outside, system_named
 from tests.support.foreign import PROGRAMS, asked, lucky, write_sample
 
 SAMPLE = sample_dir() / "reference.jsonl"

@@ -10,7 +10,7 @@ from mtrag_nb.app.evaluate import evaluate
 from mtrag_nb.core.record import Retrieved, Rewritten
 from mtrag_nb.core.settings import load_place
 from mtrag_nb.core.types import Outcome, SettingsError
-from mtrag_nb.systems.outside import load_outside, outside, read_reply
+from mtrag_nb.systems.outside import configured, load_outside, outside, read_reply
 from tests.support.foreign import PROGRAMS
 
 PROGRAM = PROGRAMS / "llamaindex_engine.py"
@@ -243,7 +243,6 @@ def test_its_retriever_takes_the_place_of_ours(name, tmp_path):
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.chat import ScriptedChat, first_sentence
     from mtrag_nb.models.embed import HashEmbedder
-    from mtrag_nb.systems.outside import configured
 
     tasks = tmp_path / "questions.jsonl"
     write_jsonl(tasks, LINES)

@@ -331,7 +331,7 @@ class Setup:
         elif base.profile == "laptop":
             spec = ModelSpec(self.chat)
         else:
-            spec = replace(base.chat, name=self.chat, url="", api_key_env="", gguf_file="")
+            spec = replace(base.chat, name=self.chat, url="", api_key_env="")
         if base.stages.prompts != "small":
             return replace(base, chat=spec)
         full = PROFILES["server" if url else "t4"]

@@ -210,7 +210,7 @@ def _wanted_models(
     several = [settings, *(profiles().values() if every else ())]
     specs = [s for one in several for s in one.models.values()]
     specs = [s for s in specs if not s.url] + [OFFICIAL_BERT] * every
-    return list({(s.name, s.gguf_file): s for s in specs}.values())
+    return list({s.name: s for s in specs}.values())
 
 
 def _fetch_hub(specs: Iterable[ModelSpec], progress: bool = True) -> dict[str, Path]:

@@ -725,7 +725,7 @@ class LeaveGoldOut:
         each = [(n, context_of(n)) for n in found]
         hits = [n for n, c in each if not hidden & {_document_of(c.document_id), *files_of(c)}]
         how = self.inner.settings
-        return self.inner.as_retrieval(best_hits(hits, how.rerank_k, how.distinct))
+        return self.inner.as_retrieval(best_hits(hits, how.rerank_k))
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         return self.inner.contexts(ids)

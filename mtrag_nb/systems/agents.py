@@ -17,15 +17,16 @@ from annotated_types import Ge
 from ..search.sources import WebSearched, rrf, web_step
 from ..core.html import Table
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
-from ..core.settings import BGE_M3, ChunkSettings, ModelSpec, RetrievalSettings, Settings
-from ..core.settings import StageSettings, constant
+from ..core.settings import BGE_M3, ChunkSettings, EmbedderSpec, ModelSpec, RetrievalSettings
+from ..core.settings import Settings, StageSettings, constant
 from ..core.text import clipped, format_docs_for_gen, sentences
-from ..core.types import Context, ReplyError, SettingsError, Turn, digest
+from ..core.types import Context, ReplyError, Turn, digest
 from ..models.chat import ChatModel, Prompt, Sampling, chat
 from .self_crag import IRRELEVANT
 from .stages import GRADERS, SCALE_PROMPTS, Toolbox, clean_answer, clean_rewrite
 from .stages import generate, history_head, read_prompts
-from .system import DECLINED, END, START, Deadline, Mechanism, System, TurnState
+from .system import DECLINED, END, REWRITE_OFF, START, Deadline, Mechanism, System
+from .system import TurnState
 from .system import Work, answered, by_state, graph_of, read_departures, refuse
 from .system import seed_for, unless_declined
 
@@ -252,22 +253,20 @@ class AgentsSettings:
     "How the agents decide (sections of the specification in brackets)."
 
     memory: bool = True  # False: an ablation, in which nothing of the conversation is shown
-    messages: Annotated[int, Ge(1)] = 10  # remembered word for word (2.4)
-    history_tokens: Annotated[int, Ge(1)] = 2000  # of these messages (2.4)
-    every: Annotated[int, Ge(1)] = 5  # messages are folded into the summary at a time (5.1)
+    messages: int = constant(10)  # remembered word for word (2.4)
+    history_tokens: int = constant(2000)  # of these messages (2.4)
+    every: int = constant(5)  # messages are folded into the summary at a time (5.1)
     fold: str = constant("over")  # when there are more than `messages` (7.2)
     summary: Literal["model", "extract"] = "model"
     summary_temperature: float = constant(0.3)  # (5.1)
-    # The wordings that are searched for (5.1); "": only the question.
-    kinds: str = "synonyms context decomposition"
+    kinds: str = constant(" ".join(_KINDS))  # of the wordings that are searched for (5.1)
     rewrite_temperature: float = constant(0.5)  # (5.1)
-    # Contexts that are graded in a round (6.1, 7.2); 0: all that were found (5.1).
-    graded: Annotated[int, Ge(0)] = 6
+    graded: int = constant(6)  # contexts that are graded in a round (6.1, 7.2)
     # As stages.grade: 0 to 10 by the likeliest label, or by text.
     grade: Literal[tuple(GRADERS)] = "scale"
     grade_threshold: float = 7.0  # kept at or above it (5.1)
     grade_default: str = constant("no")  # what an unreadable grade counts as
-    keep: Annotated[int, Ge(1)] = 6  # contexts that the generator reads, the best first (5.1)
+    keep: int = constant(6)  # contexts that the generator reads, the best first (5.1)
     # With fewer, the web is asked, or the query is reformulated (5.1, 7.2).
     enough: int = constant(3)
     rounds: Annotated[int, Ge(1)] = 3  # of retrieval at most (5.2, 12.1)
@@ -284,9 +283,6 @@ class AgentsSettings:
     deadline: Annotated[float, Ge(0)] = 30.0  # seconds for a turn (8.2, 12.1); 0: none
 
     def __post_init__(self):
-        if unknown := sorted(set(self.kinds.split()) - set(_KINDS)):
-            there = ", ".join(_KINDS)
-            raise SettingsError(f"unknown agents.kinds {unknown[0]!r}: there are {there}")
         self.sampling
 
     @property
@@ -382,13 +378,13 @@ def _varied(
     state: _AgentsState, tools: Toolbox, round: int = 1, tried: Sequence[str] = ()
 ) -> tuple[dict, Varied]:
     "The wordings of a round (5.1)."
-    own, task, kinds = tools.settings.own, state["task"], tools.settings.own.kinds.split()
+    own, task = tools.settings.own, state["task"]
     question = cut_to(task.question, own.question_tokens)
     found: list[Variation] = []
     if tools.stages.rewrite != "never":
-        seeds = [seed_for(tools.settings.seed, f"{task.id} {kind}", round) for kind in kinds]
+        seeds = [seed_for(tools.settings.seed, f"{task.id} {kind}", round) for kind in _KINDS]
         asked = (tools.chat, tools.prompts, question, _memory_of(state, tools).shown(), seeds)
-        made = variations(*asked, kinds, own.rewrite_temperature, tried)
+        made = variations(*asked, _KINDS, own.rewrite_temperature, tried)
         found = _guarded_by(made, tools.guarded, question)
     main = next((v for v in found if v.kind == "context"), Variation("context", question))
     how = {"raw": main.raw, "kept": main.kept, "similarity": main.similarity}
@@ -409,7 +405,7 @@ def _retrieve_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Retri
     about = (task.domain, task.id, turns, tools.chat)
     found = [tools.retriever.retrieve(q, *about) for q in queries]
     new = [(i, s) for i, s in _fused([f.contexts for f in found]) if i not in seen]
-    ranked, every = new[: own.graded or None], [h for f in found for h in f.hits]
+    ranked, every = new[: own.graded], [h for f in found for h in f.hits]
     hits = {i: h for h in reversed(every) for i in (h.parent_id, h.id)}  # the first of an id
     scored = tuple(replace(hits[i], rerank_score=s) for i, s in ranked if i in hits)
     step = Retrieved(hits=scored, contexts=tuple(i for i, _ in ranked))
@@ -528,7 +524,7 @@ _OLLAMA = "http://localhost:11434/v1"
 _PREFIXES = "search_query: |search_document: "
 _LLAMA = ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4")
 _SERVED = {"chat": ModelSpec("llama3.2", url=_OLLAMA)}
-_SERVED["embedder"] = ModelSpec("nomic-embed-text", url=_OLLAMA, prefixes=_PREFIXES)
+_SERVED["embedder"] = EmbedderSpec("nomic-embed-text", url=_OLLAMA, prefixes=_PREFIXES)
 _PROFILES = {  # the specification's models: on a GPU of one's own, and served by Ollama
     "agents": Settings(profile="agents", chat=_LLAMA, embedder=BGE_M3, **_SHARED),
     "agents-server": Settings(profile="agents-server", **_SERVED, **_SHARED),
@@ -556,7 +552,7 @@ AGENTS = System(
         "grades": ("kept", lambda ids: dict.fromkeys(ids, 1.0)),
     },
     mechanisms=(
-        Mechanism("wordings", "the question as it was put", {"agents.kinds": ""}, _WORDED),
+        Mechanism("wordings", "the question as it was put", REWRITE_OFF, _WORDED),
         Mechanism("grade", "all that was found is kept", _GRADE_OFF, ("grade_documents",)),
         Mechanism("reformulation", "one round", {"agents.rounds": 1}),
         Mechanism("web", "the documents alone", web=False),

@@ -295,9 +295,17 @@ QUOTE = System(
 )
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #sel00005
+@dataclass(frozen=True)
+class _SelectiveSettings(QuoteSettings):
+    sentences: int = constant(5)
+    clarify: bool = constant(False, later=True)
+
+
 SELECTIVE = replace(
     QUOTE,
     name="selective",
+    settings=_SelectiveSettings,
+    defaults={},
     about="the nearest sentences, copied, where a passage is near enough; else a refusal",
     changes={"stages.grade": "sentences", "stages.grade_threshold": 0.53},
     mechanisms=(Mechanism("gate", "every question is answered", GRADE_OFF, ("grade_documents",)),),

@@ -171,7 +171,7 @@ class NexusSettings:
     # One between here and there is ambiguous; not below `correct`: there is no such label.
     ambiguous: float = 0.19
     # What an unreadable label counts as.
-    grade_default: Literal["yes", "ambiguous", "no"] = "ambiguous"
+    grade_default: str = constant("ambiguous")
     # How often the query is reformulated, and searched for again, while all is incorrect (3.3).
     rounds: Annotated[int, Ge(0)] = 2
     # The model finds other words, or the "talk" supplies the questions before.
