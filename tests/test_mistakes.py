@@ -28,7 +28,7 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.systems import stages
-from mtrag_nb.systems.outside import Config, becomes, configured
+from mtrag_nb.systems.outside import Config, _becomes, configured
 from tests.test_attacks import SPANS, mutated
 
 # All paths are relative to the folder that `workplace` makes; what a wrong command writes goes to `odd`.
@@ -447,4 +447,4 @@ def test_a_prompt_that_is_edited_changes_no_run_that_has_begun(tmp_path, monkeyp
 def test_a_file_for_the_agents_is_refused_by_another_system_in_words(name):
     asked = {"retrieval.relevance_threshold": 7.0}
     with pytest.raises(SettingsError, match="unknown setting 'agents.grade_threshold'"):
-        configured(name, changes=becomes(asked, configured(name)))
+        configured(name, changes=_becomes(asked, configured(name)))

@@ -332,7 +332,7 @@ def _changed(group: object, key: str, value: object, where: str) -> object:
     head, _, rest = key.partition(".")
     there = {f.name: f.init for f in fields(group)}
     if head not in there:
-        problem = f"unknown setting {key!r} in {type(group).__name__}"
+        problem = f"unknown setting {key!r} in {type(group).__name__.lstrip('_')}"
         known = ", ".join(name for name, free in there.items() if free)
         raise SettingsError(f"{problem}: it has {known}")
     current = getattr(group, head)

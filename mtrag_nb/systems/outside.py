@@ -48,9 +48,8 @@ if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'as_passage', 'Reply', 'read_reply', 'messages_of', 'outside',
-           'AddressSettings', 'address', 'load_outside', 'is_place', 'system_names', 'system_named', 'profiles',
-           'load_models', 'configured', 'read_system_yaml', 'becomes', 'Config']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'Reply', 'messages_of', 'outside', 'address', 'load_outside', 'is_place',
+           'system_names', 'system_named', 'profiles', 'load_models', 'configured', 'read_system_yaml', 'Config']
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00011
 _FIELDS = {  # a field of a context -> its names, the first that is there counts
@@ -74,7 +73,7 @@ def _get(value: object, name: str) -> object:
 _FLOAT = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.I)
 
 
-def as_passage(value: object, domain: str = "") -> Context:
+def _as_passage(value: object, domain: str = "") -> Context:
     "A passage as systems give it. Raises DataError for something that has neither text nor address."
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Real):
         value = {"node": value[0], "score": value[1]}  # as similarity_search_with_score gives it
@@ -140,7 +139,7 @@ def _as_passages(values: object, domain: str = "") -> tuple[Context, ...]:
         problem = f"passages are a {type(values).__name__}, not a list"
         raise DataError(problem, remedy="Give a list of passages")
     memory = _Memory()
-    ids = memory.remember([as_passage(value, domain) for value in values])
+    ids = memory.remember([_as_passage(value, domain) for value in values])
     return tuple(memory.contexts(dict.fromkeys(ids)))
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00021
@@ -174,7 +173,7 @@ def _is_of(value: object, package: str, *names: str) -> bool:
     return any(c.__name__ in names and c.__module__.split(".")[0] == package for c in classes)
 
 
-def read_reply(value: object, domain: str = "") -> Reply:
+def _read_reply(value: object, domain: str = "") -> Reply:
     "What a function returned. Raises DataError for something that holds no text."
     if isinstance(value, Reply):
         return value
@@ -451,7 +450,7 @@ def _reply_of(function: Callable, task: Task) -> Reply:
         remedy = "Yield pieces of text, or yield or return one whole answer"
         raise DataError("the system gave more than one answer", remedy=remedy)
     value = whole[0] if whole else "".join(texts) if texts else None
-    reply = read_reply(value, domain)
+    reply = _read_reply(value, domain)
     if searches and _is_of(value, "llama_index", *_LLAMA_REPLIES):
         steps += _llama_steps(searches, reply, task.question, domain)
     return replace(reply, steps=(*steps, *reply.steps))
@@ -1305,7 +1304,7 @@ def _graph_system(graph, name: str, keys: Mapping, kinds: Mapping, memory: _Memo
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00101
 @dataclass(frozen=True)
-class AddressSettings:
+class _AddressSettings:
     "How an address is asked."
 
     model: str = ""  # its name at that server; "": the server's first
@@ -1349,7 +1348,7 @@ def _passages_in(body: Mapping, path: str = "", domain: str = "") -> tuple[Conte
     return _as_passages([row for entry in some for row in _rows(entry)], domain)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00103
-def _endpoint(url: str, s: AddressSettings) -> Callable[[Task], Reply]:
+def _endpoint(url: str, s: _AddressSettings) -> Callable[[Task], Reply]:
     "What a chat endpoint that does its own retrieval replies to a task."
     from mtrag_nb.models.server import Connection, Unreachable
 
@@ -1393,7 +1392,7 @@ def address(url: str) -> System:
     def build(tools: Toolbox):
         return _one_node(_endpoint(url, tools.settings.own), memory, tools)
 
-    how = {"settings": AddressSettings, "toolbox_for": _toolbox_with(memory), "group": "outside"}
+    how = {"settings": _AddressSettings, "toolbox_for": _toolbox_with(memory), "group": "outside"}
     return _Outside(str(Address(url)), build, about, (_DECLINES,), one_piece=_ONE_PIECE, **how)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00111
@@ -1556,7 +1555,7 @@ def _views_of(dense: float, sparse: float) -> str:
     return " ".join(f"{leg}*{weight:g}" for leg, weight in legs.items() if weight > 0)
 
 
-def becomes(values: Mapping[str, object], settings: Settings) -> dict[str, object]:
+def _becomes(values: Mapping[str, object], settings: Settings) -> dict[str, object]:
     "The changes that a file asks for, by setting. Raises DataError for weights that leave nothing to search with, and for too small a window."
     out = {s: v for key, v in values.items() for s in _KEYS[key][1]}
     for name in out.keys() & {"chat.name", "embedder.name"}:
@@ -1586,7 +1585,7 @@ class Config(Table):
 
     def __init__(self, path: str | Path, settings: Settings):
         self.values = read_system_yaml(path)
-        self.changes = becomes(self.values, settings)
+        self.changes = _becomes(self.values, settings)
 
     @property
     def rows(self) -> list[tuple]:
