@@ -29,7 +29,7 @@ from mtrag_nb.data.traces import Corpus, _from_written, import_traces
 from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.evaluate.statistics import mean_interval
-from mtrag_nb.systems.registry import system_named
+from mtrag_nb.systems.outside import system_named
 from tests.conftest import ROOT
 from tests.support.foreign import (
     FAULTS,

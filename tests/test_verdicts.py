@@ -21,7 +21,7 @@ from mtrag_nb.evaluate.pairs import right_by_target
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.search.retrieve import Retriever
-from mtrag_nb.systems.outside import as_passage, read_reply
+from mtrag_nb.systems.outside import _as_passage, _read_reply
 
 ROOT = Path(__file__).parents[1]
 DOGS = "Are dogs allowed?"
@@ -316,7 +316,7 @@ def test_the_same_number_in_another_spelling_is_supported(claim, passage):
     ],
 )
 def test_gold_by_file_is_found_in_every_form(given):
-    found = as_passage(given)
+    found = _as_passage(given)
     assert is_gold(Passage("fees.pdf", ""), found) and is_gold(
         Passage("fees.pdf#page=3", ""), found
     )
@@ -326,7 +326,7 @@ def test_gold_by_file_is_found_in_every_form(given):
 
 
 def test_chunks_of_one_id_are_kept_apart():
-    reply = read_reply(
+    reply = _read_reply(
         (
             "Seven.",
             [{"id": "d1", "text": "one"}, {"id": "d1", "text": "two"}, {"id": "d1", "text": "two"}],
@@ -824,7 +824,7 @@ def test_neighbours_of_short_targets(question, target, answer, verdict):
     ],
 )
 def test_neighbours_of_gold_by_file(given):
-    found = as_passage(given)
+    found = _as_passage(given)
     golds = {"fees.pdf": True, "fees.pdf#page=3": True, "fees.pdf#page=4": False, "es.pdf": False}
     assert {g: is_gold(Passage(g, ""), found) for g in golds} == golds
 
@@ -841,7 +841,7 @@ def test_neighbours_of_gold_by_file(given):
     ],
 )
 def test_neighbours_of_gold_by_address(gold, url, there):
-    assert is_gold(Passage(gold, ""), as_passage({"text": "A fee.", "url": url})) is there
+    assert is_gold(Passage(gold, ""), _as_passage({"text": "A fee.", "url": url})) is there
 
 
 REFUSED_TOO = (

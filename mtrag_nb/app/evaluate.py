@@ -29,7 +29,7 @@ from ..core.types import TO_ANSWER, DataError, SettingsError, digest
 from ..data.mtrag import Benchmark, human_rewrites, official_dir, official_file
 from ..data.mtrag import read_benchmark, read_corpus, read_predictions, read_qrels
 from ..data.mtrag import with_rewrites
-from ..systems.registry import system_named
+from ..systems.outside import outside, system_named
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.blame import BlameReport, ProofReport
@@ -123,7 +123,6 @@ def evaluate(
     from mtrag_nb.evaluate.scores import Evidence
     from mtrag_nb.runs.run import run_tasks
     from mtrag_nb.show.report import report
-    from mtrag_nb.systems.outside import outside
 
     if callable(questions):
         raise SettingsError("wanted is evaluate(system, questions), in this order")

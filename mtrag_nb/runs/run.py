@@ -37,9 +37,8 @@ from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
 # %% auto #0
-__all__ = ['package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'last_questions', 'selected', 'chunks_of',
-           'load_toolbox', 'open_web', 'Recorder', 'manifest', 'record_run', 'run_tasks', 'write_predictions',
-           'merge_runs', 'Dialogue']
+__all__ = ['package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'selected', 'chunks_of', 'load_toolbox',
+           'open_web', 'Recorder', 'manifest', 'record_run', 'run_tasks', 'write_predictions', 'merge_runs', 'Dialogue']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
 _PACKAGES = "mtrag_nb torch transformers bitsandbytes sentence-transformers langgraph".split()
@@ -158,12 +157,12 @@ def _conversations_of(tasks: Iterable[Task]) -> list[list[Task]]:
     return list(found.values())
 
 
-def last_questions(tasks: Iterable[Task]) -> list[Task]:
+def _last_questions(tasks: Iterable[Task]) -> list[Task]:
     "The last task of each conversation, in the order in which the conversations begin."
     return [max(some, key=lambda t: t.turn) for some in _conversations_of(tasks)]
 
 
-_SELECTIONS = {"all": list, "last-questions": last_questions}
+_SELECTIONS = {"all": list, "last-questions": _last_questions}
 
 
 def selected(tasks: Iterable[Task], how: str = "all", limit: int | None = None) -> list[Task]:

@@ -363,8 +363,8 @@ class NodeRetriever:
             nodes = p.postprocess_nodes(nodes, query_bundle=q)
         return nodes
 
-    def as_retrieval(self, nodes: Sequence[NodeWithScore], parent_swap: bool = True) -> Retrieval:
-        "These nodes as hits, with what is read for them: the parent of each, once, or the child itself."
+    def as_retrieval(self, nodes: Sequence[NodeWithScore]) -> Retrieval:
+        "These nodes as hits, with what is read for them: the parent of each, once."
 
         def found(n: NodeWithScore) -> Found:
             parent, cosine = n.node.metadata.get("parent_id"), round(_cosine_of(n), 4)
@@ -372,10 +372,9 @@ class NodeRetriever:
             return Found(child_name(n), *about)
 
         hits = tuple(map(found, nodes))
-        if parent_swap:
-            copies = [NodeWithScore(node=n.node.model_copy(), score=n.score) for n in nodes]
-            nodes = MetadataReplacementPostProcessor("parent_text").postprocess_nodes(copies)
-        contexts = [context_of(n, parent_swap) for n in nodes]
+        copies = [NodeWithScore(node=n.node.model_copy(), score=n.score) for n in nodes]
+        swapped = MetadataReplacementPostProcessor("parent_text").postprocess_nodes(copies)
+        contexts = [context_of(n) for n in swapped]
         first = {c.id: c for c in reversed(contexts)}  # of the best hit of each parent
         ids = dict.fromkeys(c.id for c in contexts)
         return Retrieval(hits, tuple(first[i] for i in ids))
@@ -427,19 +426,18 @@ class Retriever(NodeRetriever):
 
     def as_retrieval(self, nodes: Sequence[NodeWithScore]) -> Retrieval:
         "These nodes as hits, with what is read for them."
-        found = super().as_retrieval(nodes, self.settings.parent_swap)
-        if self.settings.parent_swap:
-            self.index.remember(found.contexts)
+        found = super().as_retrieval(nodes)
+        self.index.remember(found.contexts)
         return found
 
     def retrieve(self, query, domain="", task_id="", turns=(), model=None) -> Retrieval:
         "The best children for a question, of a domain of the index or of all."
         nodes, s = self.ranked(query, domain, turns, model), self.settings
-        return self.as_retrieval(best_hits(nodes, s.rerank_k, s.distinct))
+        return self.as_retrieval(best_hits(nodes, s.rerank_k))
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order. Raises DataError for one that is not there."
-        return self.index.contexts(ids) if self.settings.parent_swap else self.index.children(ids)
+        return self.index.contexts(ids)
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #a247edda
 RETRIEVERS: dict[str, Callable[..., RetrieverLike]] = {"index": Retriever}

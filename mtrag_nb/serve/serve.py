@@ -31,7 +31,7 @@ from ..core.text import clipped
 from ..core.types import Context, DataError, MTRAGError, SettingsError, Task
 from .reply import doubt_of, exchange, for_reading, new_id, open_run
 from .reply import page_words, place_of, told_step
-from ..systems.registry import ANSWERING, DEFAULT, SERVING, Config, system_named
+from ..systems.outside import ANSWERING, DEFAULT, SERVING, Config, system_named
 from ..systems.stages import claims_of, marked_answer
 
 if TYPE_CHECKING:
