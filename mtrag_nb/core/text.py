@@ -22,15 +22,15 @@ from itertools import accumulate, groupby
 import regex
 
 from .files import data_dir, read_json
-from .types import Context, SettingsError
+from .types import Context, SettingsError, Turn
 
 # %% auto #0
 __all__ = ['STOPWORDS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'contains_text', 'content_spans', 'all_words', 'in_digits',
            'content_words', 'spaced', 'known_words', 'share_known', 'support', 'sentences', 'spans_of',
-           'weakest_sentence', 'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked', 'Label', 'Verdict',
-           'scored', 'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance',
-           'script_of', 'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words',
-           'claim_tokens', 'claims_something', 'check_claims', 'draft_score']
+           'weakest_sentence', 'cite', 'titled', 'clipped', 'format_docs_for_gen', 'view_text', 'unmarked', 'Label',
+           'Verdict', 'scored', 'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict',
+           'Stance', 'script_of', 'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule',
+           'rule_in_words', 'claim_tokens', 'claims_something', 'check_claims', 'draft_score']
 
 # %% ../../nbs/1_core/03_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -319,6 +319,26 @@ def format_docs_for_gen(contexts: Sequence[Context]) -> str:
         head = [f"Document {n}", c.title and f"Title: {c.title}", place and f"Source: {place}"]
         blocks.append("\n".join([*filter(None, head), c.text.strip()]))
     return "\n\n".join(blocks)
+
+# %% ../../nbs/1_core/03_text.ipynb #1c8b1e7e
+def view_text(
+    view: str,
+    query: str,  # what the rewriter made of the last question, or the last question
+    turns: Sequence[Turn],  # the conversation, its last question included
+) -> str:
+    "The text of a view. Without turns the query stands alone."
+    questions = [t.text for t in turns if t.speaker == "user"] or [query]
+    answers = [t.text for t in turns if t.speaker != "user"]
+    return {
+        "query": query,
+        "last": questions[-1],
+        "follows": "\n".join(questions[-2:]),
+        "questions": "\n".join(questions),
+        "answered": "\n".join([*answers[-1:], questions[-1]]),
+        "before": "".join(questions[-2:-1]),
+        "answer": "".join(answers[-1:]),
+        "first": "".join(questions[:-1][:1]),
+    }[view]
 
 # %% ../../nbs/1_core/03_text.ipynb #5776e58c
 _CHAT_MARKS = (

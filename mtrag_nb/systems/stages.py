@@ -24,7 +24,7 @@ from ..models.chat import ChatModel, ClassifierLike, Contract, EmbedderLike, Pro
 from ..models.chat import Sampling, chat, choose
 
 if TYPE_CHECKING:
-    from mtrag_nb.search.sources import RetrieverLike, Web
+    from mtrag_nb.models.calls import RetrieverLike, Web
 
 # %% auto #0
 __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADERS', 'CHECKERS', 'CITING_PROMPTS', 'Supports',
