@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mtrag_nb.core.claims import check_claims, claim_tokens
 from mtrag_nb.core.settings import RetrievalSettings
-from mtrag_nb.core.text import Stance, content_words, in_digits, parse_verdict, script_of, sentences
-from mtrag_nb.core.text import stance, support, unknown_language
+from mtrag_nb.core.text import Stance, check_claims, claim_tokens, content_words, in_digits
+from mtrag_nb.core.text import parse_verdict, script_of, sentences, stance, support
+from mtrag_nb.core.text import unknown_language
 from mtrag_nb.core.types import Gold, Passage, SettingsError, expect
 from mtrag_nb.data.mtrag import BY_TEXT, is_gold
 from mtrag_nb.evaluate.blame import strayed
