@@ -1006,7 +1006,7 @@ RUNGS = (
     _Rung("reference answer"),
 )
 "What the benchmark's knowledge can make perfect, in the order of the ladder."
-RERANK = _Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluate.proof`
+RERANK = _Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluate.pairs`
 
 
 def rungs_named(names: Sequence[str]) -> tuple[_Rung, ...]:
