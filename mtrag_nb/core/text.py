@@ -28,9 +28,10 @@ from .types import Context, SettingsError, Turn
 __all__ = ['STOPWORDS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'contains_text', 'content_spans', 'all_words', 'in_digits',
            'content_words', 'spaced', 'known_words', 'share_known', 'support', 'sentences', 'spans_of',
            'weakest_sentence', 'cite', 'titled', 'clipped', 'format_docs_for_gen', 'view_text', 'unmarked', 'Label',
-           'Verdict', 'scored', 'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict',
-           'Stance', 'script_of', 'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule',
-           'rule_in_words', 'claim_tokens', 'claims_something', 'check_claims', 'draft_score']
+           'Verdict', 'scored', 'without_thinking', 'thought_in', 'ReplyField', 'json_objects', 'field_label',
+           'read_field', 'parse_verdict', 'read_verdict', 'Stance', 'script_of', 'unknown_language', 'word_count',
+           'stance', 'declines', 'idk_by_rule', 'rule_in_words', 'claim_tokens', 'claims_something', 'check_claims',
+           'draft_score']
 
 # %% ../../nbs/1_core/03_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -442,39 +443,74 @@ def thought_in(text: str) -> str:
     return _THOUGHT_MARK.sub(" ", found[0]).strip() if found else ""
 
 # %% ../../nbs/1_core/03_text.ipynb #bf0c4c04
-_WORDS = dict.fromkeys(("yes", "true", "1", "y"), Label.YES)
-_WORDS |= dict.fromkeys(("no", "false", "0", "n"), Label.NO)
-_MARKUP = re.compile(
-    r"<[^<>\n]{0,40}>|\\(?:boxed|text)\b|[*`>~${}]+|[#\[\]](?!\d)|(?<!\w)_+|_+(?!\w)"
-)
+_MARKUP = re.compile(r"<[^<>\n]{0,40}>|\\(?:boxed|text)\b|[*`>~${}#]+|(?<!\w)_+|_+(?!\w)")
+_OPEN, _CLOSE = r"[\s(\"'“”\[]*", r"[\"'“”)\]]*"
+_SAME_AS = {"true": "yes", "false": "no", "1": "yes", "0": "no"}  # where yes or no is asked for
 
 
-def _bare(text: str) -> str:
-    "A reply without thoughts and markup."
-    return _MARKUP.sub(" ", without_thinking(text)).strip()
+@dataclass(frozen=True)
+class ReplyField:
+    "Something that a model's reply has to state."
 
+    name: str  # its label in the reply
+    options: tuple[str, ...]  # what it may be: words, or whole numbers, with what lies between them
+    default: str | None = None  # the pessimistic reading; None: there is none
+    aliases: tuple[str, ...] = ()  # other labels for it
 
-def _yes_or_no(text: str) -> Label | None:
-    'Yes or no from one bare word. A number with anything around it ("1.", "1%", "[1]") counts or cites something else.'
-    m = re.fullmatch(r"\W*(\w+)\W*", text)
-    w = m[1].lower() if m and "?" not in text else ""
-    return None if w.isdigit() and text.strip(" \n\t\"'*") != w else _WORDS.get(w)
+    scale = property(lambda self: self.options[0].isdigit())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(n.lower() for n in (self.name, *self.aliases))
 
 # %% ../../nbs/1_core/03_text.ipynb #5133c5e6
-_KEYS = frozenset(
-    "verdict answer score binary_score relevant grounded supported label grade answerable passes".split()
+_A_NUMBER = re.compile(
+    rf"{_OPEN}(-?\d+(?:[.,]\d{{1,2}})?)(?![\d.,]*\d){_CLOSE}"
+    r"(?:\s*points?)?(?:\s*\(?(?:/|out of|of)\s*(\d+(?:\.\d+)?))?(?:\s*points?)?",
+    re.I,
 )
+# What may stand behind a word, what ends the statement of a number, and what may stand before that.
+_ENDS = r"[^\S\n]*(?:\n|$|[.,;:!(})–—。]|-\s|(?:since|because|as|it|this|the)\b)"
+_REASON = re.compile(r"[.;!](?:\s|$)|,?\s*[\"'}]|\b(?:since|because|as)\b|\n")
+_DONE = re.compile(r"[\s.,;:!)]*(?:\([^()\d]*\)?[\s.,;]*)?")
+_UNSURE = "but|except|however|though|although|or|if|only|unless|provided|maybe|perhaps|possibly|partial|partly|partially|mostly"
+_TAKEN_BACK = re.compile(
+    r"^\.\s*\d|^\W*(?:(?:and|but|or|wait|actually|rather)\W+)*(?:yes|no|true|false)\b|^\W*[?/→⇒]|^[^.;!]*\?"
+    rf"|^[^.;!]*\b(?:so|thus|hence|therefore|then)\W+(?:yes|no|true|false)\b|^\W*(?:and\s+)?(?:{_UNSURE})\b",
+    re.I,
+)
+
+
+def _word_of(f: ReplyField) -> re.Pattern:
+    "One of the words of a field where it stands as an answer."
+    words = "|".join((*f.options, *(("true", "false") if "yes" in f.options else ())))
+    return re.compile(rf"{_OPEN}({words})\b{_CLOSE}(?={_ENDS})", re.I)
+
+
+def _value_at(text: str, f: ReplyField) -> str | float | None:
+    "The value that a text begins with; None if it is not one of the field's, or is taken back."
+    m = (_A_NUMBER if f.scale else _word_of(f)).match(text)
+    if not m:
+        return None
+    rest = text[m.end() : m.end() + 200]
+    if f.scale:
+        number, said = float(m[1].replace(",", ".")), _REASON.split(rest, maxsplit=1)[0]
+        low, high = float(f.options[0]), float(f.options[-1])
+        of_ten = not m[2] or float(m[2]) == high == 10
+        sound = low <= number <= high and of_ten and _DONE.fullmatch(said)
+        return number if sound else None
+    word = m[1].lower()
+    taken_back = _TAKEN_BACK.search(rest.split("\n")[0])
+    return None if taken_back else word if word in f.options else _SAME_AS[word]
+
+# %% ../../nbs/1_core/03_text.ipynb #ace40779
 _Pairs = tuple[tuple[str, object], ...]
-_OTHER_SCALE = re.compile(
-    r"(?i)\bscale\b|\bout of\b|\bof \d|max|/\s*\d|\bstars?\b|\bpoints?\b|%|\d\s*(?:-|–|to)\s*(?:[2-9]|\d\d)"
-)
 
 
-def _cut_objects(text: str) -> tuple[list[_Pairs | None], list[str]]:
-    "The outermost JSON objects of a text, and the texts around them."
+def json_objects(text: str) -> list[_Pairs | None]:
+    "The outermost JSON objects of a text as pairs, since a key may stand twice, objects in them, too; None for one that cannot be read."
     decode, found, at = json.JSONDecoder(object_pairs_hook=tuple).raw_decode, [], text.find("{")
     python = text.replace("'", '"').replace("True", "true").replace("False", "false")
-    around, last = [], 0
     while at >= 0:
         pairs, end = None, at + 1
         for form in (text, python):
@@ -482,177 +518,100 @@ def _cut_objects(text: str) -> tuple[list[_Pairs | None], list[str]]:
                 pairs, end = decode(form, at)
                 break
         found.append(pairs)
-        around.append(text[last:at])
-        at, last = text.find("{", end), end
-    return found, [*around, text[last:]]
+        at = text.find("{", end)
+    return found
 
 
-def json_objects(text: str) -> list[_Pairs | None]:
-    "The outermost JSON objects of a text as pairs, since a key may stand twice, objects in them, too; None for one that cannot be read."
-    return _cut_objects(text)[0]
+def _objects(text: str) -> list[list[tuple[str, object]]]:
+    "The outermost JSON objects of a text as pairs; [] if one of them cannot be read."
+    found = json_objects(text)
+    if None in found:
+        return []
+    return [[(re.sub(r"[\W_]+", " ", k).strip().lower(), v) for k, v in o] for o in found if o]
 
 
-def _said_in(objects: Iterable[_Pairs]) -> set[Label]:
-    "The verdicts of objects under a key of ours, or else of the objects and lists in them."
-    said, left = set(), list(objects)
-    while left:
-        pairs = left.pop()
-        if any(_OTHER_SCALE.search(k) for k, _ in pairs):
-            continue
-        names = [(re.sub(r"[\W_]*\d+$|^is_", "", k.lower()), v) for k, v in pairs if len(k) < 40]
-        inner = [(k, v) for k, v in names if isinstance(v, (tuple, list))]
-        flat = [v for k, v in names if k in _KEYS and not isinstance(v, (tuple, list))]
-        own = {_yes_or_no(str(v)) for v in flat} - {None}
-        said |= own
-        if not own:
-            left += [v if isinstance(v, tuple) else [(k, x) for x in v] for k, v in inner]
-    return said
-
-# %% ../../nbs/1_core/03_text.ipynb #ace40779
-_ENDS = (
-    r"(?=\s*(?:$|\n|[,;:!&)(]|\.(?!\s*\d)|[\"'’”](?!\w)|。|[-–—](?!\w))"
-    r"|\s+(?:[-–—]\s|it\b|this\b|that\b|the\b|i\b|they\b|he\b|she\b|because\b|since\b|as (?:it|the|this|they)\b|there\b))"
-)
-_STANDS = re.compile(rf"(?<![\w'’-])(yes|no){_ENDS}", re.I)
-_LEAD = r"(?:(?:therefore|thus|hence|so|then|overall|clearly|definitely|absolutely|certainly|sure|of course|well|ok|okay)\b\W+)?"
-_FIRST = re.compile(
-    rf"(?:\W|\d+[.)]\s)*{_LEAD}(?:(yes|no){_ENDS}|(true|false)(?=\s*(?:$|[.,;:!\n])))", re.I
-)
-_SAY = re.compile(rf"\bi(?:\s+would|['’]d)\s+(?:say|answer)\s+\W*(yes|no){_ENDS}", re.I)
+def _whole_scale(said: str, f: ReplyField) -> bool:
+    "Whether what is said of a scale names no other than the field's."
+    return not re.search(r"\d", said) or bool(re.search(rf"\b{f.options[-1]}\D*$", said))
 
 
-def _begins(text: str) -> set[Label]:
-    "The verdict that a text begins with."
-    m = _FIRST.match(text)
-    return {_yes_or_no(m[1] or m[2])} if m else set()
+def _in_object(pairs: Sequence[tuple[str, object]], f: ReplyField) -> list[str | float | None]:
+    "Every value that an object states for a field."
+    scales = [str(v) for k, v in pairs if re.search(r"scale|max|out of", k)]
+    said = [v for k, v in pairs if k.removeprefix("is ") in f.names]
+    texts = [str(v) if isinstance(v, (str, int, float)) else "" for v in said]
+    if not all(_whole_scale(s, f) for s in scales):
+        return [None] * len(texts)
+    number = "yes" in f.options  # true and 1 are yes
+    return [_SAME_AS[s] if number and s in _SAME_AS else _value_at(s, f) for s in texts]
 
 # %% ../../nbs/1_core/03_text.ipynb #67c8d871
-_NEGATION = re.compile(
-    r"(?i)\b(?:no|not|none|neither|nothing|nobody|nor|never|hardly|barely|rarely|without|cannot|lacks?|lacking|fails?|refuse|false|wrong"
-    r"|incorrect|untrue|lie|far|invented|(?:un|ir|in)(?:supported|grounded|relevant)|doubt\w*)\b|n['’]t\b"
-)
-_LABELS = (
-    r"(?:(?:final|my|the)\s+)?(?:answer|verdict|decision|judge?ment|conclusion|result|grade|label|response|output|reply"
-    r"|relevan(?:t|ce)|grounded(?:ness)?|support(?:ed)?|(?:binary[\s_]*)?score|answerable|passes|assistant|agent|a)"
-)
-_NAMED = re.compile(
-    rf"(?i)(?<![\w-])(?:is_)?{_LABELS}[\"']?\s*(?:\([^()\n]*\)\s*)?(?::|=|\bis\b:?|\s-)\s*"
-    rf"(?:[\"“](yes|no|true|false)[.]?[\"”]|['(]?(yes|no|true|false){_ENDS}|([01])(?=\s*(?:$|\n|[,;\"']|\.(?!\d))))"
+def field_label(f: ReplyField) -> re.Pattern:
+    "Where a field's label stands, perhaps with a scale, and what may lie between it and the value."
+    names = "|".join(n.replace(" ", r"[\s_]+") for n in f.names)
+    # "No hallucination: true" says something else
+    turned = "".join(rf"(?<!\b{w}[ -])" for w in ("no", "not", "non", "of", "without"))
+    scale = r"(?:\(([^()\n]{0,40})\))?"
+    label = rf"(?<![a-z]){turned}(?:{names})[\"']?\s*{scale}\s*(?:[:=：]+|\bis\b:?|\s-\s)"
+    return re.compile(label, re.I)
+
+
+def _stated(text: str, f: ReplyField, cut: bool) -> list[str | float | None]:
+    "Every value that a reply states for a field; None for a statement that is no value."
+    if objects := _objects(text):
+        return [v for o in objects for v in _in_object(o, f)]
+    plain_text = re.sub(r"<(\w+)>", r"\1", re.sub(r"[*_`#\[\]\u200b]+", " ", text))
+    cut, found = cut or text.count("{") > text.count("}"), []  # an object without an end
+    for m in field_label(f).finditer(plain_text):
+        rest = plain_text[m.end() :]
+        other = not _whole_scale(m[1] or "", f)
+        broken_off = cut and re.fullmatch(r"[\s\d.,]*", rest)
+        if re.match(rf"{_OPEN}(?:[<>-]*\s*\d|(?:{'|'.join(f.options)}|true|false)\b)", rest, re.I):
+            found.append(None if f.scale and (other or broken_off) else _value_at(rest, f))
+    if f.scale:
+        found += [_value_at(n, f) for n in re.findall(r"\[\[([^\[\]\n]{0,200})\]\]", text)]
+    return found
+
+
+_LEAD = re.compile(
+    r"^\W*(?:(?:it|this|the (?:label|response|answer)) is\b|(?:sure|of course|therefore|thus|so|assistant)\b\W+)",
+    re.I,
 )
 
 
-def _named(text: str) -> tuple[set[Label], str]:
-    "The verdicts behind labels, and the text behind the last of them; a number only where nothing speaks of another scale."
-    numbers = not _OTHER_SCALE.search(text)
-    labels, rest = set(), ""
-    for m in _NAMED.finditer(text):
-        clause = re.split(r"[,.!?:;\n]", text[: m.start()])[-1]
-        negated = _NEGATION.search(clause)  # "Not relevant: yes" says something else
-        if not negated and (numbers or not m[3]):
-            labels, rest = labels | {_yes_or_no(m[1] or m[2] or m[3])}, text[m.end() :]
-    return labels, rest
+def _first(text: str, f: ReplyField) -> str | float | None:
+    "The value that a reply begins with: of one that is to say one thing only, and need not label it."
+    bare = _MARKUP.sub(" ", text).strip()
+    if f.scale:
+        short = len(bare) <= 40 and not re.fullmatch(r"\[\d+\]\W*", bare)
+        return _value_at(_LEAD.sub("", bare), f) if short else None
+    if f.options == ("yes", "no") and (word := bare.strip(" \n\"'")) in ("1", "0"):
+        return _SAME_AS[word]
+    return _value_at(re.sub(r"^\W+", "", _LEAD.sub("", bare)), f)
 
-# %% ../../nbs/1_core/03_text.ipynb #2eea4d5c
-_HEDGE = re.compile(
-    r"(?i)\b(?:but|however|though|although|except|unless|only|if|whether|when|while|would|could|might|may|should|must|part(?:ly|ially)?"
-    r"|somewhat|some|most(?:ly)?|half|which|perhaps|maybe|possibly|probably|likely|seems?|claims? to|pretends?|yes|rather)\b|\?"
-)
-_WHAT = r"(?:relevant|grounded|supported|helpful)"
-_NOT_WHAT = r"(?:un|ir)(?:supported|grounded|relevant)"
-_IT = (
-    r"(?:(?:it|this|everything|they|these|all of (?:it|them))|(?:(?:the|this|that|these|those|all|all the|all of the|every|each|both"
-    r"|your)\s+)+(?:(?:retrieved|given|whole|entire)\s+)?(?:answer|response|reply|draft|document|passage|text|context|claim|statement"
-    r"|sentence|source)s?(?: in the (?:answer|response))?)"
-)
-_NOBODY = (
-    r"(?:none of (?:the|its|these|them)(?: \w+)?(?: in the answer)?|neither (?:\w+|of them|of the \w+|the \w+ nor the \w+)"
-    r"|nothing(?: in the \w+| in it)?|no (?:claim|statement|sentence|part)s?(?: of the \w+| in the \w+)?|not (?:a single|one) \w+)"
-)
-_IS = r"\s+(?:is|are|was|were)"
-_HOW = r"(?:(?:fully|directly|clearly|completely|entirely|well|highly|very|indeed)\s+)?"
-_REST = (
-    r"(?:\s+(?:by|in|to|for)(?:\s+(?:any|all|both|either|each)(?:\s+of)?)?(?:\s+(?:the|these|those|this|that|my|your|given|retrieved"
-    r"|provided|user's|documents?|passages?|texts?|contexts?|questions?|sources?|evidence|query|information))*"
-    r"(?:\s+(?:about|that|on|given|above|here)\b[^.,;:!?]*)?)?[.!]?"
-)
-_LEADS = r"(?:(?:therefore|thus|hence|so|overall|in conclusion),?\s+|i (?:think|believe|find|conclude)(?: that)?\s+)?"
-_I_DONT = r"i (?:do not|don['’]t|cannot|can['’]t) (?:think|believe|say|see|find)(?: that)?\s+"
-_AFFIRMED = re.compile(rf"{_LEADS}{_IT}{_IS}\s+{_HOW}{_WHAT}{_REST}|{_WHAT}\W*", re.I)
-_DENIED = re.compile(
-    rf"(?i){_LEADS}{_IT}{_IS}(?:(?:\s+not|n['’]t)\s+(?:at all\s+)?{_HOW}{_WHAT}|\s+{_HOW}{_NOT_WHAT}){_REST}"
-    rf"|(?:{_NOBODY}|{_I_DONT}{_IT}){_IS}\s+{_HOW}{_WHAT}{_REST}|(?:not\s+{_WHAT}|{_NOT_WHAT})\W*"
-)
 
-# %% ../../nbs/1_core/03_text.ipynb #a73d12ba
-def _statement(text: str) -> Label | None:
-    "Yes or no from a reply that states it in its first sentence, with one negation or none, and takes nothing back."
-    first, *rest = re.split(r"(?<=[.!?])\s+|\n+", text)
-    if _HEDGE.search(text):
-        return None
-    if _AFFIRMED.fullmatch(first) and not _NEGATION.search(text):
-        return Label.YES
-    again = any(_AFFIRMED.search(s) or _DENIED.search(s) for s in rest)
-    denied = _DENIED.fullmatch(first) and len(_NEGATION.findall(first)) == 1
-    return Label.NO if denied and not again else None
+def read_field(
+    text: str, f: ReplyField, alone: bool = True, cut: bool = False
+) -> str | float | None:
+    """What a reply states for a field: an option, or a number on its scale. None if it is not stated, or in two ways.
+
+    It stands in a JSON object, behind its label or, where it is to be said alone, at the beginning. cut: at max_new_tokens.
+    """
+    said = without_thinking(text)
+    found = _stated(said, f, cut)
+    if alone and not (cut and f.scale):
+        first = _first(said, f)
+        found += [first] if first is not None or not found else []
+    return found[0] if len(set(found)) == 1 else None
 
 # %% ../../nbs/1_core/03_text.ipynb #57d90ca2
-# An echo of the options that a prompt gave.
-_OPTIONS = re.compile(r"\b(?:yes|no)\s*(?:or|/|\|)\s*(?:yes|no)\b\W*", re.I)
-_OPEN = re.compile(  # both, a question, under a condition, or somebody else's
-    r"(?i)\b(?:yes|no)\s*(?:and|&)\s*(?:yes|no)\b|\b(?:yes|no)\W*\?|^\W*(?:the\s+)?(?:user|human|question)\s*:"
-    r"|\b(?:yes|no)\W+(?:but\s+)?(?:only\s+)?(?:if|unless|provided|assuming|depending|maybe|perhaps|possibly|part(?:ly|ially))\b"
-)
-_ASKED = re.compile(r"\b(?:relevant|grounded|supported|answerable|helpful)\b", re.I)
-_FAILS = re.compile(rf"{_IT}\s+(?:fails|is (?:false|wrong|incorrect|untrue|invented))\b", re.I)
-
-
-def _last_sentence(text: str) -> str:
-    'The last sentence; "" if it answers a question of its own whose yes may mean a no.'
-    *before, last = re.split(r"(?<=[.!?。])\s+|\n+", text.strip())
-    asked = before[-1] if before and before[-1].endswith("?") else ""
-    return last if not asked or _ASKED.search(asked) and not _NEGATION.search(asked) else ""
-
-
-def _behind_first(text: str) -> str:
-    'The first sentence behind its yes or no: "Yes, it fails." says both.'
-    behind = text[_FIRST.match(text).end() :].lstrip(" ,:;-–—")
-    clause = re.split(r"[.!?;\n]", behind, maxsplit=1)[0].strip()
-    return "it is not relevant" if _FAILS.match(clause) else clause
-
-
-def _from_words(text: str) -> Label:
-    "Yes or no from text without objects: behind labels, at the beginning, in the last sentence, or in a statement."
-    if (label := _yes_or_no(text)) is not None:
-        return label
-    if _OPEN.search(text):
-        return Label.UNPARSED
-    text = _OPTIONS.sub("", text)
-
-    def all_in(part, pattern=_STANDS):
-        return {_yes_or_no(w) for w in pattern.findall(part)}
-
-    begins, (named, behind) = _begins(text), _named(text)
-    if begins and _statement(_behind_first(text)) not in (None, *begins):
-        return Label.UNPARSED
-    if named:
-        answers, against = named, named | begins | all_in(behind)
-    else:
-        answers = begins or all_in(text, _SAY) or _begins(_last_sentence(text))
-        against = all_in(text) | answers
-    if not against:
-        return _statement(text) or Label.UNPARSED
-    return next(iter(answers)) if answers and len(against) == 1 else Label.UNPARSED
+_ASKED = "Answer|Score|Binary score|Relevant|Relevance|Grounded|Supported|Answerable|Passes|Label|Grade|Decision|Judgment|Conclusion|Result"
+_VERDICT = ReplyField("Verdict", ("yes", "no"), aliases=tuple(_ASKED.split("|")))
 
 
 def parse_verdict(text: str) -> Label:
-    "YES or NO of a reply, from objects, labels, the first word, the last sentence or a statement; UNPARSED where they disagree."
-    reply = without_thinking(text)
-    objects, around = _cut_objects(reply)
-    if not any(o is not None for o in objects):
-        return _from_words(_bare(reply))
-    found = _said_in(o for o in objects if o is not None)
-    outside = set().union(*(_begins(_bare(t)) for t in around))
-    return found.pop() if len(found) == 1 and outside <= found else Label.UNPARSED
+    "YES or NO of a reply; UNPARSED where it states neither, or both."
+    return Label(read_field(text, _VERDICT) or "unparsed")
 
 
 def read_verdict(text: str, default: str = "no") -> Verdict:
