@@ -13,7 +13,7 @@ _PLACES = {  # name -> where it is; with a colon behind it: the room itself
     "NCL": "systems.ncl",
     "AGENTS": "systems.agents",
     "NEXUS": "systems.nexus",
-    "load_models": "systems.registry",
+    "load_models": "systems.outside",
     "build_index": "search.ingest",
     "read_benchmark": "data.mtrag",
     "Dialogue": "runs.run",

@@ -24,8 +24,7 @@ from mtrag_nb.runs.run import _merged_lines
 from mtrag_nb.serve.api import make_app, rules_of
 from mtrag_nb.serve.documents import parse_document
 from mtrag_nb.serve.service import Service
-from mtrag_nb.systems.outside import _Memory, as_passage, load_outside
-from mtrag_nb.systems.registry import read_system_yaml
+from mtrag_nb.systems.outside import _Memory, _as_passage, load_outside, read_system_yaml
 from mtrag_nb.systems.stages import read_marks
 from tests.support.servers import running
 from tests.support.specimens import docx, pdf, word_paragraph, word_table
@@ -36,7 +35,7 @@ from tests.test_fuzz import VALID, valid_bytes
 def test_a_snippet_keeps_its_document():
     memory = _Memory()
     texts = ["The ferry leaves at nine.", "Ferry 2 leaves at ten.", "The ferry leaves at nine."]
-    given = [as_passage({"id": "doc1", "text": text}) for text in texts]
+    given = [_as_passage({"id": "doc1", "text": text}) for text in texts]
     first, second, again = (memory.remember([c])[0] for c in given)
     assert first == again == "doc1" != second
     assert [c.document_id for c in memory.contexts([first, second])] == ["doc1", "doc1"]

@@ -24,7 +24,7 @@ from mtrag_nb.serve.reply import with_sources, without_sources
 from mtrag_nb.serve.serve import home_page, serve
 from mtrag_nb.serve.service import Service
 from mtrag_nb.show.browser import CaseBrowser
-from mtrag_nb.systems.registry import SYSTEMS
+from mtrag_nb.systems.outside import SYSTEMS
 from tests.support.servers import running
 
 DOG = "How much is a dog on the ferry?"

@@ -22,7 +22,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve import serve
 from mtrag_nb.serve.library import Library
 from mtrag_nb.serve.reply import for_reading
-from mtrag_nb.systems.registry import ANSWERING, SERVING, configured
+from mtrag_nb.systems.outside import ANSWERING, SERVING, configured
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = data_dir("recorded") / "sample_naive"

@@ -41,7 +41,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.models.server import ServerChat
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.systems.baselines import NAIVE
-from mtrag_nb.systems.ncl import read_class
+from mtrag_nb.systems.ncl import _read_class
 from tests.support.replies import Reply, judge_replies, relation_replies, verdict_replies
 
 # Malformed files: one small valid file of each kind that the readers know
@@ -392,7 +392,7 @@ def read_field(reply: Reply) -> str | float | None:
 
 
 def read_relation(reply: Reply) -> int | None:
-    return read_class(reply.text)
+    return _read_class(reply.text)
 
 
 PARSERS = {
@@ -424,7 +424,7 @@ def test_few_replies_that_state_something_are_unread(parser):
 @given(st.text() | st.text("yesno 0123456789:/{}[]\"'.\n", max_size=60))
 def test_no_reply_ends_in_a_traceback(text):
     parse_verdict(text)
-    read_class(text)
+    _read_class(text)
     for fields in FIELDS.values():
         read_judge_reply(text, fields)
 

@@ -12,7 +12,7 @@ import pytest
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.settings import ModelSpec
 from mtrag_nb.models.chat import chat
-from mtrag_nb.systems.registry import configured
+from mtrag_nb.systems.outside import configured
 from tests.support.hub import StandInHub, hub_environment
 from tests.support.tiny import make_tiny
 
@@ -24,7 +24,7 @@ FETCH = """
 import sys
 from mtrag_nb.app.cli import main
 from mtrag_nb.app.run import _profile_problems
-from mtrag_nb.systems.registry import profiles
+from mtrag_nb.systems.outside import profiles
 
 for name in sys.argv[1:]:
     assert main(["fetch", "models", "--profile", name]) == 0, name

@@ -291,7 +291,7 @@ PAPERS = {"8_show/04_papers.ipynb", "app/07_reproduce.ipynb"}  # about the paper
 
 
 def test_a_system_is_named_in_one_place():
-    from mtrag_nb.systems.registry import SYSTEMS
+    from mtrag_nb.systems.outside import SYSTEMS
 
     names = "|".join(name.replace("_", "[ _-]?") for name in SYSTEMS)
     pattern = re.compile(rf"(?<![a-z])({names})(?![a-z])", re.I)
@@ -341,7 +341,7 @@ assert report([folder], out / "report.html").stat().st_size > 10_000
 assert set(opened) >= {{"manifest.json", "trajectories.jsonl", "passages.jsonl"}}, opened
 assert set(opened.values()) == {{1}}, opened
 """
-MEASURING = {"evaluate.calibrate", "evaluate.proof"}  # they ask models, too
+MEASURING = {"evaluate.calibrate"}  # it asks models, too
 HEAVY = "torch langgraph langsmith langchain_core qdrant_client qdrant_edge llama_index transformers sentence_transformers"
 
 
@@ -484,7 +484,7 @@ def settings_count(cls) -> int:
 def all_settings() -> int:
     "The shared settings, and those of each system."
     from mtrag_nb.core.settings import Settings
-    from mtrag_nb.systems.registry import SYSTEMS, system_named
+    from mtrag_nb.systems.outside import SYSTEMS, system_named
 
     own = [system_named(name).settings for name in SYSTEMS]
     return settings_count(Settings) + sum(settings_count(cls) for cls in own if cls)

@@ -10,7 +10,7 @@ from mtrag_nb.app.evaluate import evaluate
 from mtrag_nb.core.record import Retrieved, Rewritten
 from mtrag_nb.core.settings import load_place
 from mtrag_nb.core.types import Outcome, SettingsError
-from mtrag_nb.systems.outside import load_outside, outside, read_reply
+from mtrag_nb.systems.outside import configured, load_outside, outside, _read_reply
 from tests.support.foreign import PROGRAMS
 
 PROGRAM = PROGRAMS / "llamaindex_engine.py"
@@ -229,9 +229,9 @@ def test_a_function_may_return_what_frameworks_return(monkeypatch, tmp_path):
         "retrieved",
         "ranked",
     ]
-    assert read_reply(AIMessage("12 crowns.")).text == "12 crowns."
+    assert _read_reply(AIMessage("12 crowns.")).text == "12 crowns."
     found = Document("A ticket costs 12 crowns.", metadata={"source": "a/fees.pdf", "page": 3})
-    chain = read_reply({"input": "Fee?", "context": [found], "answer": "12 crowns."})
+    chain = _read_reply({"input": "Fee?", "context": [found], "answer": "12 crowns."})
     assert [(p.source, p.url) for p in chain.passages] == [("a/fees.pdf", "a/fees.pdf#page=3")]
 
 
@@ -243,7 +243,6 @@ def test_its_retriever_takes_the_place_of_ours(name, tmp_path):
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.chat import ScriptedChat, first_sentence
     from mtrag_nb.models.embed import HashEmbedder
-    from mtrag_nb.systems.registry import configured
 
     tasks = tmp_path / "questions.jsonl"
     write_jsonl(tasks, LINES)

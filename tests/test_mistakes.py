@@ -28,7 +28,7 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.systems import stages
-from mtrag_nb.systems.registry import becomes, configured
+from mtrag_nb.systems.outside import Config, _becomes, configured
 from tests.test_attacks import SPANS, mutated
 
 # All paths are relative to the folder that `workplace` makes; what a wrong command writes goes to `odd`.
@@ -408,6 +408,32 @@ def test_a_malformed_file_ends_no_command_in_a_traceback(name, command, small_fi
     assert not wrong and (refused or EACH < 9 or name == "notes.md")
 
 
+@pytest.mark.parametrize(
+    ("system", "key", "value"),
+    [
+        ("self_crag", "retrieval.parent_swap", "false"),
+        ("self_crag", "chat.gguf_file", "x.gguf"),
+        ("self_crag", "embedder.think", "yes"),
+        ("selective", "selective.clarify", "true"),
+        ("agents", "agents.kinds", "synonyms"),
+    ],
+)
+def test_what_is_a_constant_by_now_is_not_set_without_a_word(system, key, value):
+    with pytest.raises(SettingsError, match=f"{key} is a constant of this version: "):
+        configured(system, changes={key: value})
+
+
+def test_a_configuration_file_with_another_value_than_a_constant_is_refused(tmp_path):
+    path = tmp_path / "system.yaml"
+    path.write_text("memory:\n  summarize_every: 5\n  max_messages: 12\n", encoding="utf-8")
+    changes = Config(path, configured("agents")).changes
+    with pytest.raises(SettingsError, match="agents.messages is a constant of this version: 10"):
+        configured("agents", changes=changes)
+    path.write_text("memory:\n  summarize_every: 5\n  max_messages: 10\n", encoding="utf-8")
+    changes = Config(path, configured("agents")).changes
+    assert configured("agents", changes=changes) == configured("agents")
+
+
 def test_a_prompt_that_is_edited_changes_no_run_that_has_begun(tmp_path, monkeypatch):
     monkeypatch.setattr(stages, "data_dir", lambda part: tmp_path)
     file = tmp_path / "edited_grade.system.md"
@@ -421,4 +447,4 @@ def test_a_prompt_that_is_edited_changes_no_run_that_has_begun(tmp_path, monkeyp
 def test_a_file_for_the_agents_is_refused_by_another_system_in_words(name):
     asked = {"retrieval.relevance_threshold": 7.0}
     with pytest.raises(SettingsError, match="unknown setting 'agents.grade_threshold'"):
-        configured(name, changes=becomes(asked, configured(name)))
+        configured(name, changes=_becomes(asked, configured(name)))

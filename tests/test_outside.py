@@ -29,7 +29,7 @@ from mtrag_nb.data.traces import Corpus, _from_written, import_traces
 from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.evaluate.statistics import mean_interval
-from mtrag_nb.systems.registry import system_named
+from mtrag_nb.systems.outside import system_named
 from tests.conftest import ROOT
 from tests.support.foreign import (
     FAULTS,
@@ -58,8 +58,8 @@ def found(tmp_path_factory) -> list[dict]:
 
 
 def named_at_home() -> tuple[int, int]:
-    "How often the stage with the planted fault is named in the systems of this package, as `7_evaluate/06a_proof` measures it."
-    book = json.loads((ROOT / "nbs/7_evaluate/06a_proof.ipynb").read_text("utf-8"))
+    "How often the stage with the planted fault is named in the systems of this package, as `7_evaluate/06_pairs` measures it."
+    book = json.loads((ROOT / "nbs/7_evaluate/06_pairs.ipynb").read_text("utf-8"))
     shown = "".join("".join(o.get("text", ())) for c in book["cells"] for o in c.get("outputs", ()))
     named, broken = re.search(r"together: (\d+) of (\d+)", shown).groups()
     return int(named), int(broken)

@@ -17,7 +17,7 @@ from mtrag_nb.app.reproduce import reproduce, runs_table, write
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.types import SettingsError
 from mtrag_nb.show.browser import published
-from mtrag_nb.systems.registry import configured
+from mtrag_nb.systems.outside import configured
 
 ROOT = Path(__file__).resolve().parents[1]
 

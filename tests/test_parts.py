@@ -53,7 +53,7 @@ def run_of(system: str, name: str, models=None, **changes) -> Run:
     "Two turns of the sample by a system, with passages of their own."
     from mtrag_nb.app.run import run
     from mtrag_nb.data.mtrag import sample_dir
-    from mtrag_nb.systems.registry import configured
+    from mtrag_nb.systems.outside import configured
 
     settings = configured(system, "laptop", {"stages.max_new_tokens": 8, **changes})
     how = {"setting": "reference", "limit": 2, "settings": settings, "progress": False}
@@ -139,7 +139,7 @@ def test_a_yes_no_reranker_orders_what_was_found(offline):
     from mtrag_nb.data.mtrag import sample_corpus, sample_dir
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.embed import HashEmbedder, _YesNoReranker
-    from mtrag_nb.systems.registry import configured
+    from mtrag_nb.systems.outside import configured
 
     changes = {"retrieval.views": "query bm25:query", "retrieval.fusion": "rrf"}
     changes |= {"retrieval.top_k": 6, "retrieval.rerank_k": 3, "retrieval.reranker": "model"}
@@ -177,7 +177,7 @@ def test_adapters_decide_three_stages_from_fetch_to_report(offline):
     from mtrag_nb.data.mtrag import sample_dir
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.embed import HashEmbedder
-    from mtrag_nb.systems.registry import configured
+    from mtrag_nb.systems.outside import configured
 
     (library,) = offline.glob("models--ibm-granite--granitelib-rag-r1.0/snapshots/*")
     folders = {str(p.parent.relative_to(library)) for p in library.rglob("io.yaml")}

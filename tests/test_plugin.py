@@ -23,7 +23,7 @@ from mtrag_nb.search.ingest import build_index
 from mtrag_nb.search.retrieve import open_retriever
 from mtrag_nb.show.report import sections
 from mtrag_nb.systems.baselines import NAIVE
-from mtrag_nb.systems.registry import configured, system_named, system_names
+from mtrag_nb.systems.outside import configured, system_named, system_names
 
 MAIN = "from mtrag_nb.app.cli import main; raise SystemExit(main())"
 MODULE = '''

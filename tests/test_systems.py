@@ -9,7 +9,7 @@ from mtrag_nb.core.text import Label, sentences, spans_of
 from mtrag_nb.core.types import Context, Passage, SettingsError, Turn, as_context, expect
 from mtrag_nb.core.types import structured
 from mtrag_nb.models.chat import Contract, Sampling, ScriptedChat
-from mtrag_nb.systems.agents import LAPTOP, PLAN, AgentsSettings, cut_to, estimate, fit
+from mtrag_nb.systems.agents import LAPTOP, _PLAN, AgentsSettings, _cut_to, _estimate, _fit
 from mtrag_nb.systems.stages import PROMPTS, Asked, Cited, Toolbox, _check_by_adapter
 from mtrag_nb.systems.stages import _claims_in, _grade_by_adapter, _read_grade, _read_label
 from mtrag_nb.systems.stages import _rewrite_by_adapter, adapter_claims, by_words
@@ -276,18 +276,18 @@ def test_the_step_of_citations_is_on_the_record():
 def test_texts_are_cut_to_a_budget():
     texts = ["a " * 100, "b " * 100, "c " * 100]
     assert (
-        fit(texts, 1000) == texts
-        and [len(t) for t in fit(texts, 90)] == [200, 159]
-        and fit(texts, 60) == texts[:1]
-        and fit([], 5) == []
+        _fit(texts, 1000) == texts
+        and [len(t) for t in _fit(texts, 90)] == [200, 159]
+        and _fit(texts, 60) == texts[:1]
+        and _fit([], 5) == []
     )
     assert (
-        cut_to("one two three", 2) == "one two"
-        and cut_to("incomprehensibilities", 2) == ""
-        and cut_to("", 0) == ""
+        _cut_to("one two three", 2) == "one two"
+        and _cut_to("incomprehensibilities", 2) == ""
+        and _cut_to("", 0) == ""
     )
     for tokens in range(1, 200, 7):
-        assert sum(map(estimate, fit(texts, tokens))) <= tokens
+        assert sum(map(_estimate, _fit(texts, tokens))) <= tokens
 
 
 def test_the_settings_of_the_agents_are_the_specifications():
@@ -303,7 +303,7 @@ def test_the_settings_of_the_agents_are_the_specifications():
     assert (
         own.sampling == Sampling(0.1, 0.9, 40, 1.1)
         and not AgentsSettings(**LAPTOP).sampling
-        and sum(PLAN.values()) == 7648
+        and sum(_PLAN.values()) == 7648
     )
     for wrong in ({"fold": "never"}, {"rounds": 0}, {"context_tokens": 63}):
         with expect(TypeError, "AgentsSettings."):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mtrag_nb.core.claims import check_claims, claim_tokens
 from mtrag_nb.core.settings import RetrievalSettings
-from mtrag_nb.core.text import Stance, content_words, in_digits, parse_verdict, script_of, sentences
-from mtrag_nb.core.text import stance, support, unknown_language
+from mtrag_nb.core.text import Label, Stance, check_claims, claim_tokens, content_words, in_digits
+from mtrag_nb.core.text import parse_verdict, script_of, sentences, stance, support
+from mtrag_nb.core.text import unknown_language
 from mtrag_nb.core.types import Gold, Passage, SettingsError, expect
 from mtrag_nb.data.mtrag import BY_TEXT, is_gold
 from mtrag_nb.evaluate.blame import strayed
@@ -21,7 +21,7 @@ from mtrag_nb.evaluate.pairs import right_by_target
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.search.retrieve import Retriever
-from mtrag_nb.systems.outside import as_passage, read_reply
+from mtrag_nb.systems.outside import _as_passage, _read_reply
 
 ROOT = Path(__file__).parents[1]
 DOGS = "Are dogs allowed?"
@@ -316,7 +316,7 @@ def test_the_same_number_in_another_spelling_is_supported(claim, passage):
     ],
 )
 def test_gold_by_file_is_found_in_every_form(given):
-    found = as_passage(given)
+    found = _as_passage(given)
     assert is_gold(Passage("fees.pdf", ""), found) and is_gold(
         Passage("fees.pdf#page=3", ""), found
     )
@@ -326,7 +326,7 @@ def test_gold_by_file_is_found_in_every_form(given):
 
 
 def test_chunks_of_one_id_are_kept_apart():
-    reply = read_reply(
+    reply = _read_reply(
         (
             "Seven.",
             [{"id": "d1", "text": "one"}, {"id": "d1", "text": "two"}, {"id": "d1", "text": "two"}],
@@ -362,7 +362,7 @@ def test_judges_are_read_right_or_not_at_all(reply, field, value):
         ('{"score": "yes", "explanation": {"relevant": "no"}}', "yes"),
         ('{"verdict": "yes", "verdict": "no"}', "unparsed"),
         ("yes - but only partly", "unparsed"),
-        ('{"relevant": {"answer": "yes"}}', "yes"),
+        ('{"relevant": {"answer": "yes"}}', "unparsed"),
         ('Here it is:\n```json\n{"grounded": "no"}\n```', "no"),
         ('{"score": 1, "scale": 5}', "unparsed"),
     ],
@@ -588,24 +588,12 @@ def test_words_and_claims_read_a_number_alike(number):
     assert claim_tokens(f"{number} crowns")[0].key == "#1200000"
 
 
-# --- verdicts in objects --------------------------------------------------------------------------
+# --- deep objects, and statements ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "reply, label",
-    [
-        ('{"score":"yes"} No. {"a":1}', "unparsed"),
-        ('{"score":"yes"} Yes. {"a":1}', "yes"),
-        ('{"results": [{"score": "no"}]}', "no"),
-        ('{"results": [[{"score": "no"}], {"score": "yes"}]}', "unparsed"),
-        ('{"score": ["no"]}', "no"),
-        ('{"a":' * 3000 + '{"score": "yes"}' + "}" * 3000, "yes"),
-        ('{"score":' + "[" * 3000 + "]" * 3000 + "}", "unparsed"),
-    ],
-    ids=range(7),
-)
-def test_objects_are_walked_and_what_stands_between_them_counts(reply, label):
-    assert parse_verdict(reply).value == label
+def test_a_deep_object_breaks_nothing():
+    assert parse_verdict('{"a":' * 3000 + '{"score": "yes"}' + "}" * 3000) is Label.YES
+    assert parse_verdict('{"score":' + "[" * 3000 + "]" * 3000 + "}") is Label.UNPARSED
 
 
 def test_statements_are_those_of_the_answer():
@@ -824,7 +812,7 @@ def test_neighbours_of_short_targets(question, target, answer, verdict):
     ],
 )
 def test_neighbours_of_gold_by_file(given):
-    found = as_passage(given)
+    found = _as_passage(given)
     golds = {"fees.pdf": True, "fees.pdf#page=3": True, "fees.pdf#page=4": False, "es.pdf": False}
     assert {g: is_gold(Passage(g, ""), found) for g in golds} == golds
 
@@ -841,7 +829,7 @@ def test_neighbours_of_gold_by_file(given):
     ],
 )
 def test_neighbours_of_gold_by_address(gold, url, there):
-    assert is_gold(Passage(gold, ""), as_passage({"text": "A fee.", "url": url})) is there
+    assert is_gold(Passage(gold, ""), _as_passage({"text": "A fee.", "url": url})) is there
 
 
 REFUSED_TOO = (

@@ -28,7 +28,7 @@ from mtrag_nb.models.embed import encoder_named
 from mtrag_nb.runs.run import Dialogue, load_toolbox, run_tasks
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.serve.serve import Talk
-from mtrag_nb.systems.registry import configured, system_named
+from mtrag_nb.systems.outside import configured, system_named
 
 ROOT = Path(__file__).resolve().parents[1]
 # an upgrade, two observatories, a football league

@@ -28,12 +28,11 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 from .. import __version__
 from ..core.files import data_dir, disk_full, read_jsonl
 from ..core.record import Run
-from ..core.settings import PROFILES, Address, ModelSpec, Settings, with_settings
+from ..core.settings import PROFILES, Address, ModelSpec, Settings, unknown_name
+from ..core.settings import with_settings
 from ..core.types import DOMAINS, DiskFull, MTRAGError, PartlyFailed, ServerError
 from ..core.types import SettingsError, not_installed, plain, quiet
 from ..data.mtrag import Benchmark, files_there, official_dir, read_benchmark, sample_dir
-from ..systems.registry import DEFAULT, Config, is_place, profiles
-from ..systems.registry import system_named, system_names, unknown_name
 
 # %% ../../nbs/app/00_cli.ipynb #cad34b5a
 def _named(place: str) -> object:
@@ -57,7 +56,8 @@ class Option:
         self.how = {**how, "choices": self} if choices else how
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.choices() if callable(self.choices) else _named(self.choices))
+        found = _named(self.choices) if isinstance(self.choices, str) else self.choices
+        return iter(found() if callable(found) else found)
 
 
 def _count(text: str) -> int:
@@ -287,7 +287,7 @@ Dir = Annotated[str | Path | None, "DIR"]
 RunDir = Annotated[str | Path | None, Option("RUN", type=_run_place)]
 NeededDir = Annotated[str | Path, Option("DIR", required=True)]  # where a default has to stand
 Changes = Annotated[Sequence[str], Option("KEY=VALUE", "--set", action="append")]
-ProfileName = Annotated[str, Option("NAME", choices=profiles)]
+ProfileName = Annotated[str, Option("NAME", choices="systems.outside:profiles")]
 _JSON = "print JSON, and everything else to stderr"
 _CHAT = "the chat model: an OpenAI-compatible server (http://HOST/v1), or weights by name or folder"
 
@@ -307,9 +307,11 @@ class Setup:
 
     def base(self) -> Settings:
         "The profile with its models and store, before anything that is set. Raises SettingsError."
-        if self.profile not in profiles():
-            raise unknown_name("profile", self.profile, profiles())
-        base = self._with_chat(profiles()[self.profile])
+        from mtrag_nb.systems.outside import profiles
+
+        if self.profile not in (known := profiles()):
+            raise unknown_name("profile", self.profile, known)
+        base = self._with_chat(known[self.profile])
         changes = {"embedder.name": self.embedder} if self.embedder else {}
         if self.store:
             changes["qdrant_url"] = "" if self.store == "embedded" else self.store
@@ -329,16 +331,18 @@ class Setup:
         elif base.profile == "laptop":
             spec = ModelSpec(self.chat)
         else:
-            spec = replace(base.chat, name=self.chat, url="", api_key_env="", gguf_file="")
+            spec = replace(base.chat, name=self.chat, url="", api_key_env="")
         if base.stages.prompts != "small":
             return replace(base, chat=spec)
         full = PROFILES["server" if url else "t4"]
         own = {k: getattr(base, k) for k in ("embedder", "reranker", "chunks", "retrieval")}
         return replace(full, chat=spec, qdrant_url=base.qdrant_url, **own)
 
-    def settings(self, system: str = DEFAULT) -> Settings:
+    def settings(self, system: str = "") -> Settings:
         "The settings of a system. What is typed with --set goes before what a file says."
-        changes, value, setup = changes_of(self.set), system_named(system), self
+        from mtrag_nb.systems.outside import DEFAULT, Config, system_named
+
+        changes, value, setup = changes_of(self.set), system_named(system or DEFAULT), self
         if self.model and not self.chat and hasattr(value.settings, "model"):
             changes = {value.prefix + "model": self.model, **changes}  # of the system's own server
             setup = replace(self, model="")
@@ -356,7 +360,7 @@ class Setup:
 Chosen = Annotated[Setup | Settings | None, Setup]  # the parameter `settings` of a command
 
 
-def chosen(settings: Setup | Settings | None, system: str = DEFAULT) -> Settings:
+def chosen(settings: Setup | Settings | None, system: str = "") -> Settings:
     "What a command runs with: settings as they are, those of a setup, or the laptop's."
     return settings if isinstance(settings, Settings) else (settings or Setup()).settings(system)
 
@@ -382,17 +386,27 @@ Cluster = Annotated[str, Option("ray[:ADDRESS]", about=_ON)]
 _PLACES = "or your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does its own retrieval"
 
 
+def _system_choices() -> tuple[str, ...]:
+    from mtrag_nb.systems.outside import system_names
+
+    return (*system_names(), "FILE.py:NAME", "http://HOST/v1")
+
+
 class SystemOption(Option):
     "Which system: a name, with a variant or without, or a place (FILE.py:NAME, module:NAME, http://HOST/v1)."
 
     def __init__(self, default: str = ""):  # what is said of the default
         def about() -> str:
+            from mtrag_nb.systems.outside import system_named, system_names
+
             each = [f"{s}: {system_named(s).about}" for s in system_names()]
             return "; ".join([*each, _PLACES]) + default
 
-        super().__init__("", "", about, lambda: (*system_names(), "FILE.py:NAME", "http://HOST/v1"))
+        super().__init__("", "", about, _system_choices)
 
     def __contains__(self, name: object) -> bool:
+        from mtrag_nb.systems.outside import is_place, system_names
+
         return is_place(str(name)) or str(name).partition("+")[0] in system_names()
 
 

@@ -24,12 +24,12 @@ from .run import fetch, ingest, run
 from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import render, words_table
 from ..core.record import Run
-from ..core.settings import SPEED, Settings
+from ..core.settings import SPEED, Settings, unknown_name
 from ..core.types import DataError, SettingsError, dotted, plain, structured
 from ..data.mtrag import FETCHED, official_dir, official_file, official_files, official_kinds
 from ..data.mtrag import read_benchmark, sample_corpus, sample_dir
 from ..models.calls import Models
-from ..systems.registry import system_named, unknown_name
+from ..systems.outside import system_named
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.scores import Evidence

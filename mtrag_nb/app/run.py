@@ -30,7 +30,7 @@ from ..data.mtrag import FormatReport, check_format, fetch_data, official_dir, r
 from ..data.mtrag import read_corpus, read_qrels, sample_corpus, sample_dir
 from ..core.types import require_packages
 from ..models import calls, chat, local
-from ..systems.registry import DEFAULT, profiles, system_named
+from ..systems.outside import DEFAULT, profiles, system_named
 
 if TYPE_CHECKING:
     from mtrag_nb.search.store import Manifest
@@ -210,7 +210,7 @@ def _wanted_models(
     several = [settings, *(profiles().values() if every else ())]
     specs = [s for one in several for s in one.models.values()]
     specs = [s for s in specs if not s.url] + [OFFICIAL_BERT] * every
-    return list({(s.name, s.gguf_file): s for s in specs}.values())
+    return list({s.name: s for s in specs}.values())
 
 
 def _fetch_hub(specs: Iterable[ModelSpec], progress: bool = True) -> dict[str, Path]:

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -19,13 +20,14 @@ from typing import Annotated, Literal, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, MinLen, Predicate
 
+from .._moved import MOVED
 from .types import MTRAGError, SettingsError, digest, first_problem, plain, redacted
 
 # %% auto #0
 __all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later', 'constant',
-           'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings', 'StageSettings',
-           'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Plugin', 'plugins',
-           'names_code', 'load_place']
+           'ModelSpec', 'EmbedderSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings',
+           'StageSettings', 'Settings', 'unknown_name', 'with_settings', 'load_settings', 'deciding', 'settings_digest',
+           'Plugin', 'plugins', 'names_code', 'load_place']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -46,13 +48,11 @@ def later(default: object):
     return field(default=default, metadata={"later": True})
 
 
-# Of a setting that this version has no longer: recorded runs have it at this value; others cannot be replayed.
-_GONE = {"constant": True, "later": True, "gone": ""}
-
-
-def constant(value: object):
-    "A number of a paper that nobody sets. It stands in manifests and identities, as when it was a setting."
-    return field(init=False, default_factory=lambda: value, metadata={"constant": True})
+def constant(value: object, later: bool = False):
+    """A number of a paper that nobody sets. It stands in manifests and identities as when it was a setting; of one
+    that was made `later`, in manifests alone. Runs with another value cannot be replayed."""
+    how = {"later": later, "gone": value}
+    return field(init=False, default_factory=lambda: value, metadata=how)
 
 
 SERVERS = {  # server -> how it is told a reply's beginning, and which log-probabilities it gives
@@ -76,15 +76,15 @@ _MODEL_CHOICES = {  # setting -> pattern, and in words
 class ModelSpec:
     "A model and how to load it."
 
-    name: Annotated[str, MinLen(1)]  # hub name, folder, GGUF file, or a name in EMBEDDED
+    # Hub name, folder (both with #FILE.gguf for a GGUF file in there), GGUF file, or a name in EMBEDDED
+    name: Annotated[str, MinLen(1)]
     dtype: str = "auto"  # fp32, fp16, bf16; "auto": fp32 on a CPU, fp16 on a GPU below compute capability 8, bf16 above
     quantization: str = ""  # "" or "nf4" (bitsandbytes, double quantization)
     device: str = "auto"  # "auto": the GPU if there is one; or "cpu", "cuda", "cuda:1"
-    gguf_file: str = ""  # a GGUF file inside the folder or hub repository `name`
+    gguf_file: str = constant("")  # a file is named behind # in `name`
     url: str = ""  # an OpenAI-compatible server, e.g. http://localhost:8000/v1, or http://localhost:8000/v1#llama.cpp
     api_key_env: str = ""  # name of the environment variable that holds the server's key
-    # Before what an embedder reads, of a question | of a passage: "search_query: |search_document: "
-    prefixes: str = later("")
+    prefixes: str = constant("", later=True)  # an embedder's
     # What a chat model thinks before it answers: "no", "yes", at most so many tokens; "": as its template has it
     think: str = later("")
     # A library of LoRA adapters on a chat model: hub name or folder, with :BASE behind it where the model has another name
@@ -113,6 +113,12 @@ class ModelSpec:
         return self.url.partition("#")[2] or "vllm"
 
     @property
+    def weights(self) -> tuple[str, str]:
+        'The hub name or folder of its weights, and the GGUF file in there; "" for none.'
+        name, _, file = self.name.rpartition("#") if self.name.endswith(".gguf") else ("", "", "")
+        return name or self.name, file if name else ""
+
+    @property
     def library(self) -> tuple[str, str]:
         "The library of its adapters, and the folders of its own in there: one for each task."
         name, _, base = self.adapters.partition(":")
@@ -122,6 +128,17 @@ class ModelSpec:
     def thought(self) -> int:
         "The most tokens of a thought, beside those of the answer; 0: none is asked for."
         return int({"": 0, "no": 0, "yes": 2048}.get(self.think, self.think))
+
+
+@dataclass(frozen=True)
+class EmbedderSpec(ModelSpec):
+    "An embedder and how to load it: it neither thinks nor has adapters."
+
+    quantization: str = constant("")
+    # Before what it reads, of a question | of a passage: "search_query: |search_document: "
+    prefixes: str = later("")
+    think: str = constant("", later=True)
+    adapters: str = constant("", later=True)
 
 # %% ../../nbs/1_core/01_settings.ipynb #a7d86aab
 # A way of a stage that is decided by an adapter: "adapter:TASK".
@@ -198,9 +215,9 @@ class RetrievalSettings:
 
     top_k: Annotated[int, Interval(ge=1, le=10_000)] = 20  # candidate children from the index
     rerank_k: Annotated[int, Ge(1)] = 5  # children kept after reranking
-    distinct: bool = False  # True: keep children until they come from rerank_k passages; five children are often only three
-    domain_filter: bool = True
-    parent_swap: bool = True  # show the generator parents, not children
+    distinct: bool = constant(False)
+    domain_filter: bool = True  # False: an ablation of the paper (V.C)
+    parent_swap: bool = constant(True)  # the generator reads parents, not children
     # A name of `search.retrieve.RETRIEVERS`, or FILE.py:NAME or MODULE:NAME of a retriever, index or query engine of LlamaIndex.
     retriever: str = later("index")
     # FILE.py:NAME or MODULE:NAME of LlamaIndex's postprocessors, with blanks between: after the reranker.
@@ -209,7 +226,7 @@ class RetrievalSettings:
     # "rrf" (weighted, textbook), "pool": rerank all
     fusion: Literal[_FUSIONS] = later("rrf")
     # Of recorded runs, whose sparse encoders this version does not read.
-    learned: str = field(init=False, default_factory=str, metadata=_GONE)
+    learned: str = constant("", later=True)
     # "": the profile's model, or overlap without one
     reranker: Literal[("", *RERANKERS)] = later("")
 
@@ -254,7 +271,7 @@ class Settings:
 
     profile: str
     chat: ModelSpec
-    embedder: ModelSpec
+    embedder: EmbedderSpec
     reranker: ModelSpec | None = None  # None: rerank by the embedder's cosine
     chunks: ChunkSettings = field(default_factory=ChunkSettings)
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
@@ -291,6 +308,14 @@ class Settings:
         return {stage: way.partition(":")[2] for stage, way in named.items()}
 
 # %% ../../nbs/1_core/01_settings.ipynb #23f81a29
+def unknown_name(what: str, name: str, known: Collection[str]) -> SettingsError:
+    "The error for a name that is not among the known ones, with the nearest of these."
+    if instead := MOVED.get(f"mtrag {name}" if what == "command" else ""):
+        return SettingsError(f"`mtrag {name}` is gone since 2.0. In its place: {instead}")
+    meant = "".join(f". Did you mean {k}?" for k in get_close_matches(name, list(known), 1))
+    return SettingsError(f"unknown {what} {name!r}: there are {', '.join(known)}{meant}")
+
+
 @cache
 def _adapter(group: type, name: str):
     "Reads a setting by its type."
@@ -305,10 +330,11 @@ def _changed(group: object, key: str, value: object, where: str) -> object:
     from pydantic import ValidationError
 
     head, _, rest = key.partition(".")
-    known = [f.name for f in fields(group) if f.init]
-    if head not in known:
-        problem = f"unknown setting {key!r} in {type(group).__name__}"
-        raise SettingsError(f"{problem}: it has {', '.join(known)}")
+    there = {f.name: f.init for f in fields(group)}
+    if head not in there:
+        problem = f"unknown setting {key!r} in {type(group).__name__.lstrip('_')}"
+        known = ", ".join(name for name, free in there.items() if free)
+        raise SettingsError(f"{problem}: it has {known}")
     current = getattr(group, head)
     if rest and is_dataclass(current):
         value = _changed(current, rest, value, where)
@@ -329,6 +355,10 @@ def _changed(group: object, key: str, value: object, where: str) -> object:
         except ValidationError as e:
             raise SettingsError(first_problem(e, where, ())) from None
         value = read if strict or value != read else value  # an `Address` stays one
+        if not there[head]:
+            if value != current:
+                raise SettingsError(f"{where} is a constant of this version: {current!r}")
+            return group
     return replace(group, **{head: value})
 
 # %% ../../nbs/1_core/01_settings.ipynb #c1b58fad
@@ -342,8 +372,8 @@ def with_settings(settings: Settings, changes: Mapping[str, object], own: str = 
     return settings
 
 # %% ../../nbs/1_core/01_settings.ipynb #dcfde12b
-MINILM = ModelSpec("all-MiniLM-L6-v2", dtype="fp32", device="cpu")
-BGE_M3 = ModelSpec("BAAI/bge-m3")  # on the GPU if it fits; in the seed paper (II.B.2) on the CPU
+MINILM = EmbedderSpec("all-MiniLM-L6-v2", dtype="fp32", device="cpu")
+BGE_M3 = EmbedderSpec("BAAI/bge-m3")  # on the GPU if it fits; in the seed paper (II.B.2) on the CPU
 _BGE_RERANKER = ModelSpec("BAAI/bge-reranker-v2-m3")
 _LLAMA = ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4")
 
@@ -400,7 +430,7 @@ PROFILES = {
 def load_settings(profile: str = "laptop", changes: dict | None = None) -> Settings:
     "The settings of a key of PROFILES, with changes by dotted key. Raises SettingsError if either does not exist."
     if profile not in PROFILES:
-        raise SettingsError(f"unknown profile {profile!r}: there are {', '.join(PROFILES)}")
+        raise unknown_name("profile", profile, PROFILES)
     return with_settings(PROFILES[profile], changes or {})
 
 # %% ../../nbs/1_core/01_settings.ipynb #19ee4222

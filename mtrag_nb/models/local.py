@@ -100,11 +100,12 @@ def find_model(spec: ModelSpec) -> Path:
         return _in_package(spec.name)
     if "*" in spec.adapters:
         return _find_library(spec)
-    path = Path(spec.name).expanduser()
+    name, file = spec.weights
+    path = Path(name).expanduser()
     local = path.exists()
-    path = path if local else _in_cache(spec.name)
-    if spec.gguf_file or path.is_file():
-        path /= spec.gguf_file
+    path = path if local else _in_cache(name)
+    if file or path.is_file():
+        path /= file
         if path.is_file():
             with open(path, "rb") as f:
                 if f.read(4) == b"GGUF":
@@ -391,8 +392,8 @@ def _load_adapter(model, spec: ModelSpec, task: str, beside=None):
 # %% ../../nbs/3_models/02_local.ipynb #ce857aa1
 def _wanted_files(names: Sequence[str], spec: ModelSpec) -> list[str]:
     "Of a repository's files, those that loading needs; of GGUF files the one that is named, of adapters those of the folders."
-    if spec.gguf_file:
-        return [n for n in names if n == spec.gguf_file]
+    if file := spec.weights[1]:
+        return [n for n in names if n == file]
     if "*" in spec.adapters:
         return [n for n in names for f in _OF_ADAPTER if fnmatch(n, f"{spec.adapters}/{f}")]
     apart = ("onnx/", "openvino/", "original/", "consolidated", "training_args")
@@ -450,15 +451,15 @@ def _to_fetch(spec: ModelSpec) -> tuple[list[str], int]:
     "The files of a repository that loading needs, and the bytes of them that are not here. Raises ModelNotFound, DataError."
     from huggingface_hub import HfApi, snapshot_download
 
-    token = hub_token()
+    token, (name, file) = hub_token(), spec.weights
     try:
-        files = _wanted_files(HfApi(token=token).list_repo_files(spec.name), spec)
+        files = _wanted_files(HfApi(token=token).list_repo_files(name), spec)
         if not files:
-            wanted = spec.gguf_file or spec.adapters or "files that a model is loaded from"
-            raise ModelNotFound(f"{spec.name!r} has no {wanted}")
-        parts = snapshot_download(spec.name, dry_run=True, allow_patterns=files, token=token)
+            wanted = file or spec.adapters or "files that a model is loaded from"
+            raise ModelNotFound(f"{name!r} has no {wanted}")
+        parts = snapshot_download(name, dry_run=True, allow_patterns=files, token=token)
     except Exception as e:
-        raise _hub_error(e, spec.name) from e
+        raise _hub_error(e, name) from e
     return files, sum(p.file_size for p in parts if p.will_download)
 
 
@@ -467,18 +468,19 @@ def _fetch(spec: ModelSpec, announce: Callable = lambda line: None, planned=None
     from huggingface_hub import HfApi, constants, snapshot_download
 
     api, (files, size) = HfApi(token=hub_token()), planned or _to_fetch(spec)
-    need_room(constants.HF_HUB_CACHE, size, spec.name)
-    announce(f"{spec.name}: {sized(size)} in {len(files)} files to fetch")
+    name = spec.weights[0]
+    need_room(constants.HF_HUB_CACHE, size, name)
+    announce(f"{name}: {sized(size)} in {len(files)} files to fetch")
     try:
-        folder = Path(snapshot_download(spec.name, allow_patterns=files, token=api.token))
-        wrong = [file["path"] for file in api.verify_repo_checksums(spec.name).mismatches]
+        folder = Path(snapshot_download(name, allow_patterns=files, token=api.token))
+        wrong = [file["path"] for file in api.verify_repo_checksums(name).mismatches]
     except Exception as e:
-        raise _hub_error(e, spec.name) from e
+        raise _hub_error(e, name) from e
     for path in wrong:
         (folder / path).resolve().unlink()
     if wrong:
         problem = "does not have the checksum that the hub names; thrown away"
-        raise DataError(problem, f"{spec.name}/{wrong[0]}", remedy="Fetch again")
+        raise DataError(problem, f"{name}/{wrong[0]}", remedy="Fetch again")
     return folder
 
 # %% ../../nbs/3_models/02_local.ipynb #fadfff2e

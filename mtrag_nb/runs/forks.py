@@ -28,13 +28,12 @@ from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMi
 from ..core.types import MTRAGError, ModelNotFound, Outcome, Passage, Reason, RunMismatch
 from ..core.types import SettingsError, Task, Turn, as_context, digest, plain, structured
 from ..data.mtrag import BY_TEXT, files_of, is_gold
-from ..models.calls import Models, RecordedChat
+from ..models.calls import Models, RecordedChat, Retrieval, RetrieverLike, Web
 from ..models.chat import ChatModel
 from .run import identity, load_toolbox, manifest, record_run
-from ..search.sources import Retrieval, RetrieverLike, Web
 from ..search.store import context_of
 from ..search.retrieve import Retriever, best_hits
-from ..systems.registry import system_named
+from ..systems.outside import system_named
 from ..systems.stages import Toolbox
 from ..systems.system import ENDING, START, Around, Mechanism, NoModel, Node, NodeError
 from ..systems.system import NotRecorded, System, answered, edit_steps, exchanged
@@ -43,8 +42,8 @@ from ..systems.system import update_of, verdict_by_hand
 
 # %% auto #0
 __all__ = ['RUNGS', 'RERANK', 'NotLoaded', 'system_of_run', 'settings_of_run', 'Replayer', 'Fork', 'fork', 'Change', 'replay_run',
-           'Plant', 'planted', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of', 'ablation',
-           'folder_of', 'audit_run', 'rungs_named', 'oracle', 'climb']
+           'planted', 'leave_out_tasks', 'leave_gold_out', 'mechanisms_of', 'ablation', 'folder_of', 'audit_run',
+           'rungs_named', 'oracle', 'climb']
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a460db3
 class _Visit(NamedTuple):
@@ -622,7 +621,7 @@ def replay_run(
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f7ced738
 @dataclass(frozen=True)
-class Plant:
+class _Plant:
     "What the steps of a kind put into the state instead."
 
     name: str  # becomes a part of the system's name
@@ -665,7 +664,7 @@ def _put_instead(
     return {**new, **answered(whole["draft"], tools.contexts(whole.get("kept") or []))}
 
 
-def planted(system: System, *plants: Plant) -> System:
+def planted(system: System, *plants: _Plant) -> System:
     "The system with something planted in it."
 
     def around(name: str, node: Node, tools: Toolbox) -> Node:
@@ -698,7 +697,7 @@ def leave_out_tasks(tasks: Sequence[Task], gold: Mapping[str, Gold]) -> list[Tas
     return [t for t in known if gold[t.id].answerability in TO_ANSWER]
 
 # %% ../../nbs/6_runs/01_forks.ipynb #23ba380a
-class LeaveGoldOut:
+class _LeaveGoldOut:
     "A retriever that never finds what answers the question. An oracle: it knows the gold passages."
 
     def __init__(self, retriever: Retriever, gold: Mapping[str, Gold]):  # by task id
@@ -725,7 +724,7 @@ class LeaveGoldOut:
         each = [(n, context_of(n)) for n in found]
         hits = [n for n, c in each if not hidden & {_document_of(c.document_id), *files_of(c)}]
         how = self.inner.settings
-        return self.inner.as_retrieval(best_hits(hits, how.rerank_k, how.distinct))
+        return self.inner.as_retrieval(best_hits(hits, how.rerank_k))
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         return self.inner.contexts(ids)
@@ -736,7 +735,7 @@ def leave_gold_out(system: System, gold: Mapping[str, Gold]) -> System:
     about = "the gold documents of each task are left out of what is retrieved (oracle)"
 
     def build(tools: Toolbox):
-        return system.build(replace(tools, retriever=LeaveGoldOut(tools.retriever, gold)))
+        return system.build(replace(tools, retriever=_LeaveGoldOut(tools.retriever, gold)))
 
     name = f"{system.name}{LEFT_OUT}:documents:{_gold_digest(gold)}"
     return replace(system, name=name, build=build, about=f"{system.about}; {about}")
@@ -1007,7 +1006,7 @@ RUNGS = (
     _Rung("reference answer"),
 )
 "What the benchmark's knowledge can make perfect, in the order of the ladder."
-RERANK = _Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluate.proof`
+RERANK = _Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluate.pairs`
 
 
 def rungs_named(names: Sequence[str]) -> tuple[_Rung, ...]:

@@ -31,15 +31,13 @@ from ..core.settings import ChunkSettings, Settings, names_code, settings_digest
 from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, digest, plain
 from ..core.types import require_packages
 from ..data.mtrag import prediction_line
-from ..models.calls import Models, Work
-from ..search.sources import GivenPassages, RetrieverLike, Web, web_named
+from ..models.calls import GivenPassages, Models, RetrieverLike, Web, Work, web_named
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
 # %% auto #0
-__all__ = ['package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'last_questions', 'selected', 'chunks_of',
-           'load_toolbox', 'open_web', 'Recorder', 'manifest', 'record_run', 'run_tasks', 'write_predictions',
-           'merge_runs', 'Dialogue']
+__all__ = ['package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'selected', 'chunks_of', 'load_toolbox',
+           'open_web', 'Recorder', 'manifest', 'record_run', 'run_tasks', 'write_predictions', 'merge_runs', 'Dialogue']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
 _PACKAGES = "mtrag_nb torch transformers bitsandbytes sentence-transformers langgraph".split()
@@ -158,12 +156,12 @@ def _conversations_of(tasks: Iterable[Task]) -> list[list[Task]]:
     return list(found.values())
 
 
-def last_questions(tasks: Iterable[Task]) -> list[Task]:
+def _last_questions(tasks: Iterable[Task]) -> list[Task]:
     "The last task of each conversation, in the order in which the conversations begin."
     return [max(some, key=lambda t: t.turn) for some in _conversations_of(tasks)]
 
 
-_SELECTIONS = {"all": list, "last-questions": last_questions}
+_SELECTIONS = {"all": list, "last-questions": _last_questions}
 
 
 def selected(tasks: Iterable[Task], how: str = "all", limit: int | None = None) -> list[Task]:

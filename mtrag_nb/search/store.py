@@ -482,11 +482,11 @@ def document_of_node(n: NodeWithScore) -> str:
     return n.node.ref_doc_id or n.node.metadata.get("document_id") or n.node.node_id
 
 
-def context_of(n: NodeWithScore, parent: bool = True) -> Context:
+def context_of(n: NodeWithScore) -> Context:
     "What a generator reads for a node: its parent, where it carries one, or itself."
-    m, own = n.node.metadata, n.node.get_content("none")
-    name = m.get("parent_id") or n.node.node_id if parent else child_name(n)
-    text = m.get("parent_text") or own if parent else own
+    m = n.node.metadata
+    name = m.get("parent_id") or n.node.node_id
+    text = m.get("parent_text") or n.node.get_content("none")
     title = m.get("title") or m.get("file_name") or ""
     about = (m.get("url") or m.get("file_path") or "", m.get("source", ""), m.get("domain", ""))
     return Context(name, document_of_node(n), text, str(title), *map(str, about), n.score)
@@ -552,13 +552,6 @@ class Index:
             self.remember(found)
         self._require(parent_ids, known, "parent")
         return [known[i] for i in parent_ids]
-
-    def children(self, names: Sequence[str]) -> list[Context]:  # in the order asked for
-        "Children by name. Raises DataError for one that is not there."
-        parents = [*names, *(i.rpartition("/")[0] for i in names)]
-        found = {child_name(n): context_of(n, False) for n in self._children("parent_id", parents)}
-        self._require(names, found, "child")
-        return [found[i] for i in names]
 
     def passages(self, passage_ids: Sequence[str]) -> list[Context]:  # in no order
         "The parents of passages, each as often as it has children."

@@ -44,7 +44,7 @@ from .service import STOPPING, Denied, Service, about_turn, accept, accepted, ag
 from .service import ask, delete_conversation, delete_document, denied
 from .service import document_text, drawn, mark, numbered, predictions_of
 from .service import report_html, safe_name, search, status, turns_of, why_html
-from ..systems.registry import system_named
+from ..systems.outside import system_named
 
 # %% auto #0
 __all__ = ['check_address', 'Query', 'Mark', 'Again', 'Name', 'Message', 'Chat', 'make_app', 'rules_of', 'server_of']

@@ -31,7 +31,7 @@ from ..core.text import clipped
 from ..core.types import Context, DataError, MTRAGError, SettingsError, Task
 from .reply import doubt_of, exchange, for_reading, new_id, open_run
 from .reply import page_words, place_of, told_step
-from ..systems.registry import ANSWERING, DEFAULT, SERVING, Config, system_named
+from ..systems.outside import ANSWERING, DEFAULT, SERVING, Config, system_named
 from ..systems.stages import claims_of, marked_answer
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Talk:
         settings: Settings,
         models: "Models",
         domain: str = "",  # search only here; "" for everywhere
-        web: str = "none",  # what may be searched beside the documents, as `search.sources.web_named` takes it
+        web: str = "none",  # what may be searched beside the documents, as `models.calls.web_named` takes it
         out: str | Path = "runs/ask",  # folder of the run folders
         id: str = "",  # of the conversation; "": a new one
         resume: bool = False,  # go on with the conversation that was asked last, of those in `out`

@@ -46,7 +46,7 @@ from .reply import for_reading, keep_mark, label_of, marked, marked_line
 from .reply import new_id, open_run, place_of, read_one, readable, recover, reply_of
 from .reply import to_delete, told_step
 from ..show.turn import TurnView, outcome_words
-from ..systems.registry import SERVING, configured, is_place, system_named, system_names
+from ..systems.outside import SERVING, configured, is_place, system_named, system_names
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'Service', 'ask', 'why_html', 'about_turn',
@@ -356,12 +356,12 @@ class Service(AbstractContextManager):
         library: str | Path,  # the library's folder; made with the first document
         folder: str | Path,  # of the record, and of nothing else; made if it is not there
         profile: str | Settings = "laptop",
-        system: str = "",  # who answers where a question names none; "": as the registry has it
+        system: str = "",  # who answers where a question names none; "": SERVING
         changes: Mapping[str, object] = {},  # of settings, for all systems
         models: Models | None = None,  # to share loaded ones
         limits: Limits = Limits(),
         collection: str = "documents",  # of an upload that names none
-        web: str = "none",  # what may be searched beside the library, as `search.sources.web_named` takes it
+        web: str = "none",  # what may be searched beside the library, as `models.calls.web_named` takes it
     ):
         self.base, self.changes, own = profile, dict(changes), system or SERVING
         self.systems = _served(own)

@@ -37,7 +37,7 @@ from .report import came_later, figure_html, pair_of, share_text
 from ..systems.agents import AGENTS_NODES, Remembered, tokens_used
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
 from ..systems.nexus import NEXUS
-from ..systems.registry import SYSTEMS, system_named
+from ..systems.outside import SYSTEMS, system_named
 from ..systems.system import Toolbox, draw_graph
 
 # %% auto #0

@@ -14,25 +14,25 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from ..search.sources import WebSearched, rrf, web_step
 from ..core.html import Table
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
-from ..core.settings import BGE_M3, ChunkSettings, ModelSpec, RetrievalSettings, Settings
-from ..core.settings import StageSettings, constant
+from ..core.record import WebSearched
+from ..core.settings import BGE_M3, ChunkSettings, EmbedderSpec, ModelSpec, RetrievalSettings
+from ..core.settings import Settings, StageSettings, constant
 from ..core.text import clipped, format_docs_for_gen, sentences
-from ..core.types import Context, ReplyError, SettingsError, Turn, digest
+from ..core.types import Context, ReplyError, Turn, digest
+from ..models.calls import rrf
 from ..models.chat import ChatModel, Prompt, Sampling, chat
 from .self_crag import IRRELEVANT
 from .stages import GRADERS, SCALE_PROMPTS, Toolbox, clean_answer, clean_rewrite
 from .stages import generate, history_head, read_prompts
-from .system import DECLINED, END, START, Deadline, Mechanism, System, TurnState
+from .system import DECLINED, END, REWRITE_OFF, START, Deadline, Mechanism, System
+from .system import TurnState
 from .system import Work, answered, by_state, graph_of, read_departures, refuse
 from .system import seed_for, unless_declined
 
 # %% auto #0
-__all__ = ['VARIATION_PROMPTS', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'AGENTS', 'Variation', 'variations', 'estimate', 'cut_to',
-           'fit', 'BudgetTable', 'folded', 'recent', 'remember', 'AgentsSettings', 'Remembered', 'Varied', 'Composed',
-           'tokens_used']
+__all__ = ['VARIATION_PROMPTS', 'LAPTOP', 'AGENTS_NODES', 'AGENTS', 'variations', 'AgentsSettings', 'Remembered', 'tokens_used']
 
 # %% ../../nbs/5_systems/05_agents.ipynb #dea56c6b
 VARIATION_PROMPTS = read_prompts("variation")
@@ -41,7 +41,7 @@ _MOST_TOKENS = 100
 
 
 @dataclass(frozen=True)
-class Variation:
+class _Variation:
     "One wording of a question."
 
     kind: str  # synonyms, context or decomposition
@@ -70,9 +70,9 @@ def variations(
     kinds: Sequence[str] = _KINDS,
     temperature: float | Sampling = 0.5,
     tried: Sequence[str] = (),  # queries of an earlier round
-) -> list[Variation]:  # one per kind, in their order
+) -> list[_Variation]:  # one per kind, in their order
     "The wordings of a question."
-    out = [Variation(kind, question) for kind in kinds]
+    out = [_Variation(kind, question) for kind in kinds]
     at = [i for i, kind in enumerate(kinds) if history or tried or kind != "context"]
     if not at:
         return out
@@ -80,18 +80,18 @@ def variations(
     how = (_MOST_TOKENS, temperature, [seeds[i] for i in at], ["\n"])
     for i, c in zip(at, model.generate(asked, *how)):
         text = clean_rewrite(c.text)
-        out[i] = Variation(kinds[i], text or question, c.text, bool(text))
+        out[i] = _Variation(kinds[i], text or question, c.text, bool(text))
     return out
 
 # %% ../../nbs/5_systems/05_agents.ipynb #25c6f3fa
-def _guarded_by(found: Sequence[Variation], guard: Callable, question: str) -> list[Variation]:
+def _guarded_by(found: Sequence[_Variation], guard: Callable, question: str) -> list[_Variation]:
     "The wordings as a guard of rewrites (`Toolbox.guarded`) leaves them."
     read = [guard(Rewritten(text=v.text, raw=v.raw, kept=v.kept), question) for v in found]
     kept = [{"text": r.text, "kept": r.kept, "similarity": r.similarity} for r in read]
     return [replace(v, **k) for v, k in zip(found, kept)]
 
 
-def _queries_of(found: Sequence[Variation], question: str) -> list[str]:
+def _queries_of(found: Sequence[_Variation], question: str) -> list[str]:
     "What is searched for: each wording once, capitals and marks aside; the question where there is none."
     wordings: dict[str, str] = {}
     for v in found:
@@ -107,25 +107,25 @@ def _fused(rankings: Sequence[Sequence[Context]]) -> list[tuple[str, float]]:
 _CHARS_A_TOKEN = 4
 
 
-def estimate(text: str) -> int:
+def _estimate(text: str) -> int:
     "Tokens of a text, by its length."
     return math.ceil(len(text) / _CHARS_A_TOKEN)
 
 # %% ../../nbs/5_systems/05_agents.ipynb #4b0a3713
-def cut_to(text: str, tokens: int) -> str:
+def _cut_to(text: str, tokens: int) -> str:
     'The beginning of a text, up to a word, that fits; "" if none does.'
     most = tokens * _CHARS_A_TOKEN
     return text if len(text) <= most else text[: most + 1].rpartition(" ")[0]
 
 
-def fit(texts: Sequence[str], tokens: int, least: int = 32) -> list[str]:
+def _fit(texts: Sequence[str], tokens: int, least: int = 32) -> list[str]:
     "The texts, best first, that fit into so many tokens; the last one is cut, unless fewer than `least` are left for it."
     out, left = [], tokens
     for text in texts:
-        if estimate(text) > left:
-            return [*out, cut_to(text, left)] if left >= least else out
+        if _estimate(text) > left:
+            return [*out, _cut_to(text, left)] if left >= least else out
         out.append(text)
-        left -= estimate(text)
+        left -= _estimate(text)
     return out
 
 # %% ../../nbs/5_systems/05_agents.ipynb #173841a2
@@ -139,7 +139,7 @@ def _budget_rows(plan: Mapping[str, int], used: Iterable[Mapping[str, int]]) -> 
     return rows
 
 
-class BudgetTable(Table):
+class _BudgetTable(Table):
     "Planned against used."
 
     head = ("part", "planned", "median", "most", "turns over")
@@ -159,20 +159,20 @@ class _Window:
 
 def _tokens_in(turns: Sequence[Turn]) -> int:
     "Tokens of messages."
-    return sum(estimate(t.text) for t in turns)
+    return sum(_estimate(t.text) for t in turns)
 
 # %% ../../nbs/5_systems/05_agents.ipynb #110efb1d
-def folded(turns: Sequence[Turn], w: _Window = _Window()) -> int:
+def _folded(turns: Sequence[Turn], w: _Window = _Window()) -> int:
     "How many of the oldest messages are only in the summary, a multiple of `every`."
     groups = range(0, len(turns) + 1, w.every)
     few = (n for n in groups if len(turns) - n <= w.most and _tokens_in(turns[n:]) <= w.tokens)
     return next(few, max(groups))
 
 
-def recent(turns: Sequence[Turn], w: _Window = _Window()) -> tuple:
+def _recent(turns: Sequence[Turn], w: _Window = _Window()) -> tuple:
     "The messages (`Turn`) that are shown as they are, within the limits; the newest first to get room."
-    last = turns[folded(turns, w) :]
-    texts = fit([t.text for t in reversed(last)], w.tokens, least=1)
+    last = turns[_folded(turns, w) :]
+    texts = _fit([t.text for t in reversed(last)], w.tokens, least=1)
     return tuple(Turn(t.speaker, text) for t, text in zip(reversed(last), texts))[::-1]
 
 # %% ../../nbs/5_systems/05_agents.ipynb #2ce2db72
@@ -198,12 +198,12 @@ def _summarize(
     texts, out = {**_MEMORY_PROMPTS, **prompts}, []
     for end in range(every, len(turns) + 1, every):
         said = [f"{t.speaker}: {t.text}" for t in turns[end - every : end]]
-        messages = "\n".join(fit(said, group_tokens, least=1))
+        messages = "\n".join(_fit(said, group_tokens, least=1))
         before = out[-1] if out else "(none yet)"
         user = texts["memory.user"].format(summary=before, messages=messages)
         how = (_SUMMARY_TOKENS, temperature, _prefix_seed(seed, turns[:end]))
         (c,) = model.generate([chat(texts["memory.system"], user)], *how)
-        out.append(cut_to(" ".join(clean_answer(c.text).split()), _SUMMARY_TOKENS))
+        out.append(_cut_to(" ".join(clean_answer(c.text).split()), _SUMMARY_TOKENS))
         if not re.search(r"\w", out[-1]):
             raise ReplyError(f"an empty summary of {end} messages ({c.stop})")
     return out
@@ -212,7 +212,7 @@ def _summarize(
 def _extract(turns: Sequence[Turn]) -> str:
     "A summary without a model: who said what, in the first sentence of each message; the newest that fit."
     lines = [f"{t.speaker}: {first[0]}" for t in turns if (first := sentences(t.text))]
-    return "\n".join(fit(lines[::-1], _SUMMARY_TOKENS)[::-1])
+    return "\n".join(_fit(lines[::-1], _SUMMARY_TOKENS)[::-1])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #ce2932ac
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class _Memory:
         return "\n".join([*head, *(f"{t.speaker}: {t.text}" for t in self.recent)])
 
 
-def remember(
+def _remember(
     model: ChatModel,
     prompts: Mapping[str, str],
     turns: Sequence[Turn],
@@ -239,7 +239,7 @@ def remember(
     seed: int = 0,
 ) -> _Memory:
     "The memory of a conversation."
-    n, last = folded(turns, window), recent(turns, window)
+    n, last = _folded(turns, window), _recent(turns, window)
     if summary == "extract":
         return _Memory(n, last, _extract(turns[:n]))
     how = (window.every, temperature, seed, window.tokens)
@@ -252,22 +252,20 @@ class AgentsSettings:
     "How the agents decide (sections of the specification in brackets)."
 
     memory: bool = True  # False: an ablation, in which nothing of the conversation is shown
-    messages: Annotated[int, Ge(1)] = 10  # remembered word for word (2.4)
-    history_tokens: Annotated[int, Ge(1)] = 2000  # of these messages (2.4)
-    every: Annotated[int, Ge(1)] = 5  # messages are folded into the summary at a time (5.1)
+    messages: int = constant(10)  # remembered word for word (2.4)
+    history_tokens: int = constant(2000)  # of these messages (2.4)
+    every: int = constant(5)  # messages are folded into the summary at a time (5.1)
     fold: str = constant("over")  # when there are more than `messages` (7.2)
     summary: Literal["model", "extract"] = "model"
     summary_temperature: float = constant(0.3)  # (5.1)
-    # The wordings that are searched for (5.1); "": only the question.
-    kinds: str = "synonyms context decomposition"
+    kinds: str = constant(" ".join(_KINDS))  # of the wordings that are searched for (5.1)
     rewrite_temperature: float = constant(0.5)  # (5.1)
-    # Contexts that are graded in a round (6.1, 7.2); 0: all that were found (5.1).
-    graded: Annotated[int, Ge(0)] = 6
+    graded: int = constant(6)  # contexts that are graded in a round (6.1, 7.2)
     # As stages.grade: 0 to 10 by the likeliest label, or by text.
     grade: Literal[tuple(GRADERS)] = "scale"
     grade_threshold: float = 7.0  # kept at or above it (5.1)
     grade_default: str = constant("no")  # what an unreadable grade counts as
-    keep: Annotated[int, Ge(1)] = 6  # contexts that the generator reads, the best first (5.1)
+    keep: int = constant(6)  # contexts that the generator reads, the best first (5.1)
     # With fewer, the web is asked, or the query is reformulated (5.1, 7.2).
     enough: int = constant(3)
     rounds: Annotated[int, Ge(1)] = 3  # of retrieval at most (5.2, 12.1)
@@ -284,9 +282,6 @@ class AgentsSettings:
     deadline: Annotated[float, Ge(0)] = 30.0  # seconds for a turn (8.2, 12.1); 0: none
 
     def __post_init__(self):
-        if unknown := sorted(set(self.kinds.split()) - set(_KINDS)):
-            there = ", ".join(_KINDS)
-            raise SettingsError(f"unknown agents.kinds {unknown[0]!r}: there are {there}")
         self.sampling
 
     @property
@@ -304,7 +299,7 @@ _GREEDY = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "repeat_penalty": 1.0}
 LAPTOP = {"summary": "extract", "grade": "cosine", "grade_threshold": 0.19, "deadline": 0.0}
 LAPTOP |= _GREEDY
 # Tokens of a prompt's parts (2.3).
-PLAN = {"system": 500, "history": 2000, "context": 3000, "question": 100, "answer": 2048}
+_PLAN = {"system": 500, "history": 2000, "context": 3000, "question": 100, "answer": 2048}
 
 # %% ../../nbs/5_systems/05_agents.ipynb #df39759f
 class _AgentsState(TurnState, total=False):
@@ -332,10 +327,10 @@ class Remembered(Step, kind="remembered"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Varied(Rewritten, kind="varied"):
+class _Varied(Rewritten, kind="varied"):
     "The wordings of a question."
 
-    variations: tuple[Variation, ...]
+    variations: tuple[_Variation, ...]
     round: int = 1
 
     def lines(self, name):
@@ -346,7 +341,7 @@ class Varied(Rewritten, kind="varied"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Composed(Drafted, kind="composed"):
+class _Composed(Drafted, kind="composed"):
     "A draft, with the tokens of its prompt's parts."
 
     tokens: Mapping[str, int]
@@ -356,14 +351,14 @@ def _memory_of(state: _AgentsState, tools: Toolbox) -> _Memory:
     own, turns = tools.settings.own, state["task"].history
     if not own.memory:
         return _Memory(0, ())
-    return _Memory(folded(turns, own.window), recent(turns, own.window), state.get("summary", ""))
+    return _Memory(_folded(turns, own.window), _recent(turns, own.window), state.get("summary", ""))
 
 
 def _summarize_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Remembered]:
     "The older messages in a summary (5.1)."
     own, turns, seed = tools.settings.own, state["task"].history, tools.settings.seed
     how = (own.window, own.summary, own.summary_temperature, seed)
-    m = remember(tools.chat, tools.prompts, turns, *how)
+    m = _remember(tools.chat, tools.prompts, turns, *how)
     return {"summary": m.summary}, Remembered(folded=m.folded, summary=m.summary, way=own.summary)
 
 
@@ -372,7 +367,7 @@ def _summarize_if_due(tools: Toolbox) -> Callable[[_AgentsState], str]:
     own = tools.settings.own
 
     def route(state):
-        due = own.memory and folded(state["task"].history, own.window)
+        due = own.memory and _folded(state["task"].history, own.window)
         return "summarize_history" if due else "rewrite_query"
 
     return route
@@ -380,23 +375,23 @@ def _summarize_if_due(tools: Toolbox) -> Callable[[_AgentsState], str]:
 # %% ../../nbs/5_systems/05_agents.ipynb #803da648
 def _varied(
     state: _AgentsState, tools: Toolbox, round: int = 1, tried: Sequence[str] = ()
-) -> tuple[dict, Varied]:
+) -> tuple[dict, _Varied]:
     "The wordings of a round (5.1)."
-    own, task, kinds = tools.settings.own, state["task"], tools.settings.own.kinds.split()
-    question = cut_to(task.question, own.question_tokens)
-    found: list[Variation] = []
+    own, task = tools.settings.own, state["task"]
+    question = _cut_to(task.question, own.question_tokens)
+    found: list[_Variation] = []
     if tools.stages.rewrite != "never":
-        seeds = [seed_for(tools.settings.seed, f"{task.id} {kind}", round) for kind in kinds]
+        seeds = [seed_for(tools.settings.seed, f"{task.id} {kind}", round) for kind in _KINDS]
         asked = (tools.chat, tools.prompts, question, _memory_of(state, tools).shown(), seeds)
-        made = variations(*asked, kinds, own.rewrite_temperature, tried)
+        made = variations(*asked, _KINDS, own.rewrite_temperature, tried)
         found = _guarded_by(made, tools.guarded, question)
-    main = next((v for v in found if v.kind == "context"), Variation("context", question))
+    main = next((v for v in found if v.kind == "context"), _Variation("context", question))
     how = {"raw": main.raw, "kept": main.kept, "similarity": main.similarity}
-    step = Varied(text=main.text, **how, variations=tuple(found), round=round)
+    step = _Varied(text=main.text, **how, variations=tuple(found), round=round)
     return {"query": main.text, "queries": _queries_of(found, question), "rounds": round}, step
 
 
-def _reformulate_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Varied]:
+def _reformulate_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, _Varied]:
     "One more round: other words than those that brought too little."
     return _varied(state, tools, state["rounds"] + 1, state["queries"])
 
@@ -409,7 +404,7 @@ def _retrieve_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Retri
     about = (task.domain, task.id, turns, tools.chat)
     found = [tools.retriever.retrieve(q, *about) for q in queries]
     new = [(i, s) for i, s in _fused([f.contexts for f in found]) if i not in seen]
-    ranked, every = new[: own.graded or None], [h for f in found for h in f.hits]
+    ranked, every = new[: own.graded], [h for f in found for h in f.hits]
     hits = {i: h for h in reversed(every) for i in (h.parent_id, h.id)}  # the first of an id
     scored = tuple(replace(hits[i], rerank_score=s) for i, s in ranked if i in hits)
     step = Retrieved(hits=scored, contexts=tuple(i for i, _ in ranked))
@@ -435,32 +430,32 @@ def _web_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
     query = state["task"].question if own.web_query == "question" else state["query"]
     found = tools.web.search(query, own.web_results)
     kept = [*state["kept"], *(c.id for c in found.contexts)]
-    return {"kept": kept, "web_used": True}, web_step(found)
+    return {"kept": kept, "web_used": True}, found.step
 
 # %% ../../nbs/5_systems/05_agents.ipynb #0e202059
-def _compose_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Composed]:
+def _compose_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, _Composed]:
     "One draft is the answer, unless the generator declines."
     own, task, s, prompts = tools.settings.own, state["task"], tools.stages, tools.prompts
     history, kept = _memory_of(state, tools).shown(), tools.contexts(state["kept"])
-    texts = fit([c.text for c in kept], own.context_tokens)
+    texts = _fit([c.text for c in kept], own.context_tokens)
     contexts = [replace(c, text=text) for c, text in zip(kept, texts)]
     documents, talks = format_docs_for_gen(contexts), "{history}" in prompts["generate.user"]
-    question = cut_to(task.question, own.question_tokens) if talks else state["query"]
+    question = _cut_to(task.question, own.question_tokens) if talks else state["query"]
     asked = (tools.chat, prompts, question, history, documents, s.max_new_tokens, own.sampling)
     seed = seed_for(tools.settings.seed, task.id, 0)
     d = generate(*asked, seed, declined_by=s.declined_by, tidy=s.tidy)
     parts = {"system": prompts["generate.system"], "history": history if talks else ""}
     parts |= {"context": documents, "question": question}
-    tokens = {part: estimate(text) for part, text in parts.items()}
+    tokens = {part: _estimate(text) for part, text in parts.items()}
     how = {"stop": d.stop, "temperature": d.temperature, "seed": d.seed}
-    step = Composed(text=d.text, declined=d.declined, **how, tokens=tokens)
+    step = _Composed(text=d.text, declined=d.declined, **how, tokens=tokens)
     end = {} if d.declined else answered(d.text, contexts)
     return {"draft": d.text, "declined": d.declined, "kept": [c.id for c in contexts], **end}, step
 
 
 def tokens_used(t: Trajectory) -> dict[str, int]:
     "The tokens of the parts of a turn's last prompt, and of its answer; nothing for a turn without a draft."
-    drafts = t.of(Composed)
+    drafts = t.of(_Composed)
     return {**drafts[-1].tokens, "answer": drafts[-1].calls.tokens_out} if drafts else {}
 
 # %% ../../nbs/5_systems/05_agents.ipynb #67a69935
@@ -528,7 +523,7 @@ _OLLAMA = "http://localhost:11434/v1"
 _PREFIXES = "search_query: |search_document: "
 _LLAMA = ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4")
 _SERVED = {"chat": ModelSpec("llama3.2", url=_OLLAMA)}
-_SERVED["embedder"] = ModelSpec("nomic-embed-text", url=_OLLAMA, prefixes=_PREFIXES)
+_SERVED["embedder"] = EmbedderSpec("nomic-embed-text", url=_OLLAMA, prefixes=_PREFIXES)
 _PROFILES = {  # the specification's models: on a GPU of one's own, and served by Ollama
     "agents": Settings(profile="agents", chat=_LLAMA, embedder=BGE_M3, **_SHARED),
     "agents-server": Settings(profile="agents-server", **_SERVED, **_SHARED),
@@ -556,7 +551,7 @@ AGENTS = System(
         "grades": ("kept", lambda ids: dict.fromkeys(ids, 1.0)),
     },
     mechanisms=(
-        Mechanism("wordings", "the question as it was put", {"agents.kinds": ""}, _WORDED),
+        Mechanism("wordings", "the question as it was put", REWRITE_OFF, _WORDED),
         Mechanism("grade", "all that was found is kept", _GRADE_OFF, ("grade_documents",)),
         Mechanism("reformulation", "one round", {"agents.rounds": 1}),
         Mechanism("web", "the documents alone", web=False),

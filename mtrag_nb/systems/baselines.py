@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
-__all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'NAIVE', 'NOTHING', 'QUOTE', 'SELECTIVE', 'features', 'underspecified',
-           'near', 'QuoteSettings']
+__all__ = ['NAIVE', 'NOTHING', 'QUOTE', 'SELECTIVE', 'features', 'underspecified', 'QuoteSettings']
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #019e4636
 _PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
@@ -72,18 +71,18 @@ def _word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, flo
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #5cc75a6d
 # What stands for a question that opens a conversation
-ALONE = {"near the last": 0.3, "nearest": 0.4}
+_ALONE = {"near the last": 0.3, "nearest": 0.4}
 
 
 def _near_features(question: str, history: Sequence[Turn], embedder) -> dict[str, float]:
     "How near a question is to the user's last one, and to the nearest turn; cosines."
     turns = [t for t in history if t.text.strip()]
     if not turns:
-        return dict(ALONE)
+        return dict(_ALONE)
     (asked,) = embedder.encode([question], query=True)
     cosines = (embedder.encode([t.text for t in turns], query=True) @ asked).tolist()
     by_user = [x for x, t in zip(cosines, turns) if t.speaker == "user"]
-    last = by_user[-1] if by_user else ALONE["near the last"]
+    last = by_user[-1] if by_user else _ALONE["near the last"]
     return {"near the last": last, "nearest": max(cosines)}
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #7064cbbc
@@ -111,7 +110,7 @@ def features(
     return {**words, **near, **_hit_features(scores, titles)}
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #bf08130d
-WEIGHTS = {  # of the numbers as they are
+_WEIGHTS = {  # of the numbers as they are
     "words": 0.54,
     "this": 1.3,
     "the": 0.75,
@@ -129,21 +128,21 @@ WEIGHTS = {  # of the numbers as they are
     "entropy": 0.8,
     "titles": 0.49,
 }
-BIAS, THRESHOLD = -6.73, 0.36  # ask back at or above it
+_BIAS, _THRESHOLD = -6.73, 0.36  # ask back at or above it
 
 
 def underspecified(told: Mapping[str, float]) -> float:  # `features` -> in [0, 1]
     "How likely it is that a question says too little. Raises DataError for other numbers than `features` gives."
-    if odd := sorted(told.keys() ^ WEIGHTS.keys()):
+    if odd := sorted(told.keys() ^ _WEIGHTS.keys()):
         remedy = "Give the numbers of `features`"
         raise DataError(f"the gate has no weight for {odd[0]!r}", remedy=remedy)
-    logit = BIAS + sum(WEIGHTS[k] * told[k] for k in WEIGHTS)
+    logit = _BIAS + sum(_WEIGHTS[k] * told[k] for k in _WEIGHTS)
     return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
 
 
 def _clear_enough(p: float) -> Verdict:
     "The verdict on a question that is underspecified with this probability."
-    return scored(1 - p, 1 - THRESHOLD + 1e-4, "clarity")
+    return scored(1 - p, 1 - _THRESHOLD + 1e-4, "clarity")
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #65bfd77e
 def _asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[str] = ()) -> str:
@@ -159,10 +158,10 @@ def _asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[s
 # %% ../../nbs/5_systems/02_baselines.ipynb #997720e9
 def _gate_digest() -> str:
     "Names the gate, for the identity of a run that asks back."
-    return digest([WEIGHTS, BIAS, THRESHOLD, ALONE], 8)
+    return digest([_WEIGHTS, _BIAS, _THRESHOLD, _ALONE], 8)
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #5bafe72b
-def near(tools: Toolbox, question: str, texts: Sequence[str]) -> list[float]:
+def _near(tools: Toolbox, question: str, texts: Sequence[str]) -> list[float]:
     "The cosines of passages that came without a search."
     if not texts:
         return []
@@ -178,7 +177,7 @@ def _clarify_node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
         verdict, text = tools.clarify(task.question, task.history, texts)
     else:
         hits = next((s.hits for s in reversed(state["steps"]) if isinstance(s, Retrieved)), ())
-        scores = [h.score for h in hits] or near(tools, task.question, texts)
+        scores = [h.score for h in hits] or _near(tools, task.question, texts)
         told = features(task.question, task.history, tools.embedder, scores, titles)
         verdict = _clear_enough(underspecified(told))
         seen = {k: round(v, 3) for k, v in told.items()}
@@ -295,9 +294,17 @@ QUOTE = System(
 )
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #sel00005
+@dataclass(frozen=True)
+class _SelectiveSettings(QuoteSettings):
+    sentences: int = constant(5)
+    clarify: bool = constant(False, later=True)
+
+
 SELECTIVE = replace(
     QUOTE,
     name="selective",
+    settings=_SelectiveSettings,
+    defaults={},
     about="the nearest sentences, copied, where a passage is near enough; else a refusal",
     changes={"stages.grade": "sentences", "stages.grade_threshold": 0.53},
     mechanisms=(Mechanism("gate", "every question is answered", GRADE_OFF, ("grade_documents",)),),

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
-__all__ = ['LAPTOP', 'MAX_NEW_TOKENS', 'CLASSES', 'EMPTY', 'NCL', 'NclSettings', 'Relation', 'relate_by_score', 'read_class',
-           'relate_by_words', 'relate_by_cosine', 'exchanges', 'Local', 'LocallyRewritten', 'global_rewrite_node',
-           'relation_node', 'rerank_node', 'answerability']
+__all__ = ['LAPTOP', 'MAX_NEW_TOKENS', 'NCL', 'NclSettings']
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c2d471de
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ _NCL_PROMPTS = {"permissive": _ALL, "published": _ALL | read_prompts("ncl-publis
 _NCL_PROMPTS["small"] = _CONTROL | read_prompts("ncl-small")
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #862cabb5
-CLASSES = {
+_CLASSES = {
     1: "both: a follow-up",
     2: "the question only: a new subtopic",
     3: "the answer only: prompted by it",
@@ -93,10 +91,10 @@ def _class_of(to_question: bool, to_answer: bool) -> int:
 
 
 @dataclass(frozen=True)
-class Relation:
+class _Relation:
     "The class of a question towards one earlier exchange, with what it was read from."
 
-    category: int  # a key of CLASSES
+    category: int  # a key of _CLASSES
     how: str  # "score", "words" or "cosine"
     # Probabilities of the labels 1 to 4; or cosines with the question and with the answer.
     scores: tuple[float, ...] = ()
@@ -119,58 +117,58 @@ def _relation_prompt(
     return chat(prompts["relation.system"], user)
 
 
-def relate_by_score(
+def _relate_by_score(
     model: ChatModel, prompts: _Prompts, question: str, exchange: Sequence[Turn], chars: int = 600
-) -> Relation:
+) -> _Relation:
     "The likeliest of the four labels; of equals, the first."
     asked = _relation_prompt(prompts, question, exchange, chars)
     odds = [s.logprob for s in model.score([asked] * len(_LABELS), _LABELS)]
     total = sum(math.exp(o - max(odds)) for o in odds)
     shares = tuple(round(math.exp(o - max(odds)) / total, 4) for o in odds)
-    return Relation(1 + shares.index(max(shares)), "score", shares)
+    return _Relation(1 + shares.index(max(shares)), "score", shares)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #a682d2f4
 _DOUBT = "not|neither|either|or|but|between|maybe|perhaps|rather|document"
 _UNSURE = re.compile(rf"\b(?:{_DOUBT})\b|n['’]t\b|[?%]", re.I)
 
 
-def read_class(text: str) -> int | None:
+def _read_class(text: str) -> int | None:
     "The class that a reply states; None if it states none, more than one, or is unsure."
     said = read_stated(text, "([1-4])", r"\d+")
     return int(said) if said and not _UNSURE.search(without_thinking(text).split(":")[0]) else None
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c62ec3d6
-def relate_by_words(
+def _relate_by_words(
     model: ChatModel, prompts: _Prompts, question: str, exchange: Sequence[Turn], chars: int = 600
-) -> Relation:
+) -> _Relation:
     "The class that the model writes."
     (c,) = model.generate([_relation_prompt(prompts, question, exchange, chars)], max_new_tokens=8)
-    found = read_class(c.text)
-    return Relation(found or 4, "words", raw=c.text, defaulted=found is None)
+    found = _read_class(c.text)
+    return _Relation(found or 4, "words", raw=c.text, defaulted=found is None)
 
 
-def relate_by_cosine(
+def _relate_by_cosine(
     embedder: EmbedderLike, question: str, exchange: Sequence[Turn], threshold: float = 0.2
-) -> Relation:
+) -> _Relation:
     "Related to the previous question, and to the previous answer, where the cosine says so."
     q, before = embedder.encode([question, exchange[0].text], query=True)
     (after,) = embedder.encode([" ".join(t.text for t in exchange[1:])])
     cosines = tuple(round(float(q @ v), 4) for v in (before, after))
-    return Relation(_class_of(*(c >= threshold for c in cosines)), "cosine", cosines)
+    return _Relation(_class_of(*(c >= threshold for c in cosines)), "cosine", cosines)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #be285250
-def exchanges(history: Sequence[Turn]) -> list[tuple[Turn, ...]]:
+def _exchanges(history: Sequence[Turn]) -> list[tuple[Turn, ...]]:
     "A history cut before each user turn, oldest first; what stands before the first user turn is left out."
     starts = [i for i, t in enumerate(history) if t.speaker == "user"]
     return [tuple(history[a:b]) for a, b in zip(starts, [*starts[1:], len(history)])]
 
 
 def _select_history(
-    question: str, history: Sequence[Turn], relate: Callable[..., Relation], user_turns: int = 3
-) -> tuple[tuple[Turn, ...], list[Relation]]:
+    question: str, history: Sequence[Turn], relate: Callable[..., _Relation], user_turns: int = 3
+) -> tuple[tuple[Turn, ...], list[_Relation]]:
     """The turns that the relations select, oldest first; the relations (of question and exchange), nearest exchange first. At
     most so many user turns are looked back at (HIST_USER_TURNS)."""
-    past, found = exchanges(history), []
+    past, found = _exchanges(history), []
     for before in reversed(past[-user_turns:] if user_turns else []):
         found.append(relate(question, before))
         if found[-1].category != 1:
@@ -184,7 +182,7 @@ _FIELDS = {"Summary": 72, "Intent": 48, "Question": 64}  # field -> most tokens
 
 
 @dataclass(frozen=True)
-class Local:
+class _Local:
     "What the local rewrite wrote."
 
     summary: str
@@ -193,9 +191,9 @@ class Local:
     empty: tuple[str, ...]  # fields in which nothing came
 
 
-def _local(fields: Mapping[str, str]) -> Local:
+def _local(fields: Mapping[str, str]) -> _Local:
     fields = {name: clean_rewrite(text) for name, text in fields.items()}
-    return Local(*fields.values(), tuple(n for n, text in fields.items() if not text))
+    return _Local(*fields.values(), tuple(n for n, text in fields.items() if not text))
 
 
 def _local_rewrite(
@@ -205,7 +203,7 @@ def _local_rewrite(
     history: str,  # the selected turns, as `show_history` gives them
     category: int = 0,  # the relation's class; 0: not classified
     way: str = "fields",  # "fields": one short reply each; "once": all in one reply
-) -> Local:
+) -> _Local:
     "Summary of the selected history, intent of the question, and the question on its own."
     shown = {"history": history, "relation": prompts[f"relation.{category}"], "question": question}
     system, user = prompts["local.system"], prompts["local.user"].format(**shown)
@@ -315,17 +313,17 @@ class _GloballyRewritten(Rewritten, kind="globally"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocallyRewritten(Rewritten, kind="locally"):
+class _LocallyRewritten(Rewritten, kind="locally"):
     "A rewrite from the selected turns."
 
-    local: Local
+    local: _Local
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Related(Step, kind="related"):
     "How the question relates to what came before."
 
-    relations: tuple[Relation, ...]  # nearest exchange first
+    relations: tuple[_Relation, ...]  # nearest exchange first
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #382a4e9f
 def _evidence_node(state: _NclState, tools: Toolbox) -> tuple[dict, _Prechecked]:
@@ -337,19 +335,19 @@ def _evidence_node(state: _NclState, tools: Toolbox) -> tuple[dict, _Prechecked]
     return {"empty": not given}, _Prechecked(given=len(given), note=note)
 
 
-def global_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, _GloballyRewritten]:
+def _global_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, _GloballyRewritten]:
     "The question, made to stand alone."
     task, fired = state["task"], _pronouns_in(state["task"].question)
     way, turns = "global.full", task.history
     if fired:
-        way, turns = "global.previous", sum(exchanges(task.history)[-1:], ())
+        way, turns = "global.previous", sum(_exchanges(task.history)[-1:], ())
     prompts = {**tools.prompts, "rewrite.system": tools.prompts[way]}
     r = tools.rewrite(task.question, turns, prompts, whole=True)
     how = {"raw": r.raw, "kept": r.kept, "similarity": r.similarity, "template": way}
     return {"query": r.text}, _GloballyRewritten(text=r.text, **how, pronouns=tuple(fired))
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #253181e7
-def relation_node(state: _NclState, tools: Toolbox) -> tuple[dict, _Related]:
+def _relation_node(state: _NclState, tools: Toolbox) -> tuple[dict, _Related]:
     "The classes, and the turns that they select (3.3, 3.4)."
     own, history = tools.settings.own, state["task"].history
     if not own.classify:
@@ -358,8 +356,8 @@ def relation_node(state: _NclState, tools: Toolbox) -> tuple[dict, _Related]:
 
     def relate(question, exchange):
         if own.relation == "cosine":
-            return relate_by_cosine(tools.embedder, question, exchange, own.relation_threshold)
-        by = relate_by_score if own.relation == "score" else relate_by_words
+            return _relate_by_cosine(tools.embedder, question, exchange, own.relation_threshold)
+        by = _relate_by_score if own.relation == "score" else _relate_by_words
         return by(tools.chat, tools.prompts, question, exchange, tools.stages.turn_chars)
 
     kept, found = _select_history(state["query"], history, relate, own.user_turns)
@@ -371,7 +369,7 @@ def relation_node(state: _NclState, tools: Toolbox) -> tuple[dict, _Related]:
     )
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #99e1c80b
-def _local_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, LocallyRewritten]:
+def _local_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, _LocallyRewritten]:
     "The question rewritten once more, from the selected turns only (3.4); the guard holds here too."
     before, turns = state["query"], tools.history(_selected_turns(state), whole=True)
     about = (before, turns, state["category"], tools.settings.own.local)
@@ -379,10 +377,10 @@ def _local_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, Locally
     q = local.question
     r = tools.guarded(Rewritten(text=q or before, raw=q, kept=bool(q)), before)
     how = {"raw": r.raw, "kept": r.kept, "similarity": r.similarity}
-    return {"query": r.text}, LocallyRewritten(text=r.text, **how, local=local)
+    return {"query": r.text}, _LocallyRewritten(text=r.text, **how, local=local)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #271c7b59
-def rerank_node(state: _NclState, tools: Toolbox) -> tuple[dict, Ranked]:
+def _rerank_node(state: _NclState, tools: Toolbox) -> tuple[dict, Ranked]:
     "The `top_k` contexts nearest to the question; without any, the evidence is empty."
     from mtrag_nb.models.embed import CosineReranker
 
@@ -393,7 +391,7 @@ def rerank_node(state: _NclState, tools: Toolbox) -> tuple[dict, Ranked]:
     return {"kept": [r.id for r in ranks], "empty": not ranks}, Ranked(ranks=tuple(ranks))
 
 
-def answerability(
+def _answerability(
     tools: Toolbox, question: str, turns: Sequence[Turn], contexts: Sequence[Context]
 ) -> Verdict:
     "One verdict on contexts as a whole (at least one), as `gate` says."
@@ -408,7 +406,7 @@ def answerability(
 def _gate_node(state: _NclState, tools: Toolbox) -> tuple[dict, Gated]:
     "The answerability gate: no answer is generated from passages that don't hold one."
     contexts = tools.retriever.contexts(state["kept"])
-    v = answerability(tools, state["query"], _selected_turns(state), contexts)
+    v = _answerability(tools, state["query"], _selected_turns(state), contexts)
     return {"answerable": v.passed}, Gated(verdict=v)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c1f3ce0d
@@ -429,7 +427,7 @@ def _quality_node(state: _NclState, tools: Toolbox) -> tuple[dict, Checked]:
     return {"grounded": True, **answered(draft, tools.retriever.contexts(state["kept"]))}, step
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #26831e33
-EMPTY = Reason("empty_contexts", "dropped", "there are no passages")
+_EMPTY = Reason("empty_contexts", "dropped", "there are no passages")
 _UNANSWERABLE = Reason("unanswerable", "dropped", "the answerability gate said no")
 _BAD_ANSWER = Reason("bad_answer", "exhausted", "the quality gate rejected every draft")
 
@@ -437,7 +435,7 @@ _BAD_ANSWER = Reason("bad_answer", "exhausted", "the quality gate rejected every
 def _why(state: _NclState) -> Reason:
     "The reason of a refusal."
     if state["empty"]:
-        return EMPTY
+        return _EMPTY
     if not state["answerable"]:
         return _UNANSWERABLE
     return DECLINED if state["declined"] else _BAD_ANSWER
@@ -445,11 +443,11 @@ def _why(state: _NclState) -> Reason:
 
 _NCL_NODES: dict[str, Work] = {
     "evidence": _evidence_node,
-    "global_rewrite": global_rewrite_node,
-    "relation": relation_node,
+    "global_rewrite": _global_rewrite_node,
+    "relation": _relation_node,
     "local_rewrite": _local_rewrite_node,
     "retrieve": retrieve_node,
-    "rerank": rerank_node,
+    "rerank": _rerank_node,
     "gate": _gate_node,
     "generate": _answer_node,
     "quality": _quality_node,
@@ -502,7 +500,7 @@ NCL = System(
     "ncl",
     _build_ncl,
     "pre-check, relation-controlled rewrites, rerank, answerability gate, quality gate (NCL)",
-    reasons=(EMPTY, _UNANSWERABLE, DECLINED, _BAD_ANSWER),
+    reasons=(_EMPTY, _UNANSWERABLE, DECLINED, _BAD_ANSWER),
     prompts=_NCL_PROMPTS,
     settings=NclSettings,
     defaults={"laptop": LAPTOP},

@@ -14,13 +14,12 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from ..search.sources import view_text
 from ..core.files import data_dir, read_json
 from ..core.html import Table
 from ..core.record import Drafted, Grade, Retrieved, Rewritten
 from ..core.settings import MINILM, ByAdapter, ModelSpec, RetrievalSettings, Settings
 from ..core.settings import constant
-from ..core.text import Verdict, format_docs_for_gen
+from ..core.text import Verdict, format_docs_for_gen, view_text
 from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
 from .agents import VARIATION_PROMPTS, variations
 from .baselines import NOTHING, asked_of
@@ -36,8 +35,7 @@ from .stages import format_sources, label_by_choice, label_by_cosine, label_by_t
 from .stages import read_marks, weighed, written_claims
 
 # %% auto #0
-__all__ = ['LAPTOP', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence', 'read_confidence', 'NexusSettings',
-           'why']
+__all__ = ['LAPTOP', 'NEXUS', 'coverage', 'NexusSettings']
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #73d71323
 def coverage(claims: Sequence[Claim], weights: Mapping[str, float] = {}) -> float | None:
@@ -51,7 +49,7 @@ def coverage(claims: Sequence[Claim], weights: Mapping[str, float] = {}) -> floa
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #2c029591
 @dataclass(frozen=True)
-class ConfidenceBin:
+class _ConfidenceBin:
     "Answers with a stated confidence between two limits."
 
     low: float
@@ -69,13 +67,13 @@ class ConfidenceBin:
         return low is not None and low <= self.stated <= high
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #13f5663a
-def two_digits(chance: float) -> float:
+def _two_digits(chance: float) -> float:
     "A chance as it is stated: never 0 and never 1, which no number of ratings could show."
     return min(0.99, max(0.01, round(chance, 2)))
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #420f5e1d
 @dataclass(frozen=True, repr=False)
-class ConfidenceLicence(Table):
+class _ConfidenceLicence(Table):
     "What a stated confidence may be believed on."
 
     way: str  # how citations came about: a key of WAYS_TO_CITE
@@ -87,7 +85,7 @@ class ConfidenceLicence(Table):
     conversations: int
     systems: tuple[str, ...]  # whose answers
     auroc: tuple[float, float | None, float | None]  # of the raw number, for "faithful"
-    bins: tuple[ConfidenceBin, ...]
+    bins: tuple[_ConfidenceBin, ...]
 
     @property
     def granted(self) -> bool:
@@ -96,9 +94,9 @@ class ConfidenceLicence(Table):
 
     def stated(self, raw: float) -> float:
         "The chance that people find an answer with this raw number faithful."
-        return two_digits(1 / (1 + math.exp(-(self.slope * raw + self.intercept))))
+        return _two_digits(1 / (1 + math.exp(-(self.slope * raw + self.intercept))))
 
-    def bin_of(self, stated: float) -> ConfidenceBin | None:
+    def bin_of(self, stated: float) -> _ConfidenceBin | None:
         "The bin of a stated number, if it held."
         return next((b for b in reversed(self.bins) if b.low <= stated <= b.high and b.holds), None)
 
@@ -125,7 +123,7 @@ class ConfidenceLicence(Table):
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #aa66f3b5
 def _stated_confidence(
-    licence: ConfidenceLicence | None, raw: float | None, way: str, least: float, generator: str
+    licence: _ConfidenceLicence | None, raw: float | None, way: str, least: float, generator: str
 ) -> tuple[float | None, str]:
     """The number that a reader sees, or None, and on what ground, or why there is none. raw: of `coverage`; way: of this
     answer; generator: the name of the model that wrote it."""
@@ -150,13 +148,13 @@ def _stated_confidence(
     return None, f"no confidence is stated: {why}"
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #8d0d7245
-def read_confidence(
+def _read_confidence(
     path: str | Path | None = None,  # None: the one that this project measured
-) -> ConfidenceLicence:
+) -> _ConfidenceLicence:
     "A licence that was written down. Raises DataError for a file that is none."
     path = Path(path or data_dir("measured") / "confidence.json")
     try:
-        return structured(ConfidenceLicence, read_json(path)["licence"])
+        return structured(_ConfidenceLicence, read_json(path)["licence"])
     except (KeyError, TypeError, ValueError) as e:
         problem = f"not a licence for a confidence ({type(e).__name__}: {e})"
         raise DataError(problem, path, remedy="Measure it again") from None
@@ -171,7 +169,7 @@ class NexusSettings:
     # One between here and there is ambiguous; not below `correct`: there is no such label.
     ambiguous: float = 0.19
     # What an unreadable label counts as.
-    grade_default: Literal["yes", "ambiguous", "no"] = "ambiguous"
+    grade_default: str = constant("ambiguous")
     # How often the query is reformulated, and searched for again, while all is incorrect (3.3).
     rounds: Annotated[int, Ge(0)] = 2
     # The model finds other words, or the "talk" supplies the questions before.
@@ -296,7 +294,7 @@ def _answer_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
     return by(state, tools, tools.contexts(state["kept"]))
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #36f9d1b3
-_measured_licence = cache(read_confidence)  # by `9_studies/03_specifications`
+_measured_licence = cache(_read_confidence)  # by `9_studies/03_specifications`
 
 
 def _by_check(tools: Toolbox, question: str) -> Supports:
@@ -363,7 +361,7 @@ def _after_reformulating(state: _NexusState) -> str:
     return "fallback" if state["query"] in state["tried"][:-1] else "retrieve"
 
 
-def why(state: _NexusState) -> Reason:
+def _why(state: _NexusState) -> Reason:
     "The reason of a refusal."
     if not state.get("declined"):
         return IRRELEVANT
@@ -378,7 +376,7 @@ _NEXUS_NODES: dict[str, Work] = {
     "generate": _answer_node,
     "verify_citations": _verify_node,
     "increment_retry": retry_node,
-    "fallback": refuse(why),
+    "fallback": refuse(_why),
 }
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #2c04320b

@@ -15,7 +15,7 @@ from .system import check_node, copied_draft, generate_node, grade_node, graph_o
 from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_node
 
 # %% auto #0
-__all__ = ['IRRELEVANT', 'SELF_CRAG', 'why']
+__all__ = ['IRRELEVANT', 'SELF_CRAG']
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #1416e1c3
 IRRELEVANT = Reason("irrelevant_docs", "dropped", "no retrieved document passed the grade")
@@ -23,7 +23,7 @@ _NONE_GROUNDED = "no draft was grounded, and the retries are used up"
 _EXHAUSTED = Reason("hallucination_loop_exhausted", "exhausted", _NONE_GROUNDED)
 
 
-def why(state: TurnState) -> Reason:
+def _why(state: TurnState) -> Reason:
     "The reason of a refusal."
     if not state["kept"]:
         return IRRELEVANT
@@ -50,7 +50,7 @@ _SELF_CRAG_NODES: dict[str, Work] = {
     "generate": _draft_node,
     "hallucination_check": check_node,
     "increment_retry": retry_node,
-    "fallback": refuse(why),
+    "fallback": refuse(_why),
 }
 
 

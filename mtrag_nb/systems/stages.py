@@ -13,18 +13,18 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.claims import check_claims, claims_something, draft_score
 from ..core.files import data_dir, parse_json
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
 from ..core.settings import Settings, StageSettings, load_place, names_code
-from ..core.text import Label, Verdict, clipped, declines, read_verdict, scored, sentences
-from ..core.text import spans_of, support, titled, without_thinking
+from ..core.text import Label, Verdict, check_claims, claims_something, clipped, declines
+from ..core.text import draft_score, read_verdict, scored, sentences, spans_of
+from ..core.text import support, titled, without_thinking
 from ..core.types import Context, DataError, ReplyError, SettingsError, Turn
 from ..models.chat import ChatModel, ClassifierLike, Contract, EmbedderLike, Prompt
 from ..models.chat import Sampling, chat, choose
 
 if TYPE_CHECKING:
-    from mtrag_nb.search.sources import RetrieverLike, Web
+    from mtrag_nb.models.calls import RetrieverLike, Web
 
 # %% auto #0
 __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADERS', 'CHECKERS', 'CITING_PROMPTS', 'Supports',
@@ -32,9 +32,9 @@ __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADER
            'label_by_text', 'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'grade_by_verdict',
            'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate',
            'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier',
-           'Grading', 'Checking', 'own_way', 'require_ways', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
-           'Citation', 'Claim', 'by_words', 'by_claims', 'written_claims', 'attached_claims', 'adapter_claims',
-           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+           'own_way', 'require_ways', 'Toolbox', 'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words',
+           'by_claims', 'written_claims', 'attached_claims', 'adapter_claims', 'copied_claims', 'counted', 'Cited',
+           'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -401,7 +401,7 @@ def check_by_support(answer: str, documents: Sequence[str], threshold: float = 0
 
 
 def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.8) -> Verdict:
-    "How likely the answer is faithful, by its claims; strict with free wording (`core.claims`)."
+    "How likely the answer is faithful, by its claims; strict with free wording (`core.text`)."
     return scored(draft_score(answer, documents), threshold, "claims")
 
 
@@ -469,7 +469,7 @@ def _check_by_adapter(
 
 # %% ../../nbs/5_systems/00_stages.ipynb #bebb7aff
 @dataclass(frozen=True)
-class Grading:
+class _Grading:
     "What a way to grade is given."
 
     tools: Toolbox
@@ -487,7 +487,7 @@ class Grading:
 
 
 @dataclass(frozen=True)
-class Checking:
+class _Checking:
     "What a way to check is given."
 
     tools: Toolbox
@@ -504,25 +504,25 @@ class Checking:
         return self.tools.chat, self.tools.prompts, self.question, self.answer, self.shown
 
 # %% ../../nbs/5_systems/00_stages.ipynb #cc3797e1
-def _by_cosine(g: Grading, parts: Sequence[str] = (), turns: Sequence[Turn] | None = None):
+def _by_cosine(g: _Grading, parts: Sequence[str] = (), turns: Sequence[Turn] | None = None):
     "Cosines of the documents, or of other parts of them, with the turns before the question or others."
     turns = g.turns if turns is None else turns
     return grade_by_cosine(g.tools.embedder, g.question, parts or g.documents, g.threshold, turns)
 
 
-def _nearest_for_all(g: Grading, parts: Sequence[str] = ()) -> list[Verdict]:
+def _nearest_for_all(g: _Grading, parts: Sequence[str] = ()) -> list[Verdict]:
     "The best verdict on a part, once for each document."
     found = _by_cosine(g, parts)
     return [max(found, key=lambda v: v.score)] * len(g.documents) if found else []
 
 
-def _grade_by_sentences(g: Grading) -> list[Verdict]:
+def _grade_by_sentences(g: _Grading) -> list[Verdict]:
     "The nearest sentence of at least four words decides for all documents."
     whole = [s for d in g.documents for s in sentences(d)]
     return _nearest_for_all(g, [s for s in whole if len(s.split()) > 3])
 
 
-GRADERS: dict[str, Callable[[Grading], list[Verdict]]] = {
+GRADERS: dict[str, Callable[[_Grading], list[Verdict]]] = {
     "verdict": lambda g: grade_by_verdict(g.asked, g.default),
     "yesno": lambda g: grade_by_yesno(g.asked, g.threshold),
     "likelihood": lambda g: grade_by_likelihood(g.asked, g.threshold),
@@ -533,7 +533,7 @@ GRADERS: dict[str, Callable[[Grading], list[Verdict]]] = {
     "scale": lambda g: _grade_by_scale(g.asked, g.threshold),
     "scale-text": lambda g: _grade_by_scale_text(g.asked, g.threshold, g.default),
 }
-CHECKERS: dict[str, Callable[[Checking], Verdict]] = {
+CHECKERS: dict[str, Callable[[_Checking], Verdict]] = {
     "verdict": lambda c: _check_by_verdict(*c.asked, c.tools.stages.check_default),
     "yesno": lambda c: check_by_yesno(*c.asked, c.threshold),
     "likelihood": lambda c: check_by_likelihood(*c.asked, c.threshold),
@@ -547,10 +547,10 @@ def own_way(way: str) -> bool:
     return names_code(way) and way.partition(":")[0] not in ("adapter", "nli")
 
 
-def _asked_own(way: str, asked: Grading | Checking, n: int = 1) -> list[Verdict]:
+def _asked_own(way: str, asked: _Grading | _Checking, n: int = 1) -> list[Verdict]:
     "The verdicts of a function of somebody's own: true or false, a number that the threshold cuts, or a `Verdict`, n of them. Raises DataError."
     said, name = load_place(way)[0](asked), way.rpartition(":")[2]
-    said = list(said) if isinstance(asked, Grading) else [said]
+    said = list(said) if isinstance(asked, _Grading) else [said]
     if len(said) != n:
         problem = f"{way} gave {len(said)} verdicts on {n} documents"
         raise DataError(problem, remedy="Return one for each")
@@ -683,7 +683,7 @@ class Toolbox:
         if way.startswith("adapter:"):
             asked, talk = self.adapters["grade"], self.talk(turns, question)
             return _grade_by_adapter(self.chat, asked, talk, documents, default)
-        asked = Grading(self, question, turns, documents, threshold, default)
+        asked = _Grading(self, question, turns, documents, threshold, default)
         return _asked_own(way, asked, len(documents)) if own_way(way) else GRADERS[way](asked)
 
     def generate(self, question: str, turns: Sequence[Turn], documents: str, **how) -> Drafted:
@@ -696,7 +696,7 @@ class Toolbox:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
         if self.stages.check.startswith(("nli:", "adapter:")):
             return self.check_parts(question, answer, documents)[0]
-        way, asked = self.stages.check, Checking(self, question, answer, documents, shown)
+        way, asked = self.stages.check, _Checking(self, question, answer, documents, shown)
         return _asked_own(way, asked)[0] if own_way(way) else CHECKERS[way](asked)
 
     def clarify(self, question: str, turns, documents: Sequence[str]) -> tuple[Verdict, str]:
@@ -721,7 +721,7 @@ class Toolbox:
         return check_by_classifier(self.checker, answer, documents, s.check_threshold)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #531623e4
-def source_head(n: int, c: Context) -> str:
+def _source_head(n: int, c: Context) -> str:
     "What a source is called in front of a model, and of a reader."
     document, _, section = (c.title or c.document_id).partition(" › ")
     within = f", Section: {section or document}" if section or c.source else ""
@@ -733,7 +733,7 @@ def format_sources(contexts: Sequence[Context], weights: Mapping[str, float] = {
     shown = []
     for n, c in enumerate(contexts, 1):
         mark = " (only partially relevant)" if weights.get(c.id, 1.0) < 1 else ""
-        shown.append(f'{source_head(n, c)}{mark}\n"{c.text.strip()}"')
+        shown.append(f'{_source_head(n, c)}{mark}\n"{c.text.strip()}"')
     return "\n\n".join(shown)
 
 

@@ -15,8 +15,6 @@ from itertools import product
 from operator import attrgetter
 from typing import Annotated, TypedDict
 
-from pydantic import TypeAdapter, ValidationError
-
 from ..core.files import data_dir, read_json
 from ..core.html import Table, words_table
 from ..core.record import Calls, Checked, Drafted, Grade, Graded, Rank, Ranked, Refused
@@ -30,8 +28,8 @@ from ..models.chat import EmbedderLike, Sampling
 from .stages import Toolbox, asked_of, own_way, require_ways
 
 # %% auto #0
-__all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'unless_declined', 'REWRITE_OFF',
-           'GRADE_OFF', 'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState',
+__all__ = ['ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'DECLINED', 'unless_declined', 'REWRITE_OFF', 'GRADE_OFF',
+           'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState',
            'NotRecorded', 'NodeError', 'surround', 'as_node', 'graph_of', 'exchanged', 'Mechanism', 'NoModel',
            'Departure', 'read_departures', 'System', 'unlike_paper', 'own_setting', 'departures', 'run_turn',
            'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted',
@@ -40,12 +38,12 @@ __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHI
            'skip_rewrite', 'skip_grade', 'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
-BY_HAND = "by hand"  # how a verdict came about that nobody gave
+_BY_HAND = "by hand"  # how a verdict came about that nobody gave
 
 
 def verdict_by_hand(passed: bool) -> Verdict:
     "A verdict that was set, and by no stage."
-    return Verdict(Label.YES if passed else Label.NO, BY_HAND)
+    return Verdict(Label.YES if passed else Label.NO, _BY_HAND)
 
 
 def _other_contexts(s: Retrieved, ids: Sequence[str]) -> dict:
@@ -114,7 +112,12 @@ def extra_of(update: Mapping[str, object], *steps: Step) -> dict[str, object]:
     return {**extra, **{k: None for k in held if k not in update}}
 
 # %% ../../nbs/5_systems/01_system.ipynb #0040bdcc
-_adapter = cache(TypeAdapter)  # type -> what reads plain data as a value of it
+@cache
+def _adapter(kind: object):
+    "What reads plain data as a value of this type."
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]:
@@ -123,7 +126,7 @@ def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]
     for k in (k for k in step.extra if k in update and k in hints):
         try:
             update[k] = _adapter(hints[k]).validate_python(update[k])
-        except ValidationError as e:
+        except ValueError as e:  # pydantic's
             raise ValueError(f"{k}: {e.errors()[0]['msg']}") from None
     return update
 
@@ -136,7 +139,7 @@ def _edited_step(step: Step, changes: Mapping[str, object]) -> Step:
             step = replace(step, **keys[key][1](step, value))
         elif key not in ENDING:
             extra[key] = plain(value)
-    notes = filter(None, (step.note, f"{BY_HAND}: {', '.join(changes)}"))
+    notes = filter(None, (step.note, f"{_BY_HAND}: {', '.join(changes)}"))
     return replace(step, extra=extra, note="; ".join(notes))
 
 
@@ -258,7 +261,7 @@ class Mechanism:
     touched = property(lambda self: (*self.nodes, *self.instead))  # the nodes that do otherwise
 
 # %% ../../nbs/5_systems/01_system.ipynb #db321f09
-MACHINE = tuple("profile chat embedder reranker qdrant_url batch_size batch_tokens seed".split())
+_MACHINE = tuple("profile chat embedder reranker qdrant_url batch_size batch_tokens seed".split())
 
 
 class NoModel:
@@ -327,7 +330,7 @@ class System:
     by_visit: bool = False
     group: str = ""  # the name of its own settings on a command line; "": the system's
     paper: str = ""  # the profile with its paper's models and settings, from which variants start
-    base: str = ""  # of a variant: that profile, from which everything but MACHINE comes
+    base: str = ""  # of a variant: that profile, from which everything but _MACHINE comes
     # of a variant: dotted key -> value; a user's settings override them
     changes: Mapping[str, object] = field(default_factory=dict)
 
@@ -352,8 +355,8 @@ class System:
             return replace(settings, own=kind(**self.own_defaults(settings))) if kind else settings
         if kind and isinstance(own, kind):
             return settings
-        has = kind.__name__ if kind else "no settings of its own"
-        here = f"these settings hold a {type(own).__name__}"
+        has = kind.__name__.lstrip("_") if kind else "no settings of its own"
+        here = f"these settings hold a {type(own).__name__.lstrip('_')}"
         raise SettingsError(f"{here}, and {self.name} has {has}")
 
     def own_defaults(self, settings: Settings) -> Mapping[str, object]:
@@ -382,7 +385,7 @@ class System:
             raise SettingsError(f"unknown profile {profile!r}: {self.name} has {', '.join(known)}")
         asked = known[profile] if isinstance(profile, str) else profile
         if self.base:
-            machine = {k: getattr(asked, k) for k in MACHINE}
+            machine = {k: getattr(asked, k) for k in _MACHINE}
             asked = replace(known[self.base], own=asked.own, **machine)
         settings = self.with_own(asked)
         wanted = self._shared_defaults(asked)

@@ -821,7 +821,7 @@ def pictures(browser, expect, folder: Path) -> None:
 
     from mtrag_nb.core.html import document, page
     from mtrag_nb.show.turn import turn_html
-    from mtrag_nb.systems.registry import configured, system_named
+    from mtrag_nb.systems.outside import configured, system_named
     from mtrag_nb.systems.system import draw_graph
     from mtrag_nb.systems.stages import Toolbox
 

@@ -24,8 +24,7 @@ from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.evaluate.statistics import mean_interval
 from mtrag_nb.runs.run import run_tasks
-from mtrag_nb.systems.outside import outside
-from mtrag_nb.systems.registry import system_named
+from mtrag_nb.systems.outside import outside, system_named
 from mtrag_nb.systems.system import System
 
 PROGRAMS = Path(__file__).parents[1] / "foreign"
