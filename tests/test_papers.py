@@ -32,6 +32,23 @@ def test_the_endpoints_of_nexusrag_are_routes_of_the_service():
     assert {(m, re.sub(r"\{\w+\}", "{}", path)) for m, path, _ in printed} <= routes
 
 
+def test_the_figures_of_the_specification_add_up():
+    tables = {place: t["rows"] for place, t in published("agents")["tables"].items()}
+
+    def numbers(place, column):
+        found = [r[column] for r in tables[place]]
+        return [x for x in found if isinstance(x, (int, float))]
+
+    *parts, total = numbers("6.1", 1)
+    assert sum(parts) == total and sum(numbers("6.1", 2)) == 200, "of 100 %, and their total"
+    for column in (1, 2):
+        *parts, total = numbers("6.2", column)
+        assert sum(parts) == total
+    sizes = [v.split() for k, v in tables["4.1"] if k not in ("child chunks", "total")]
+    kb = sum(float(n) * {"KB": 1, "MB": 1000}[unit] for n, unit in sizes)
+    assert kb == 2350, "of the 2.55 MB that it prints"
+
+
 @pytest.mark.parametrize("paper", _paper_plans())
 def test_the_kept_runs_are_of_the_paper_and_of_the_setting_that_is_named(paper):
     r = Reproduction(paper, "none", where="sample", recorded=True)
