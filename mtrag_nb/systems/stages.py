@@ -32,9 +32,9 @@ __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADER
            'label_by_text', 'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'grade_by_verdict',
            'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate',
            'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier',
-           'own_way', 'require_ways', 'Toolbox', 'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words',
-           'by_claims', 'written_claims', 'attached_claims', 'adapter_claims', 'copied_claims', 'counted', 'Cited',
-           'claims_of', 'marked_answer']
+           'own_way', 'require_ways', 'require_readers', 'Toolbox', 'format_sources', 'read_marks', 'Citation', 'Claim',
+           'by_words', 'by_claims', 'written_claims', 'attached_claims', 'adapter_claims', 'copied_claims', 'counted',
+           'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -574,6 +574,24 @@ def require_ways(settings: Settings, prompts: Mapping[str, _Prompts] = {}) -> No
             options = ", ".join(map(repr, known))
             raise SettingsError(f"stages.{name} is {way!r}: input should be {options}")
     _prompts_of(settings, prompts)
+
+
+# Stage -> its ways that read the prompts of its name.
+_READERS = {"rewrite": ("always", "guarded"), "grade": ("verdict", "yesno")}
+_READERS["check"] = _READERS["grade"]
+
+
+def require_readers(settings: Settings, keys: Iterable[str]) -> None:
+    "Raises SettingsError for a prompt, among keys of settings, of a stage that decides without it."
+    own = vars(settings.own).values() if settings.own else ()
+    for key in keys:
+        group, stage = [*key.split("."), ""][:2]
+        if group != "prompts" or stage not in _READERS:
+            continue
+        way, read = getattr(settings.stages, stage), _READERS[stage]
+        if not any(w in read or own_way(str(w)) for w in (way, *own)):
+            readers = f"{' and '.join(read)} read it"
+            raise SettingsError(f"{key} is not read: stages.{stage} is {way!r}; {readers}")
 
 # %% ../../nbs/5_systems/00_stages.ipynb #promptsof
 def _placeholders(key: str, text: str) -> set[str]:

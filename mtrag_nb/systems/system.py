@@ -25,7 +25,7 @@ from ..core.types import Context, MTRAGError, Outcome, Reason, SettingsError, Ta
 from ..core.types import digest, dotted, plain
 from ..models.calls import MeteredChat, kept_if_usable
 from ..models.chat import EmbedderLike, Sampling
-from .stages import Toolbox, asked_of, own_way, require_ways
+from .stages import Toolbox, asked_of, own_way, require_readers, require_ways
 
 # %% auto #0
 __all__ = ['ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'DECLINED', 'unless_declined', 'REWRITE_OFF', 'GRADE_OFF',
@@ -203,8 +203,7 @@ def surround(name: str, node: Node, tools: Toolbox) -> Node:
 
 
 def as_node(name: str, work: Work, tools: Toolbox) -> Node:
-    """A LangGraph node that puts its step, or its steps, on the record; around it lies what the tools
-    bring.
+    """A LangGraph node that puts its step or steps on the record, with what the tools bring around it.
 
     A step that names a node or seconds of its own keeps them; the last one bears the rest of the time,
     the calls, and what none of them says of the state.
@@ -398,6 +397,7 @@ class System:
             raise SettingsError(f"unknown setting {own[0]!r}: {none}")
         settings = with_settings(settings, wanted, own=self.prefix)
         require_ways(settings, self.prompts)
+        require_readers(settings, wanted)
         return settings
 
     def can_change(self, settings: Settings, key: str) -> bool:
