@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Annotated, Literal
 
 from annotated_types import Ge
 
 from ..search.sources import WebSearched, rrf, web_step
-from ..core.html import Table
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
 from ..core.settings import BGE_M3, ChunkSettings, EmbedderSpec, ModelSpec, RetrievalSettings
 from ..core.settings import Settings, StageSettings, constant
@@ -127,33 +125,9 @@ def _fit(texts: Sequence[str], tokens: int, least: int = 32) -> list[str]:
         left -= _estimate(text)
     return out
 
-# %% ../../nbs/5_systems/05_agents.ipynb #173841a2
-def _budget_rows(plan: Mapping[str, int], used: Iterable[Mapping[str, int]]) -> list[list]:
-    "The plan (part -> tokens) and its use in turns: part, planned, median, most, turns over it."
-    turns, rows = list(used), []
-    for part, most in plan.items():
-        found = [u[part] for u in turns if part in u]
-        middle = round(median(found)) if found else None
-        rows.append([part, most, middle, max(found, default=None), sum(n > most for n in found)])
-    return rows
-
-
-class _BudgetTable(Table):
-    "Planned against used."
-
-    head = ("part", "planned", "median", "most", "turns over")
-
-    def __init__(self, plan: Mapping[str, int], used: Iterable[Mapping[str, int]]):
-        self.rows = _budget_rows(plan, used)
-
 # %% ../../nbs/5_systems/05_agents.ipynb #5ddd7e17
-@dataclass(frozen=True)
-class _Window:
-    "How much of a conversation is remembered word for word."
-
-    most: int = 10  # messages
-    tokens: int = 2000
-    every: int = 5  # messages that are folded at a time
+# Messages and tokens that are shown word for word (2.4), and messages folded at a time (5.1).
+_MESSAGES, _HISTORY_TOKENS, _EVERY = 10, 2000, 5
 
 
 def _tokens_in(turns: Sequence[Turn]) -> int:
@@ -161,46 +135,39 @@ def _tokens_in(turns: Sequence[Turn]) -> int:
     return sum(_estimate(t.text) for t in turns)
 
 # %% ../../nbs/5_systems/05_agents.ipynb #110efb1d
-def _folded(turns: Sequence[Turn], w: _Window = _Window()) -> int:
-    "How many of the oldest messages are only in the summary, a multiple of `every`."
-    groups = range(0, len(turns) + 1, w.every)
-    few = (n for n in groups if len(turns) - n <= w.most and _tokens_in(turns[n:]) <= w.tokens)
-    return next(few, max(groups))
+def _folded(turns: Sequence[Turn]) -> int:
+    "How many of the oldest messages are only in the summary, a multiple of five."
+    groups = range(0, len(turns) + 1, _EVERY)
+    few = (n for n in groups if len(turns) - n <= _MESSAGES)
+    return next((n for n in few if _tokens_in(turns[n:]) <= _HISTORY_TOKENS), max(groups))
 
 
-def _recent(turns: Sequence[Turn], w: _Window = _Window()) -> tuple:
-    "The messages (`Turn`) that are shown as they are, within the limits; the newest first to get room."
-    last = turns[_folded(turns, w) :]
-    texts = _fit([t.text for t in reversed(last)], w.tokens, least=1)
+def _recent(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    "The messages that are shown as they are, within the limits; the newest first to get room."
+    last = turns[_folded(turns) :]
+    texts = _fit([t.text for t in reversed(last)], _HISTORY_TOKENS, least=1)
     return tuple(Turn(t.speaker, text) for t, text in zip(reversed(last), texts))[::-1]
 
 # %% ../../nbs/5_systems/05_agents.ipynb #2ce2db72
 _MEMORY_PROMPTS = read_prompts("memory")
-_SUMMARY_TOKENS = 300
-
-
-def _prefix_seed(seed: int, turns: Sequence[Turn]) -> int:
-    "The same seed for the same beginning of a conversation, whichever task asks."
-    return int(digest([seed, "memory", list(turns)], 8), 16)
+_SUMMARY_TOKENS, _SUMMARY_TEMPERATURE = 300, 0.3  # (5.1)
 
 
 def _summarize(
     model: ChatModel,
     prompts: Mapping[str, str],
     turns: Sequence[Turn],  # those to be folded, oldest first
-    every: int = 5,
-    temperature: float | Sampling = 0.3,
     seed: int = 0,
-    group_tokens: int = 2000,  # of the messages of one group, as they are shown to the model
 ) -> list[str]:  # one summary per group: the last stands for all
     "Summaries of a conversation, each made from the one before. Raises ReplyError for an empty one."
     texts, out = {**_MEMORY_PROMPTS, **prompts}, []
-    for end in range(every, len(turns) + 1, every):
-        said = [f"{t.speaker}: {t.text}" for t in turns[end - every : end]]
-        messages = "\n".join(_fit(said, group_tokens, least=1))
+    for end in range(_EVERY, len(turns) + 1, _EVERY):
+        said = [f"{t.speaker}: {t.text}" for t in turns[end - _EVERY : end]]
+        messages = "\n".join(_fit(said, _HISTORY_TOKENS, least=1))
         before = out[-1] if out else "(none yet)"
         user = texts["memory.user"].format(summary=before, messages=messages)
-        how = (_SUMMARY_TOKENS, temperature, _prefix_seed(seed, turns[:end]))
+        prefix_seed = int(digest([seed, "memory", list(turns[:end])], 8), 16)  # for all tasks
+        how = (_SUMMARY_TOKENS, _SUMMARY_TEMPERATURE, prefix_seed)
         (c,) = model.generate([chat(texts["memory.system"], user)], *how)
         out.append(_cut_to(" ".join(clean_answer(c.text).split()), _SUMMARY_TOKENS))
         if not re.search(r"\w", out[-1]):
@@ -232,17 +199,14 @@ def _remember(
     model: ChatModel,
     prompts: Mapping[str, str],
     turns: Sequence[Turn],
-    window: _Window = _Window(),
-    summary: str = "model",  # one of SUMMARIES
-    temperature: float | Sampling = 0.3,
+    summary: str = "model",  # as `agents.summary`
     seed: int = 0,
 ) -> _Memory:
     "The memory of a conversation."
-    n, last = _folded(turns, window), _recent(turns, window)
+    n, last = _folded(turns), _recent(turns)
     if summary == "extract":
         return _Memory(n, last, _extract(turns[:n]))
-    how = (window.every, temperature, seed, window.tokens)
-    made = _summarize(model, prompts, turns[:n], *how)
+    made = _summarize(model, prompts, turns[:n], seed)
     return _Memory(n, last, made[-1] if made else "")
 
 # %% ../../nbs/5_systems/05_agents.ipynb #a856c4c1
@@ -251,12 +215,12 @@ class AgentsSettings:
     "How the agents decide (sections of the specification in brackets)."
 
     memory: bool = True  # False: an ablation, in which nothing of the conversation is shown
-    messages: int = constant(10)  # remembered word for word (2.4)
-    history_tokens: int = constant(2000)  # of these messages (2.4)
-    every: int = constant(5)  # messages are folded into the summary at a time (5.1)
+    messages: int = constant(_MESSAGES)
+    history_tokens: int = constant(_HISTORY_TOKENS)
+    every: int = constant(_EVERY)
     fold: str = constant("over")  # when there are more than `messages` (7.2)
     summary: Literal["model", "extract"] = "model"
-    summary_temperature: float = constant(0.3)  # (5.1)
+    summary_temperature: float = constant(_SUMMARY_TEMPERATURE)
     kinds: str = constant(" ".join(_KINDS))  # of the wordings that are searched for (5.1)
     rewrite_temperature: float = constant(0.5)  # (5.1)
     graded: int = constant(6)  # contexts that are graded in a round (6.1, 7.2)
@@ -269,8 +233,7 @@ class AgentsSettings:
     enough: int = constant(3)
     rounds: Annotated[int, Ge(1)] = 3  # of retrieval at most (5.2, 12.1)
     web_results: int = constant(3)  # (7.2)
-    # The web is asked the "question" as it was put (7.2), or the "query" that stands alone.
-    web_query: str = constant("question")
+    web_query: str = constant("question")  # what the web is asked: as it was put (7.2)
     question_tokens: int = constant(512)  # (5.2)
     context_tokens: int = constant(3000)  # (2.3)
     temperature: float = 0.1  # of the generator (3.2), and so are the next three
@@ -288,17 +251,10 @@ class AgentsSettings:
         "How the generator draws."
         return Sampling(self.temperature, self.top_p, self.top_k, self.repeat_penalty)
 
-    @property
-    def window(self) -> _Window:
-        "How much of the conversation is remembered word for word."
-        return _Window(self.messages, self.history_tokens, self.every)
-
 
 _GREEDY = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "repeat_penalty": 1.0}
 LAPTOP = {"summary": "extract", "grade": "cosine", "grade_threshold": 0.19, "deadline": 0.0}
 LAPTOP |= _GREEDY
-# Tokens of a prompt's parts (2.3).
-_PLAN = {"system": 500, "history": 2000, "context": 3000, "question": 100, "answer": 2048}
 
 # %% ../../nbs/5_systems/05_agents.ipynb #df39759f
 class _AgentsState(TurnState, total=False):
@@ -318,7 +274,7 @@ class Remembered(Step, kind="remembered"):
 
     folded: int  # messages
     summary: str
-    way: str  # one of SUMMARIES
+    way: str  # `agents.summary`
 
     def lines(self, name):
         shown = f"{self.folded} messages in a summary ({self.way}): {clipped(self.summary, 70)}"
@@ -350,15 +306,14 @@ def _memory_of(state: _AgentsState, tools: Toolbox) -> _Memory:
     own, turns = tools.settings.own, state["task"].history
     if not own.memory:
         return _Memory(0, ())
-    return _Memory(_folded(turns, own.window), _recent(turns, own.window), state.get("summary", ""))
+    return _Memory(_folded(turns), _recent(turns), state.get("summary", ""))
 
 
 def _summarize_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Remembered]:
     "The older messages in a summary (5.1)."
-    own, turns, seed = tools.settings.own, state["task"].history, tools.settings.seed
-    how = (own.window, own.summary, own.summary_temperature, seed)
-    m = _remember(tools.chat, tools.prompts, turns, *how)
-    return {"summary": m.summary}, Remembered(folded=m.folded, summary=m.summary, way=own.summary)
+    s, turns = tools.settings, state["task"].history
+    m = _remember(tools.chat, tools.prompts, turns, s.own.summary, s.seed)
+    return {"summary": m.summary}, Remembered(folded=m.folded, summary=m.summary, way=s.own.summary)
 
 
 def _summarize_if_due(tools: Toolbox) -> Callable[[_AgentsState], str]:
@@ -366,7 +321,7 @@ def _summarize_if_due(tools: Toolbox) -> Callable[[_AgentsState], str]:
     own = tools.settings.own
 
     def route(state):
-        due = own.memory and _folded(state["task"].history, own.window)
+        due = own.memory and _folded(state["task"].history)
         return "summarize_history" if due else "rewrite_query"
 
     return route
@@ -425,9 +380,7 @@ def _grade_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
 # %% ../../nbs/5_systems/05_agents.ipynb #a4d5bda6
 def _web_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
     "Web results beside what is kept (5.1, 7.2)."
-    own = tools.settings.own
-    query = state["task"].question if own.web_query == "question" else state["query"]
-    found = tools.web.search(query, own.web_results)
+    found = tools.web.search(state["task"].question, tools.settings.own.web_results)
     kept = [*state["kept"], *(c.id for c in found.contexts)]
     return {"kept": kept, "web_used": True}, web_step(found)
 
