@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_types import Ge
 
 from ..core.record import Clarified, Drafted, Grade, Graded, Retrieved
-from ..core.settings import ByAdapter, constant, later
+from ..core.settings import ByAdapter, Settings, constant, later
 from ..core.text import Verdict, clipped, content_words, known_words, scored
 from ..core.types import DataError, Outcome, Reason, Turn, digest
 from .stages import Toolbox, asked_of
@@ -139,11 +139,6 @@ def underspecified(told: Mapping[str, float]) -> float:  # `features` -> in [0, 
     logit = _BIAS + sum(_WEIGHTS[k] * told[k] for k in _WEIGHTS)
     return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
 
-
-def _clear_enough(p: float) -> Verdict:
-    "The verdict on a question that is underspecified with this probability."
-    return scored(1 - p, 1 - _THRESHOLD + 1e-4, "clarity")
-
 # %% ../../nbs/5_systems/02_baselines.ipynb #65bfd77e
 def _asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[str] = ()) -> str:
     "A question to the user that quotes what is unclear, with the first three titles, each once, short."
@@ -154,11 +149,6 @@ def _asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[s
     if open_:
         return f"Which one do you mean by “{open_[-1]}”{among}?"
     return f"What exactly do you mean by “{clipped(question.strip().rstrip('?'), 120)}”{among}?"
-
-# %% ../../nbs/5_systems/02_baselines.ipynb #997720e9
-def _gate_digest() -> str:
-    "Names the gate, for the identity of a run that asks back."
-    return digest([_WEIGHTS, _BIAS, _THRESHOLD, _ALONE], 8)
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #5bafe72b
 def _near(tools: Toolbox, question: str, texts: Sequence[str]) -> list[float]:
@@ -179,7 +169,7 @@ def _clarify_node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
         hits = next((s.hits for s in reversed(state["steps"]) if isinstance(s, Retrieved)), ())
         scores = [h.score for h in hits] or _near(tools, task.question, texts)
         told = features(task.question, task.history, tools.embedder, scores, titles)
-        verdict = _clear_enough(underspecified(told))
+        verdict = scored(1 - underspecified(told), 1 - _THRESHOLD + 1e-4, "clarity")
         seen = {k: round(v, 3) for k, v in told.items()}
         text = "" if verdict.passed else _asking_text(task.question, task.history, titles)
     asks = {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []} if text else {}
@@ -281,13 +271,18 @@ def _build_quote(tools: Toolbox):
     return g.compile()
 
 
+def _gate_identity(settings: Settings) -> dict[str, str]:
+    gate = [_WEIGHTS, _BIAS, _THRESHOLD, _ALONE]
+    return {"clarify": digest(gate, 8)} if settings.own.clarify else {}
+
+
 QUOTE = System(
     "quote",
     _build_quote,
     "the sentences of the passages that are nearest to the question, copied",
     (NOTHING,),
     settings=QuoteSettings,
-    identity=lambda settings: {"clarify": _gate_digest()} if settings.own.clarify else {},
+    identity=_gate_identity,
     defaults={"granite": {"clarify": "adapter:query_clarification"}},
     retries=lambda settings: 0,
     mechanisms=(Mechanism("grade", "all that was found is kept", GRADE_OFF, ("grade_documents",)),),

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 __all__ = ['LAPTOP', 'MAX_NEW_TOKENS', 'NCL', 'NclSettings']
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c2d471de
+_LEAST_WORDS = 3  # a shorter answer is a bad answer
+
+
 @dataclass(frozen=True)
 class NclSettings:
     "How NCL decides (NCL paper, section 3 and Table 1)."
@@ -47,7 +50,7 @@ class NclSettings:
     gate: Literal[tuple(GRADERS)] = "yesno"  # as stages.grade, of the passages as a whole
     gate_threshold: float = 0.0  # answerable at or above it ("verdict" has none)
     gate_default: str = constant("no")  # what an unreadable verdict counts as
-    least_words: int = constant(3)  # a shorter answer is a bad answer
+    least_words: int = constant(_LEAST_WORDS)
     max_retries: Annotated[int, Ge(0)] = 1  # stricter retries of a bad answer
     # The local rewrite: a short reply for each of the three "fields", or all three at "once".
     local: Literal["fields", "once"] = later("fields")
@@ -247,9 +250,8 @@ def _restates_question(question: str, answer: str) -> bool:
     return answer.rstrip().endswith("?") or not chooses
 
 
-def _too_short(question: str, answer: str, least: int = 3) -> bool:
-    "Whether an answer has fewer than `least` words."
-    return len(answer.split()) < least
+def _too_short(question: str, answer: str) -> bool:
+    return len(answer.split()) < _LEAST_WORDS
 
 
 def _ends_badly(question: str, answer: str) -> bool:
@@ -275,11 +277,9 @@ _BAD_ANSWERS = {  # what is wrong, as the stricter retry is told -> rule
 }
 
 
-def _bad_answer(question: str, answer: str, least_words: int = 3) -> str:
+def _bad_answer(question: str, answer: str) -> str:
     'The first rule of `_BAD_ANSWERS` that an answer breaks; "" for an answer that passes.'
-    said, least = (question, answer), {_too_short: (least_words,)}
-    broken = (words for words, rule in _BAD_ANSWERS.items() if rule(*said, *least.get(rule, ())))
-    return next(broken, "")
+    return next((words for words, rule in _BAD_ANSWERS.items() if rule(question, answer)), "")
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #cbcc6508
 class _NclState(TurnState, total=False):
@@ -417,9 +417,8 @@ def _answer_node(state: _NclState, tools: Toolbox) -> tuple[dict, Drafted]:
 
 def _quality_node(state: _NclState, tools: Toolbox) -> tuple[dict, Checked]:
     "The bad-answer gate: neither the question as it was asked nor as it was rewritten may be answered badly."
-    draft, least = state["draft"], tools.settings.own.least_words
-    asked = (state["task"].question, state["query"])
-    problem = next(filter(None, (_bad_answer(q, draft, least) for q in asked)), "")
+    draft, asked = state["draft"], (state["task"].question, state["query"])
+    problem = next(filter(None, (_bad_answer(q, draft) for q in asked)), "")
     verdict = Verdict(Label.NO if problem else Label.YES, "rules", raw=problem)
     step = Checked(verdict=verdict, unsupported=problem, asked="well formed")
     if problem:

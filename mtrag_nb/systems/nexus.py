@@ -124,13 +124,11 @@ class _ConfidenceLicence(Table):
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #aa66f3b5
 def _stated_confidence(
-    licence: _ConfidenceLicence | None, raw: float | None, way: str, least: float, generator: str
+    licence: _ConfidenceLicence, raw: float | None, way: str, least: float, generator: str
 ) -> tuple[float | None, str]:
     """The number that a reader sees, or None, and on what ground, or why there is none. raw: of `coverage`;
     way: of this answer; generator: the name of the model that wrote it."""
-    if licence is None:
-        why = "none was asked for"
-    elif raw is None:
+    if raw is None:
         why = "the answer makes no claim"
     elif way == "copied":
         why = "the sentences are the sources' own"
