@@ -28,7 +28,7 @@ from mtrag_nb.data.mtrag import read_benchmark, sample_dir
 from mtrag_nb.data.traces import Corpus, import_traces
 from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.scores import Evidence
-from mtrag_nb.show.export import FORMATS, LOST, export_runs, _known_turns
+from mtrag_nb.show.browser import LOST, _FORMATS, _known_turns, export_runs
 
 KNOWN = read_benchmark(sample_dir() / "reference.jsonl", contexts=True)
 HISTORIES = {t.id: t.history for t in KNOWN.tasks}
@@ -210,7 +210,7 @@ def test_any_turn_comes_back_or_out(steps, question, text, error, tmp_path_facto
     contexts = [Context(i, f"p{i}", text, title=text) for i in ("c1", "c.2", "3", "{")]
     turn = new_turn(*steps, question=question, **({"error": error} if error else {}))
     run = Evidence(Run.of("made", [turn], contexts))
-    for to in FORMATS:
+    for to in _FORMATS:
         export_runs([run], to, folder / f"{to}.out")
     back = import_traces(folder / "openinference.out", folder / "back")
     assert back.trajectories == {turn.task_id: turn}
@@ -237,4 +237,4 @@ def test_what_the_others_hold(name, tmp_path):
 
 
 def test_each_format_says_what_it_loses():
-    assert LOST.keys() == FORMATS.keys() and all(LOST.values())
+    assert LOST.keys() == _FORMATS.keys() and all(LOST.values())

@@ -5,6 +5,7 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -14,11 +15,14 @@ import yaml
 import anywhere
 from mtrag_nb.app.cli import main
 from mtrag_nb.core.files import data_dir, read_json, write_jsonl
-from mtrag_nb.core.record import Rank, Ranked, Retrieved, Run, new_turn
-from mtrag_nb.evaluate.gate import measure_loss, mechanism_card
+from mtrag_nb.core.record import Calls, Checked, Drafted, Fault, Gated, Rank, Ranked, Retrieved, Run
+from mtrag_nb.core.record import WebSearched, new_turn
+from mtrag_nb.core.text import Label, Verdict, scored
+from mtrag_nb.core.types import DataError, Gold, SettingsError
+from mtrag_nb.data.mtrag import read_gold, sample_dir
+from mtrag_nb.evaluate.pairs import _in_markdown, _LossTest, gate_runs, measure_loss, mechanism_card
 from mtrag_nb.evaluate.pairs import read_ending, right_and_wrong
 from mtrag_nb.evaluate.scores import Evidence
-from mtrag_nb.search.sources import WebSearched
 from mtrag_nb.show.report import report
 from tests.test_house import HEAVY
 
@@ -168,6 +172,91 @@ def test_a_loss_that_few_conversations_would_not_show_is_not_let_pass():
         assert found.code == code and 90 < found.needed < 130
 
 
+def turns_lost(lose: int, gain: int, of: int = 60) -> _LossTest:
+    "Conversations of one turn each, of which some lose it and some gain it."
+    changes = [-1.0] * lose + [1.0] * gain + [0.0] * (of - lose - gain)
+    ids = [f"c{n}<::>1" for n in range(of)]
+    return measure_loss(dict(zip(ids, changes)), dict(zip(ids, ids)), least=0.05)
+
+
+@pytest.mark.parametrize(
+    "lose, gain, of, code",
+    [(0, 0, 20, 2), (0, 0, 80, 0), (1, 1, 300, 0), (3, 3, 60, 2)]
+    + [(12, 0, 60, 1), (4, 0, 60, 2), (1, 0, 5, 2)],
+)
+def test_the_code_of_turns_lost_and_gained(lose, gain, of, code):
+    assert turns_lost(lose, gain, of).code == code
+
+
+def test_losses_shown_by_one_test_alone_losses_in_every_turn_and_small_ones():
+    assert turns_lost(4, 0).interval.high < 0 and turns_lost(4, 0).p == 0.125
+    alike = {f"c{n}": -1.0 for n in range(8)}
+    assert measure_loss(alike, dict(zip(alike, alike)), 0.05).code == 1  # nothing varies
+    smaller = turns_lost(30, 4, 3000)
+    assert smaller.code == 0 and smaller.interval.high < 0 and "smaller loss" in smaller.verdict
+    enough = turns_lost(3, 3, turns_lost(3, 3).needed)
+    assert enough.detectable < 0.05 and turns_lost(60, 0, 60).interval.low is None
+
+
+def version(name: str, answer, talks: int = 40) -> Evidence:
+    "A run of two turns a conversation; an answer that is None broke."
+    turns, gold = [], {}
+    for n in range(talks):
+        for turn in (1, 2):
+            said = answer(n)
+            error = Fault("generate", "OSError", "gone") if said is None else None
+            steps = () if error else (Drafted(node="generate", text=said),)
+            turns.append(new_turn(*steps, conversation_id=f"k{n}", turn=turn, error=error))
+            gold[turns[-1].task_id] = Gold("", "ANSWERABLE", (RIGHT,))
+    return Evidence(Run.of(name, turns), gold)
+
+
+BASE = version("main", lambda n: WRONG if n % 5 == 0 else RIGHT)
+BRANCH = version("branch", lambda n: WRONG if n % 5 == 0 or n % 4 == 1 else RIGHT)
+SHORT, NOTHING = version("short", lambda n: RIGHT, 30), version("x", lambda n: RIGHT, 0)
+NO_GOLD = Evidence(BASE.run)
+ASKING = Evidence(
+    Run.of("asking", [replace(t, question="And a cat?") for t in BASE.turns.values()]), BASE.gold
+)
+
+
+def test_runs_in_memory_held_against_each_other():
+    worse = gate_runs(BASE, BRANCH)
+    assert worse.loss.code == 1 and len(worse.spoilt) == 16 and worse.mended == 0
+    assert gate_runs(BASE, BASE).loss.code == 0 and gate_runs(BASE, BASE).loss.changed == 0
+    assert gate_runs(BASE, SHORT, shared=True).left_out["no score in short"] == 20
+    assert gate_runs(BASE, BRANCH, "RougeL").loss.code == 1
+
+
+def test_a_price_tells_wrong_answers_from_refusals():
+    refusing = version("refusing", lambda n: "I don't know." if n % 5 == 0 else RIGHT)
+    assert gate_runs(BASE, refusing).loss.changed == 0
+    assert gate_runs(BASE, refusing, price=1).loss.code == 0
+    assert gate_runs(refusing, BASE, price=1).loss.code == 1
+
+
+@pytest.mark.parametrize(
+    "error, words, given",
+    [
+        (DataError, "lacks 80 turns", (BASE, NOTHING)),
+        (DataError, "no turn has a score", (BASE, NOTHING, "right", 0.0, 0.03, True)),
+        (DataError, "asks something else", (BASE, ASKING)),
+        (DataError, "no measure 'nDCG'", (BASE, BASE, "nDCG")),
+        (SettingsError, "price", (BASE, BASE, "RougeL", 0.5)),
+        (SettingsError, "above 0", (BASE, BASE, "right", 0.0, 0.0)),
+        (DataError, "--reference", (NO_GOLD, NO_GOLD)),
+    ],
+)
+def test_runs_that_cannot_be_compared(error, words, given):
+    with pytest.raises(error, match=words):
+        gate_runs(*given)
+
+
+def test_texts_in_a_comment_are_nothing_that_a_forge_reads():
+    odd = _in_markdown(["text"], [["a|b <i> @me #1 _x_\nhttps://y"]]).splitlines()[-1]
+    assert odd == "| a&#124;b &#60;i&#62; &#64;me &#35;1 &#95;x&#95; https&#58;&#47;&#47;y |"
+
+
 @pytest.mark.parametrize("loss, wanted", [(0.0, range(0, 11)), (0.5, range(190, 201))])
 def test_false_alarms_and_losses_seen_of_200(loss, wanted):
     "Turns of 60 conversations that change by chance, and that lose half a turn on average beside it."
@@ -192,6 +281,23 @@ def test_a_card_counts_what_fired_and_what_it_cost(capsys):
 
 def searched(*web: str) -> WebSearched:
     return WebSearched(node="web", contexts=web, query="q", provider="recorded", time="2026-01-01")
+
+
+def test_a_card_holds_mechanisms_against_gold_and_names_the_idle_ones():
+    known = read_gold(sample_dir() / "reference.jsonl")
+    card = mechanism_card(Evidence(Run(RUNS / "sample_self_crag"), known))
+    rows = {r["kind"]: r for r in card.data["mechanisms"]}
+    counts = (rows["retry"]["turns"], rows["refusal"]["turns"], rows["check"]["visits"])
+    assert counts == (1, 5, 12) and rows["grade"]["good rejected"] == (3, 17)
+    gate = [Gated(node="gate", verdict=scored(0.4 + n / 100, 0.2, "cosine")) for n in range(8)]
+    check = Checked(node="check", verdict=Verdict(Label.YES, "verdict"), calls=Calls(1, 0, 90, 10))
+    steps = [(g, Drafted(node="generate", text=RIGHT), check) for g in gate]
+    turns = [new_turn(*s, conversation_id=f"k{n}") for n, s in enumerate(steps)]
+    idle = mechanism_card(Evidence(Run.of("idle", turns)))
+    found = idle.data["mechanisms"]
+    assert [r["mechanism"] for r in found] == ["gate", "generate", "check"]
+    assert [r["tokens"] for r in found] == [0, 0, 800]
+    assert len(idle.statements) == 3 and "threshold" in idle.statements[0]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from mtrag_nb.core.types import TO_ANSWER, Outcome, SettingsError
 from mtrag_nb.data.mtrag import is_gold, read_benchmark, sample_dir
 from mtrag_nb.data.traces import Corpus, import_traces
 from mtrag_nb.evaluate.blame import blame
-from mtrag_nb.evaluate.proof import prove
+from mtrag_nb.evaluate.pairs import prove
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.runs.forks import NotRecorded, _Plant, Replayer, audit_run, climb, fork, planted
 from mtrag_nb.systems.outside import outside, system_named

@@ -341,7 +341,7 @@ assert report([folder], out / "report.html").stat().st_size > 10_000
 assert set(opened) >= {{"manifest.json", "trajectories.jsonl", "passages.jsonl"}}, opened
 assert set(opened.values()) == {{1}}, opened
 """
-MEASURING = {"evaluate.calibrate", "evaluate.proof"}  # they ask models, too
+MEASURING = {"evaluate.calibrate"}  # it asks models, too
 HEAVY = "torch langgraph langsmith langchain_core qdrant_client qdrant_edge llama_index transformers sentence_transformers"
 
 

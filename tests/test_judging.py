@@ -12,14 +12,14 @@ from mtrag_nb.core.files import write_json, write_jsonl
 from mtrag_nb.core.record import VERSION, Drafted, Fault, Found, Judged, Refused
 from mtrag_nb.core.record import Retrieved, Run, new_turn, turn_line
 from mtrag_nb.core.settings import load_settings
+from mtrag_nb.core.text import read_field
 from mtrag_nb.core.types import DataError, RunMismatch, SettingsError, as_context, expect
 from mtrag_nb.core.types import plain
 from mtrag_nb.data.mtrag import read_gold, read_tasks, sample_dir
 from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, IDK_LABEL, SCORE, _ask_judge
-from mtrag_nb.evaluate.judge import _before_stop, _flagged, _in_object, _judge_item, _judge_prompt
-from mtrag_nb.evaluate.judge import _PROMPTS, _judge_ratings, _judged_on, _keep_judge, _label
-from mtrag_nb.evaluate.judge import _objects, _only, _scale_of_ten, _settle, _split_statements
-from mtrag_nb.evaluate.judge import _stated, _value, _with_judgements, asked_digest
+from mtrag_nb.evaluate.judge import _before_stop, _flagged, _judge_item, _judge_prompt, _PROMPTS
+from mtrag_nb.evaluate.judge import _judge_ratings, _judged_on, _keep_judge, _settle
+from mtrag_nb.evaluate.judge import _split_statements, _with_judgements, asked_digest
 from mtrag_nb.evaluate.judge import check_reference, judge_of, judge_report, judge_run
 from mtrag_nb.evaluate.judge import judge_statements, prediction_items, read_judge_reply, run_items
 from mtrag_nb.models.calls import Models
@@ -103,103 +103,53 @@ def judging(run, judge, batch=2, gold=gold, tasks=tasks, **kw):
 def test_a_value_is_one_of_the_fields_or_none():
     assert _before_stop("Score: 7<|im_end|>\n<|im_start|>user\nScore: 2") == "Score: 7"
     assert _before_stop("Score: 7") == "Score: 7"
-    assert [
-        _value(t, SCORE) for t in (" 7", "8/10", "8.5 out of 10", "(10)", "7, since", '"6"')
-    ] == [
-        7,
-        8,
-        8.5,
-        10,
-        7,
-        6,
-    ]
-    assert [
-        _value(t, SCORE)
-        for t in (
-            "0",
-            "11",
-            "-3",
-            "7/5",
-            "80%",
-            "80/100",
-            "7-8",
-            "7 or 8",
-            "1 to 10",
-            "nine",
-            "high",
-            "",
-            "2 of 5",
-            "7 (or 8)",
-            "5 (out of 20)",
-            "4 on a scale of 5",
-            "7, 8",
-            "1,000",
-            "7?",
-            "3 → 5",
-            "1/10 for tone, 9/10 for facts",
-        )
-    ] == [None] * 21
-    words = {
-        " NO.": "no",
-        "True": "yes",
-        "YES or NO": None,
-        "yes/no": None,
-        "partial": None,
-        "none": None,
-        "no evidence for it": None,
-        "no, since it is there": "no",
-        "yes (document 2)": "yes",
-        "no, or yes": None,
-        "yes, partly": None,
-        "no, but the date is invented": None,
-        "No. But the last sentence is invented.": None,
-        "“no”": "no",
-    }
-    assert {t: _value(t, HALLUCINATION) for t in words} == words
+    scores = {" 7": 7, "8/10": 8, "8.5 out of 10": 8.5, "(10)": 10, "7, since": 7, '"6"': 6}
+    none = "0 11 -3 7/5 80% 80/100 7-8 nine high 1,000 7? 1e1".split()
+    none += ["7 or 8", "1 to 10", "", "2 of 5", "7 (or 8)", "5 (out of 20)", "4 on a scale of 5"]
+    none += ["7, 8", "3 → 5", "1/10 for tone, 9/10 for facts"]
+    words = {" NO.": "no", "True": "yes", "no, since it is there": "no", "“no”": "no"}
+    words |= {"yes (document 2)": "yes", "Yes, the document is here.": "yes"}
+    unread = ["YES or NO", "yes/no", "partial", "none", "no evidence for it", "no, or yes"]
+    unread += ["yes, partly", "no, but the date is invented", "No. But the last is invented.", "7"]
+    for field, read in (
+        (SCORE, scores | dict.fromkeys(none)),
+        (HALLUCINATION, words | dict.fromkeys(unread)),
+    ):
+        for head in ("", f"{field.name}: "):
+            got = {t: read_field(head + t, field) for t in read}
+            assert got == read, (head, {t: v for t, v in got.items() if v != read[t]})
 
 
-def test_statements_stand_in_objects_behind_labels_or_in_brackets():
-    assert _objects("so: {'Hallucination_Flag': True} and {\"score\": 7}") == [
-        [("hallucination flag", True)],
-        [("score", 7)],
-    ]
-    assert _objects('{"score": 7} {7}') == [], (
-        "a broken one says nothing, nor does another beside it"
-    )
-    assert all(_label(SCORE).search(t) for t in ("Score: 7", "rating (1-10) = 7", "the score is 7"))
-    assert not any(_label(SCORE).search(t) for t in ("underscore: 7", "scored 7", "No score: 7"))
-    assert all(not _scale_of_ten(s) for s in ("1-5", "5")) and _scale_of_ten("1 to 10")
-    nested = '{"score": 7, "reasons": {"accuracy": {"score": 2}}}'
-    twice = '{"Score": 3, "score": 9}'
-    assert [_in_object(*_objects(t), SCORE) for t in (nested, twice)] == [[7], [3, 9]]
-    assert _stated("Score: 7, and [[8]]", SCORE, cut=False) == [None, 8]
-    assert _stated("Score: 1", SCORE, cut=True) == [None] == _stated("Score: 7-8", SCORE, cut=False)
-    assert [
-        _stated(t, SCORE, cut=False)
-        for t in ('{"score": 4, "scale": "1-5"}', "Score (1-5): 4", "Score (1-10): 4")
-    ] == [[None], [None], [4]]
-    assert (
-        _stated("No hallucination: true", HALLUCINATION, cut=False)
-        == []
-        == _stated('{"no_hallucination": true}', HALLUCINATION, cut=False)
-    )
+@pytest.mark.parametrize(
+    "reply, field, value",
+    [
+        ("so: {'Hallucination_Flag': True} and {\"score\": 7}", HALLUCINATION, "yes"),
+        ('{"score": 7} {7}', SCORE, 7),  # a broken object: read as text
+        ('{"score": 7, "reasons": {"accuracy": {"score": 2}}}', SCORE, 7),
+        ('{"Score": 3, "score": 9}', SCORE, None),
+        ("Rating (1-10) = 7", SCORE, 7),
+        ("the score is 7", SCORE, 7),
+        ("underscore: 7", SCORE, None),
+        ("No score: 7", SCORE, None),
+        ("Score: 7, and [[8]]", SCORE, None),
+        ("Score (1-5): 4", SCORE, None),
+        ('{"score": 4, "scale": "1-5"}', SCORE, None),
+        ("No hallucination: true", HALLUCINATION, None),
+        ('{"no_hallucination": true}', HALLUCINATION, None),
+        ("7/10.", SCORE, 7),
+        ("7 of 9", SCORE, None),
+        ("It is partial.", IDK_LABEL, "partial"),
+        ("Partial, since it names the fee", IDK_LABEL, "partial"),
+        ("not partial", IDK_LABEL, None),
+        ("No information on the price is given.", IDK_LABEL, None),
+    ],
+)
+def test_a_field_stands_in_an_object_behind_its_label_or_at_the_beginning(reply, field, value):
+    assert read_field(reply, field) == value
 
 
-def test_a_reply_that_says_one_thing_only_needs_no_label():
-    assert [_only(t, SCORE) for t in ("7", "7/10.", "7 of 9")] == [7, 7, None]
-    said = {
-        "partial!": "partial",
-        "It is partial.": "partial",
-        "Partial, since it names the fee": "partial",
-        "no": "no",
-        "no or yes": None,
-        "who knows": None,
-        "yes/partial/no": None,
-        "not partial": None,
-        "No information on the price is given.": None,
-        "partially yes": None,
-    }
-    assert {t: _only(t, IDK_LABEL) for t in said} == said
+def test_fields_read_together_and_the_reasoning_before_them():
+    assert read_field("Score: 1", SCORE, cut=True) is None
     r = read_judge_reply(
         "Reasoning: the fee stands in document 1.\n**Hallucination:** NO\n**Score:** 9/10<|im_end|>Score: 1",
         [SCORE, HALLUCINATION],

@@ -16,10 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from mtrag_nb.core.claims import check_claims
 from mtrag_nb.core.files import parse_json
 from mtrag_nb.core.settings import load_settings
-from mtrag_nb.core.text import content_words, declines, parse_verdict, sentences, titled, unmarked
+from mtrag_nb.core.text import (
+    check_claims,
+    content_words,
+    declines,
+    parse_verdict,
+    sentences,
+    titled,
+)
+from mtrag_nb.core.text import unmarked
 from mtrag_nb.core.types import DataError, redacted
 from mtrag_nb.data.traces import document_of, _from_written, messages_of
 from mtrag_nb.models.calls import Models

@@ -58,8 +58,8 @@ def found(tmp_path_factory) -> list[dict]:
 
 
 def named_at_home() -> tuple[int, int]:
-    "How often the stage with the planted fault is named in the systems of this package, as `7_evaluate/06a_proof` measures it."
-    book = json.loads((ROOT / "nbs/7_evaluate/06a_proof.ipynb").read_text("utf-8"))
+    "How often the stage with the planted fault is named in the systems of this package, as `7_evaluate/06_pairs` measures it."
+    book = json.loads((ROOT / "nbs/7_evaluate/06_pairs.ipynb").read_text("utf-8"))
     shown = "".join("".join(o.get("text", ())) for c in book["cells"] for o in c.get("outputs", ()))
     named, broken = re.search(r"together: (\d+) of (\d+)", shown).groups()
     return int(named), int(broken)

@@ -33,9 +33,9 @@ from scipy.stats import binomtest, rankdata, spearmanr
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from mtrag_nb.core import text
-from mtrag_nb.core.claims import FEATURES, claim_features, claims_something, draft_features
 from mtrag_nb.core.settings import load_settings
-from mtrag_nb.core.text import STOPWORDS, sentences
+from mtrag_nb.core.text import STOPWORDS, _FEATURES, _claim_features, _draft_features
+from mtrag_nb.core.text import claims_something, sentences
 from mtrag_nb.core.types import Turn
 from mtrag_nb.evaluate.licence import contextual_support
 from mtrag_nb.models.local import find_model
@@ -1454,19 +1454,19 @@ def synthetic(reports, n=None):
 
 
 def draft_rows(t):
-    none = {f: float(f in ("support", "near")) for f in FEATURES}
-    return [draft_features(a, x) or none for a, x in zip(t.answer, t.texts)]
+    none = {f: float(f in ("support", "near")) for f in _FEATURES}
+    return [_draft_features(a, x) or none for a, x in zip(t.answer, t.texts)]
 
 
 def claim_rows(claims):
-    return [{k: v[0] for k, v in claim_features(c.text, c.passages).items()} for c in claims]
+    return [{k: v[0] for k, v in _claim_features(c.text, c.passages).items()} for c in claims]
 
 
 def by_weights(which, rows):
     "What the kept weights make of features, less their threshold; it is kept rounded down to a thousandth: and of the next."
     w = dict(kept("claims")["weights"][which])
     least = w.pop("threshold")
-    x = np.array([sum(w.get(k, 0) * f[k] for k in FEATURES) for f in rows]) + w["intercept"]
+    x = np.array([sum(w.get(k, 0) * f[k] for k in _FEATURES) for f in rows]) + w["intercept"]
     return x, np.log(least / (1 - least)), np.log((least + 0.001) / (0.999 - least))
 
 
@@ -1560,12 +1560,12 @@ def test_weights_of_the_check_of_claims():
     for which, (features_, y, each) in sets.items():
         y, each, w = np.array(y), np.array(each), kept("claims")["weights"][which]
         x, least, next_ = by_weights(which, features_)
-        z = np.array([[f[k] for k in FEATURES] + [1.0] for f in features_])
-        own = np.array([*(w.get(k, 0.0) for k in FEATURES), 0.0])
+        z = np.array([[f[k] for k in _FEATURES] + [1.0] for f in features_])
+        own = np.array([*(w.get(k, 0.0) for k in _FEATURES), 0.0])
         chance = 1 / (1 + np.exp(-x))
         slope = z.T @ (each * (chance - y)) + own
         bend = ((z.T * (each * chance * (1 - chance))) @ z).sum(1)  # of weights half a digit off
-        for k, v, most in zip([*FEATURES, "intercept"], slope, 1e-4 * np.abs(bend) + 0.02):
+        for k, v, most in zip([*_FEATURES, "intercept"], slope, 1e-4 * np.abs(bend) + 0.02):
             way = -1 if k in ("support", "near") else 1
             assert abs(v) < most if k in w else way * v < most, (which, k, v, most)
         if which == "claim":  # of what is true a tenth is below

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mtrag_nb.core.claims import check_claims, claim_tokens
 from mtrag_nb.core.settings import RetrievalSettings
-from mtrag_nb.core.text import Stance, content_words, in_digits, parse_verdict, script_of, sentences
-from mtrag_nb.core.text import stance, support, unknown_language
+from mtrag_nb.core.text import Label, Stance, check_claims, claim_tokens, content_words, in_digits
+from mtrag_nb.core.text import parse_verdict, script_of, sentences, stance, support
+from mtrag_nb.core.text import unknown_language
 from mtrag_nb.core.types import Gold, Passage, SettingsError, expect
 from mtrag_nb.data.mtrag import BY_TEXT, is_gold
 from mtrag_nb.evaluate.blame import strayed
@@ -362,7 +362,7 @@ def test_judges_are_read_right_or_not_at_all(reply, field, value):
         ('{"score": "yes", "explanation": {"relevant": "no"}}', "yes"),
         ('{"verdict": "yes", "verdict": "no"}', "unparsed"),
         ("yes - but only partly", "unparsed"),
-        ('{"relevant": {"answer": "yes"}}', "yes"),
+        ('{"relevant": {"answer": "yes"}}', "unparsed"),
         ('Here it is:\n```json\n{"grounded": "no"}\n```', "no"),
         ('{"score": 1, "scale": 5}', "unparsed"),
     ],
@@ -588,24 +588,12 @@ def test_words_and_claims_read_a_number_alike(number):
     assert claim_tokens(f"{number} crowns")[0].key == "#1200000"
 
 
-# --- verdicts in objects --------------------------------------------------------------------------
+# --- deep objects, and statements ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "reply, label",
-    [
-        ('{"score":"yes"} No. {"a":1}', "unparsed"),
-        ('{"score":"yes"} Yes. {"a":1}', "yes"),
-        ('{"results": [{"score": "no"}]}', "no"),
-        ('{"results": [[{"score": "no"}], {"score": "yes"}]}', "unparsed"),
-        ('{"score": ["no"]}', "no"),
-        ('{"a":' * 3000 + '{"score": "yes"}' + "}" * 3000, "yes"),
-        ('{"score":' + "[" * 3000 + "]" * 3000 + "}", "unparsed"),
-    ],
-    ids=range(7),
-)
-def test_objects_are_walked_and_what_stands_between_them_counts(reply, label):
-    assert parse_verdict(reply).value == label
+def test_a_deep_object_breaks_nothing():
+    assert parse_verdict('{"a":' * 3000 + '{"score": "yes"}' + "}" * 3000) is Label.YES
+    assert parse_verdict('{"score":' + "[" * 3000 + "]" * 3000 + "}") is Label.UNPARSED
 
 
 def test_statements_are_those_of_the_answer():

@@ -34,7 +34,7 @@ from ..systems.outside import outside, system_named
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.blame import BlameReport, ProofReport
     from mtrag_nb.evaluate.calibrate import Calibration
-    from mtrag_nb.evaluate.gate import GateReport, MechanismCard
+    from mtrag_nb.evaluate.pairs import GateReport, MechanismCard
     from mtrag_nb.evaluate.judge import JudgeReport
     from mtrag_nb.evaluate.licence import Licence
     from mtrag_nb.evaluate.measures import RetrievalReport
@@ -542,7 +542,7 @@ def blame_runs(
         keep_verdicts(run.folder, verdicts)
         gold = with_rewrites(reference_or_sample(reference, [run]).gold, human_rewrites(rewrites))
         if prove:
-            from mtrag_nb.evaluate.proof import prove as prove_run
+            from mtrag_nb.evaluate.pairs import prove as prove_run
 
             how = {"tasks": _tasks_of(run, reference), "index": index, "models": models}
             how |= {"minutes": minutes, "limit": limit, "progress": progress}
@@ -597,7 +597,7 @@ def gate(
     comment: File = None,  # write a Markdown comment with the turns that were spoilt
 ) -> "GateReport":
     "Say whether a new run is worse than an old one, and print the turns that were spoilt. Raises DataError for runs that cannot be compared."
-    from mtrag_nb.evaluate.gate import gate_runs
+    from mtrag_nb.evaluate.pairs import gate_runs
 
     report = gate_runs(*_evidence(reference, base, new), measure, price, least, shared)
     if comment:
@@ -613,7 +613,7 @@ def card(
     reference: Reference = None,
 ) -> "MechanismCard":
     "Print what each mechanism of a run did."
-    from mtrag_nb.evaluate.gate import mechanism_card
+    from mtrag_nb.evaluate.pairs import mechanism_card
 
     found = mechanism_card(*_evidence(reference, run))
     print(found)
@@ -729,7 +729,7 @@ def export_run(
 ) -> Path:  # the file
     "Write runs with scores and blame for another tool, and print what its format cannot hold."
     from mtrag_nb.evaluate.scores import Evidence
-    from mtrag_nb.show.export import LOST, export_runs
+    from mtrag_nb.show.browser import LOST, export_runs
 
     found = [Run(r) for r in runs]
     known = reference_or_sample(reference, found)

@@ -20,8 +20,9 @@ from ..core.files import read_json, read_jsonl
 from ..core.record import Calls, Judged, Judgement, Run, Trajectory, answer_digest, as_run
 from ..core.record import predicted_passages, ranking_scores
 from ..core.settings import Settings, load_settings
-from ..core.text import content_words, declines, format_docs_for_gen, idk_by_rule
-from ..core.text import json_objects, sentences, support, without_thinking
+from ..core.text import ReplyField, content_words, declines, field_label
+from ..core.text import format_docs_for_gen, idk_by_rule, json_objects, read_field, sentences
+from ..core.text import support, without_thinking
 from ..core.types import Context, DataError, Gold, Outcome, RunMismatch, SettingsError, Task
 from ..core.types import Turn, as_context, digest, plain
 from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
@@ -42,29 +43,15 @@ _NO_DOCUMENTS = "(there are none)"
 _PROMPTS = read_prompts("judge")
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #cc9cfee1
-@dataclass(frozen=True)
-class _Field:
-    "Something that a verdict has to say."
-
-    name: str  # its label in the reply
-    options: tuple[str, ...]  # what it may be
-    default: str | None  # the pessimistic reading; None: there is none
-    aliases: tuple[str, ...] = ()  # other labels for it
-
-    scale = property(lambda self: self.options[0] == "1")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(n.lower() for n in (self.name, *self.aliases))
-
-
-SCORE = _Field("Score", tuple(map(str, range(1, 11))), "1", ("Rating",))
+SCORE = ReplyField("Score", tuple(map(str, range(1, 11))), "1", ("Rating",))
 _FLAGS = ("Hallucination flag", "Hallucinated")
-HALLUCINATION = _Field("Hallucination", ("yes", "no"), "yes", _FLAGS)
-CONTAINS = _Field("Contains the answer", ("yes", "no"), "yes")  # yes: a refusal is a false negative
-IDK_LABEL = _Field("Label", ("yes", "partial", "no"), None, ("Answer", "Verdict"))
+HALLUCINATION = ReplyField("Hallucination", ("yes", "no"), "yes", _FLAGS)
+CONTAINS = ReplyField(
+    "Contains the answer", ("yes", "no"), "yes"
+)  # yes: a refusal is a false negative
+IDK_LABEL = ReplyField("Label", ("yes", "partial", "no"), None, ("Answer", "Verdict"))
 _IDK_SCORES = {"yes": 1.0, "partial": 0.5, "no": 0.0}
-_SUPPORTED = _Field("Supported", ("yes", "no"), "no", ("Answer", "Verdict"))
+_SUPPORTED = ReplyField("Supported", ("yes", "no"), "no", ("Answer", "Verdict"))
 
 
 # ends of a turn
@@ -75,97 +62,7 @@ def _before_stop(text: str) -> str:
     "A reply up to the first stop token."
     return min((text.split(s)[0] for s in _STOP_TOKENS), key=len)
 
-# %% ../../nbs/7_evaluate/03_judge.ipynb #d1ba21ca
-_OPEN, _CLOSE = r"[\s(\"'“”]*", r"[\"'“”)]*"
-_NUMBER = re.compile(
-    rf"{_OPEN}(-?\d+(?:[.,]\d{{1,2}})?)(?![\d.,]*\d){_CLOSE}"
-    r"(?:\s*points?)?(?:\s*\(?(?:/|out of|of)\s*(\d+(?:\.\d+)?))?(?:\s*points?)?",
-    re.I,
-)
-_ENDS = r"[^\S\n]*(?:\n|$|[.,;:!(})–—]|-\s|since\b|because\b|as\b)"  # what may stand behind a word
-_WORD = re.compile(rf"{_OPEN}(yes|no|partial|true|false)\b{_CLOSE}(?={_ENDS})", re.I)
-# what ends the statement of a number; and what may stand before that
-_REASON = re.compile(r"[.;!](?:\s|$)|,?\s*[\"'}]|\b(?:since|because|as)\b|\n")
-_DONE = re.compile(r"[\s.,;:!)]*(?:\([^()\d]*\)?[\s.,;]*)?")
-_TAKEN_BACK = re.compile(
-    r"^[\s.,;:!(–—-]*(?:and\s+)?(?:yes|no|true|false)\b|[?/]|\b(?:so|thus|hence|therefore|then)\W+(?:yes|no|true|false)\b"
-    r"|\b(?:but|except|however|though|although|or|if|maybe|perhaps|partial|partly|partially|mostly)\b",
-    re.I,
-)
-
-
-def _value(text: str, f: _Field) -> str | float | None:
-    "The value that a text begins with; None if it is not one of the field's, or is taken back."
-    m = (_NUMBER if f.scale else _WORD).match(text)
-    if not m:
-        return None
-    rest = text[m.end() : m.end() + 200]
-    if f.scale:
-        number, said = float(m[1].replace(",", ".")), _REASON.split(rest, maxsplit=1)[0]
-        sound = 1 <= number <= 10 and float(m[2] or 10) == 10 and _DONE.fullmatch(said)
-        return number if sound else None
-    word = {"true": "yes", "false": "no"}.get(m[1].lower(), m[1].lower())
-    taken_back = _TAKEN_BACK.search(rest.split("\n")[0])
-    return word if word in f.options and not taken_back else None
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #580867bf
-def _objects(text: str) -> list[list[tuple[str, object]]]:
-    "The outermost JSON objects of a text as pairs; [] if one of them cannot be read."
-    found = json_objects(text)
-    if None in found:
-        return []
-    return [[(re.sub(r"[\W_]+", " ", k).strip().lower(), v) for k, v in o] for o in found]
-
-
-def _scale_of_ten(said: str) -> bool:
-    "Whether what is said of a scale names no other than 1 to 10."
-    return not re.search(r"\d", said) or bool(re.search(r"\b10\D*$", said))
-
-
-def _in_object(pairs: Sequence[tuple[str, object]], f: _Field) -> list[str | float | None]:
-    "Every value that an object states for a field."
-    scales = [str(v) for k, v in pairs if re.search(r"scale|max|out of", k)]
-    other = f.scale and not all(map(_scale_of_ten, scales))
-    said = [str(v) if isinstance(v, (str, int, float)) else "" for k, v in pairs if k in f.names]
-    return [None if other else _value(s, f) for s in said]
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #1468b432
-def _label(f: _Field) -> re.Pattern:
-    "Where the field's label stands, perhaps with a scale, and what may lie between it and the value."
-    names = "|".join(n.replace(" ", r"\s+") for n in f.names)
-    # "No hallucination: true" says something else
-    turned = "".join(rf"(?<!\b{w}[ -])" for w in ("no", "not", "non", "of", "without"))
-    scale = r"(?:\(([^()\n]{0,40})\))?"
-    label = rf"(?<![a-z]){turned}(?:{names})[\"']?\s*{scale}\s*(?:[:=：]+|\bis\b:?)"
-    return re.compile(label, re.I)
-
-
-def _stated(text: str, f: _Field, cut: bool) -> list[str | float | None]:
-    "Every value that a reply states for a field; None for a statement that is no value."
-    if objects := [o for o in _objects(text) if o]:
-        return [v for o in objects for v in _in_object(o, f)]
-    plain_text = re.sub(r"<(\w+)>", r"\1", re.sub(r"[*_`#\[\]\u200b]+", " ", text))
-    cut, found = cut or text.count("{") > text.count("}"), []  # an object without an end
-    for m in _label(f).finditer(plain_text):
-        rest = plain_text[m.end() :]
-        other = not _scale_of_ten(m[1] or "")
-        broken_off = cut and re.fullmatch(r"[\s\d.,]*", rest)
-        if re.match(rf"{_OPEN}(?:[<>-]*\s*\d|(?:yes|no|partial|true|false)\b)", rest, re.I):
-            found.append(None if f.scale and (other or broken_off) else _value(rest, f))
-    if f.scale:
-        found += [_value(n, f) for n in re.findall(r"\[\[([^\[\]\n]{0,200})\]\]", text)]
-    return found
-
 # %% ../../nbs/7_evaluate/03_judge.ipynb #93762a26
-def _only(text: str, f: _Field) -> str | float | None:
-    "The value of a reply that is to say one thing only, and labels nothing: its first word."
-    lead = r"^\W*(?:it|this|the (?:label|response|answer)) is\b|[*_`#\"'“”]"
-    text = " ".join(re.sub(lead, " ", text, flags=re.I).split())
-    if f.scale and (len(text) > 40 or re.fullmatch(r"\[\d+\]\W*", text)):
-        return None
-    return _value(text.strip("[] "), f)
-
-
 @dataclass(frozen=True)
 class ReadReply:
     "What was read from a reply."
@@ -178,17 +75,15 @@ class ReadReply:
     mass: float | None = None
 
 
-def read_judge_reply(text: str, fields: Sequence[_Field], cut: bool = False) -> ReadReply:
+def read_judge_reply(text: str, fields: Sequence[ReplyField], cut: bool = False) -> ReadReply:
     "Read a reply, field by field; cut: at max_new_tokens. What is not stated, or stated in two ways, is None."
-    text, values = without_thinking(_before_stop(text)), {}
-    for f in fields:
-        found, reasons = _stated(text, f, cut), re.match(r"\W*reasoning\b", text, re.I)
-        if not found and len(fields) == 1 and not (cut and f.scale) and not reasons:
-            found = [_only(text, f)]
-        values[f.name] = found[0] if len(set(found)) == 1 else None
-    said = next((str(v) for o in _objects(text) for k, v in o if k == "reasoning"), "")
-    first = min((m.start() for f in fields if (m := _label(f).search(text))), default=len(text))
-    before = re.sub(r"^\W*reasoning\W*", "", text[:first], flags=re.I).strip(" \n*_#{\"',")
+    text = without_thinking(_before_stop(text))
+    values = {f.name: read_field(text, f, len(fields) == 1, cut) for f in fields}
+    objects = [o for o in json_objects(text) if o]
+    said = next((str(v) for o in objects for k, v in o if k.lower() == "reasoning"), "")
+    starts = [m.start() for f in fields if (m := field_label(f).search(text))]
+    before = text[: min(starts, default=len(text))]
+    before = re.sub(r"^\W*reasoning\W*", "", before, flags=re.I).strip(" \n*_#{\"',")
     return ReadReply(values, said or before, text)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e3b8feb8
@@ -218,7 +113,7 @@ def _asked_by_choice(model: ChatModel, begun, fields, reason: bool) -> list[Read
     return [_chosen(head, fields, found) for head in heads]
 
 
-def _chosen(head: str, fields: Sequence[_Field], found: Iterator[tuple]) -> ReadReply:
+def _chosen(head: str, fields: Sequence[ReplyField], found: Iterator[tuple]) -> ReadReply:
     "The reading of one reply: in each field the likeliest option; `found`: what `choose` gives."
     got = {f.name: next(found) for f in fields}
     best = {f.name: max(f.options, key=got[f.name][0].get) for f in fields}
@@ -244,7 +139,7 @@ def _ask_judge(model: ChatModel, prompts, fields, way="text", reason=True) -> li
     return WAYS[way](model, begun, fields, reason)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #5c7c9c9e
-def _settle(protocol: str, way: str, r: ReadReply, f: _Field, worth=None) -> Judgement:
+def _settle(protocol: str, way: str, r: ReadReply, f: ReplyField, worth=None) -> Judgement:
     """The judgement of a reading by the field that makes the score: its value, the expected value of a choice, or the
     default. `worth`: option -> score; None: the number itself."""
     value, missing = r.values[f.name], tuple(n for n, v in r.values.items() if v is None)

@@ -18,9 +18,9 @@ import numpy as np
 
 from ..core.files import read_jsonl, write_jsonl
 from ..core.html import show
-from ..core.claims import _ENDS_REACH, _words, claim_tokens
-from ..core.text import Stance, all_words, contains_text, content_words, declines, level
-from ..core.text import in_digits, script_of, sentences, stance, support, word_count
+from ..core.text import _ENDS_REACH, Stance, _word_list, all_words, claim_tokens
+from ..core.text import contains_text, content_words, declines, in_digits, level
+from ..core.text import script_of, sentences, stance, support, word_count
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError, Task
 from ..data.mtrag import conversation_of_line, domain_of_line, prediction_of_line
 from .statistics import INTERVALS, Interval, Report, mean_interval
@@ -386,7 +386,7 @@ def _alike_in_form(answer: str, target: str, question: str) -> tuple[str, str]:
 
 def _only_denied(answer: str, target: str, question: str) -> bool:
     "Whether a target stands only in clauses with a negation, where neither it nor the question has one."
-    no, keys = _words("negations"), {t.key for t in claim_tokens(target) if t.kind}
+    no, keys = _word_list("negations"), {t.key for t in claim_tokens(target) if t.kind}
     if any(t.text.lower() in no for text in (target, question) for t in claim_tokens(text)):
         return False
     rows = [

@@ -28,10 +28,9 @@ from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMi
 from ..core.types import MTRAGError, ModelNotFound, Outcome, Passage, Reason, RunMismatch
 from ..core.types import SettingsError, Task, Turn, as_context, digest, plain, structured
 from ..data.mtrag import BY_TEXT, files_of, is_gold
-from ..models.calls import Models, RecordedChat
+from ..models.calls import Models, RecordedChat, Retrieval, RetrieverLike, Web
 from ..models.chat import ChatModel
 from .run import identity, load_toolbox, manifest, record_run
-from ..search.sources import Retrieval, RetrieverLike, Web
 from ..search.store import context_of
 from ..search.retrieve import Retriever, best_hits
 from ..systems.outside import system_named
@@ -1008,7 +1007,7 @@ RUNGS = (
     _Rung("reference answer"),
 )
 "What the benchmark's knowledge can make perfect, in the order of the ladder."
-RERANK = _Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluate.proof`
+RERANK = _Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluate.pairs`
 
 
 def rungs_named(names: Sequence[str]) -> tuple[_Rung, ...]:

@@ -31,8 +31,7 @@ from ..core.settings import ChunkSettings, Settings, names_code, settings_digest
 from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, digest, plain
 from ..core.types import require_packages
 from ..data.mtrag import prediction_line
-from ..models.calls import Models, Work
-from ..search.sources import GivenPassages, RetrieverLike, Web, web_named
+from ..models.calls import GivenPassages, Models, RetrieverLike, Web, Work, web_named
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 

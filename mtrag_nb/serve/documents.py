@@ -34,8 +34,8 @@ from xml.etree import ElementTree
 from xml.parsers import expat
 
 from ..core.files import checksum
+from ..core.html import INVISIBLE, ShownText, closed, drop_unseen
 from ..core.types import DataError, plain, structured
-from ..search.sources import INVISIBLE, ShownText, clean, closed
 
 # %% auto #0
 __all__ = ['Section', 'Heading', 'document_of', 'start_of', 'trimmed', 'sections_of', 'Document', 'kind_of', 'parse_document',
@@ -160,9 +160,9 @@ def _decoded(data: bytes, declared: str = "") -> tuple[str, list[str]]:
     except UnicodeDecodeError:
         if marked:
             raise binary from None
-        return clean(data.decode("cp1252", errors="replace")), [_GUESSED]
+        return drop_unseen(data.decode("cp1252", errors="replace")), [_GUESSED]
     hidden = len(INVISIBLE.findall(text))
-    return clean(text), [f"{hidden:,} hidden characters were dropped"] if hidden else []
+    return drop_unseen(text), [f"{hidden:,} hidden characters were dropped"] if hidden else []
 
 # %% ../../nbs/serve/00_documents.ipynb #0367c301
 _CHAPTER = re.compile(r"(chapter|part|section|appendix|article)\s+([\dIVXLC]+|[A-Z])\b", re.I)
@@ -414,7 +414,7 @@ class _Page(ShownText):
         row, self._row = self._row, []
         ends = [*(a for a, _ in row[1:]), None]
         cells = ["".join(self._block[a:b]).removesuffix(" | ") for (a, _), b in zip(row, ends)]
-        cells = [" ".join(clean(c).split()) for c in cells]
+        cells = [" ".join(drop_unseen(c).split()) for c in cells]
         head, rows = self._tables[-1] if self._tables else ([], [])
         words = head or re.search(r"[^\W\d_]", "".join(cells))
         if not (self._tables and words and cells[1:]) or "".join(self._block[: row[0][0]]).strip():
@@ -430,7 +430,7 @@ class _Page(ShownText):
         "End a block: its text goes out, after the wider of the gaps around it. The next has this level; None: it keeps its own."
         if self._row:
             self._end_row()
-        text = clean("".join(self._block)).replace("\xa0", " ").strip("\n")
+        text = drop_unseen("".join(self._block)).replace("\xa0", " ").strip("\n")
         if not self._pre:
             text = re.sub(r"(?<! ) *\n *", "\n", re.sub(r"  +", " ", text))
             text = text.strip().removesuffix("¶").rstrip("↑ ")
@@ -460,7 +460,7 @@ def _html_content(markup: str) -> _Content:
     if page.hidden:
         lost = "is left out and never closed: what follows it is missing"
         notes.append(f"<{page.hidden}> {lost}")
-    title = " ".join(clean(page.title).split())
+    title = " ".join(drop_unseen(page.title).split())
     return _Content(title, "".join(page.parts), page.headings, notes=notes)
 
 
@@ -695,7 +695,7 @@ def _read_docx(data: bytes) -> _Content:
     notes = [f"{n:,} {what}" for what, n in lost.items() if n] + _left_note(unread)
     content = _html_content(made.value)
     first = content.headings[0] if content.headings else None
-    title = first.title if first and first.level == 1 else " ".join(clean(named).split())
+    title = first.title if first and first.level == 1 else " ".join(drop_unseen(named).split())
     return content._replace(notes=[*notes, *content.notes], title=title)
 
 # %% ../../nbs/serve/00_documents.ipynb #93436652
@@ -727,7 +727,7 @@ def _line(runs: list[tuple], page: int) -> _Line | None:
             out, before, y = out + text, size, at
         sizes[size] += len("".join(text.split()))
         bold[bool(_BOLD.search(font))] += len("".join(text.split()))
-    if not (text := " ".join(clean(out).translate(_LIGATURES).split())):
+    if not (text := " ".join(drop_unseen(out).translate(_LIGATURES).split())):
         return None
     y = next(r[1] for r in runs if r[0].strip())
     return _Line(text, page, y, sizes.most_common(1)[0][0], bold[True] >= 0.9 * bold.total())
@@ -807,7 +807,9 @@ def _typed(page, number: int) -> list[_Line]:
             said = said.removeprefix("/").removeprefix("Off") if said[:1] == "/" else said
         if kind in _DRAWN and not said and (look := part(part(mark, "/AP") or {}, "/N")):
             said = page.extract_xform_text(look, (0, 90, 180, 270))
-        text = " ".join(clean(f"{name}: {said}" if name and said else str(said or "")).split())
+        text = " ".join(
+            drop_unseen(f"{name}: {said}" if name and said else str(said or "")).split()
+        )
         if text:
             found[text] = _Line(text, number, -1.0 - len(found))
     return list(found.values())
@@ -1012,7 +1014,7 @@ def _read_pdf(data: bytes) -> _Content:
     lines, notes = _all_lines(reader)
     marks, title = _marks_by_look(lines)
     text, starts = _joined_text(lines, marks)
-    named = " ".join(clean(str((reader.metadata or {}).get("/Title") or "")).split())
+    named = " ".join(drop_unseen(str((reader.metadata or {}).get("/Title") or "")).split())
     first_pages = " ".join(line.text for line in lines if line.page <= 2)
     bare, first_pages = (re.sub(r"[\W_]", "", x).casefold() for x in (named, first_pages))
     title = named if len(bare) > 3 and bare in first_pages else title

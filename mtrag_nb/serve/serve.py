@@ -63,7 +63,7 @@ class Talk:
         settings: Settings,
         models: "Models",
         domain: str = "",  # search only here; "" for everywhere
-        web: str = "none",  # what may be searched beside the documents, as `search.sources.web_named` takes it
+        web: str = "none",  # what may be searched beside the documents, as `models.calls.web_named` takes it
         out: str | Path = "runs/ask",  # folder of the run folders
         id: str = "",  # of the conversation; "": a new one
         resume: bool = False,  # go on with the conversation that was asked last, of those in `out`

@@ -361,7 +361,7 @@ class Service(AbstractContextManager):
         models: Models | None = None,  # to share loaded ones
         limits: Limits = Limits(),
         collection: str = "documents",  # of an upload that names none
-        web: str = "none",  # what may be searched beside the library, as `search.sources.web_named` takes it
+        web: str = "none",  # what may be searched beside the library, as `models.calls.web_named` takes it
     ):
         self.base, self.changes, own = profile, dict(changes), system or SERVING
         self.systems = _served(own)

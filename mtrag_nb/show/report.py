@@ -28,7 +28,7 @@ from ..core.types import TO_ANSWER, TO_REFUSE, DataError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs, proof_of
 from ..evaluate.blame import proof_report, risk_coverage
-from ..evaluate.gate import mechanism_card
+from ..evaluate.pairs import mechanism_card
 from ..evaluate.judge import judge_report, run_items
 from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SELF_CORRECTIONS, SHARES, Forked, Pair
 from ..evaluate.pairs import RunSummary, compare_right, cost_points, disagreements, dominated

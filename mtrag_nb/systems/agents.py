@@ -13,12 +13,13 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from ..search.sources import WebSearched, rrf, web_step
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
+from ..core.record import WebSearched
 from ..core.settings import BGE_M3, ChunkSettings, EmbedderSpec, ModelSpec, RetrievalSettings
 from ..core.settings import Settings, StageSettings, constant
 from ..core.text import clipped, format_docs_for_gen, sentences
 from ..core.types import Context, ReplyError, Turn, digest
+from ..models.calls import rrf
 from ..models.chat import ChatModel, Prompt, Sampling, chat
 from .self_crag import IRRELEVANT
 from .stages import GRADERS, SCALE_PROMPTS, Toolbox, clean_answer, clean_rewrite
@@ -382,7 +383,7 @@ def _web_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
     "Web results beside what is kept (5.1, 7.2)."
     found = tools.web.search(state["task"].question, tools.settings.own.web_results)
     kept = [*state["kept"], *(c.id for c in found.contexts)]
-    return {"kept": kept, "web_used": True}, web_step(found)
+    return {"kept": kept, "web_used": True}, found.step
 
 # %% ../../nbs/5_systems/05_agents.ipynb #0e202059
 def _compose_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, _Composed]:

@@ -14,13 +14,12 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from ..search.sources import view_text
 from ..core.files import data_dir, read_json
 from ..core.html import Table
 from ..core.record import Drafted, Grade, Retrieved, Rewritten
 from ..core.settings import MINILM, ByAdapter, ModelSpec, RetrievalSettings, Settings
 from ..core.settings import constant
-from ..core.text import Verdict, format_docs_for_gen
+from ..core.text import Verdict, format_docs_for_gen, view_text
 from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
 from .agents import VARIATION_PROMPTS, variations
 from .baselines import NOTHING, asked_of

@@ -13,18 +13,18 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.claims import check_claims, claims_something, draft_score
 from ..core.files import data_dir, parse_json
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
 from ..core.settings import Settings, StageSettings, load_place, names_code
-from ..core.text import Label, Verdict, clipped, declines, read_verdict, scored, sentences
-from ..core.text import spans_of, support, titled, without_thinking
+from ..core.text import Label, Verdict, check_claims, claims_something, clipped, declines
+from ..core.text import draft_score, read_verdict, scored, sentences, spans_of
+from ..core.text import support, titled, without_thinking
 from ..core.types import Context, DataError, ReplyError, SettingsError, Turn
 from ..models.chat import ChatModel, ClassifierLike, Contract, EmbedderLike, Prompt
 from ..models.chat import Sampling, chat, choose
 
 if TYPE_CHECKING:
-    from mtrag_nb.search.sources import RetrieverLike, Web
+    from mtrag_nb.models.calls import RetrieverLike, Web
 
 # %% auto #0
 __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADERS', 'CHECKERS', 'CITING_PROMPTS', 'Supports',
@@ -401,7 +401,7 @@ def check_by_support(answer: str, documents: Sequence[str], threshold: float = 0
 
 
 def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.8) -> Verdict:
-    "How likely the answer is faithful, by its claims; strict with free wording (`core.claims`)."
+    "How likely the answer is faithful, by its claims; strict with free wording (`core.text`)."
     return scored(draft_score(answer, documents), threshold, "claims")
 
 

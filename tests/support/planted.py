@@ -23,7 +23,7 @@ from mtrag_nb.data.mtrag import (
     with_rewrites,
 )
 from mtrag_nb.evaluate.blame import ProofReport, blame
-from mtrag_nb.evaluate.proof import prove
+from mtrag_nb.evaluate.pairs import prove
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence

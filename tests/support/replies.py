@@ -54,7 +54,7 @@ def worded_replies() -> list[Reply]:
     )
     for w, label in (
         ("true", "yes"), ("True", "yes"), ("false", "no"), ("False", "no"), ("1", "yes"),
-        ("0", "no"), ("y", "yes"), ("n", "no"), ("Y", "yes"), ("N", "no"),
+        ("0", "no"),
     ):
         out += named("a word", label, w, f"{w} ", f"**{w}**", f'"{w}"', f"\n{w}\n")
     reasons = (
@@ -159,75 +159,27 @@ def keyed_replies() -> list[Reply]:
     return out
 
 
-def stated_replies() -> list[Reply]:
-    "Replies that state it in a sentence, with negations that count and that do not."
+def implied_replies() -> list[Reply]:
+    "Replies from which a reader infers a verdict that they do not state as one: none may be read."
     out = []
-    subjects = (
-        "The document is", "It is", "The answer is", "The claims are", "All claims are",
-        "This passage is", "The response is", "Everything is",
-    )
-    predicates = (
-        "relevant", "supported", "grounded", "supported by the documents",
-        "relevant to the question", "fully supported", "directly relevant",
-    )
-    for s, p in product(subjects, predicates):
-        negated = s.replace(" is", " isn't").replace(" are", " aren't")
-        inside = s[0].lower() + s[1:]
-        out += named("a statement", "yes", f"{s} {p}.")
-        out += named(
-            "a negated statement", "no", f"{s} not {p}.", f"{negated} {p}.",
-            f"I don't think {inside} {p}.", f"I do not believe that {inside} {p}.",
-        )
-    for s, p in product(
-        (
-            "None of the claims are", "None of the claims is", "Neither claim is",
-            "Nothing in the answer is", "No claim is", "Neither of them is",
-            "No part of the answer is", "Not a single claim is", "Hardly anything is",
-        ),
-        ("supported", "supported by the documents", "grounded", "relevant"),
-    ):
-        out += named("a negated statement", "no", f"{s} {p}.", f"{s} {p} by the")
     out += named(
-        "a negated statement", "no", "The document is irrelevant.", "The answer is unsupported.",
-        "It is ungrounded.", "Irrelevant.", "Not relevant.", "Unsupported", "not supported",
-        "The document is completely irrelevant to the question.",
-        "The answer is not grounded in the documents", "It isn't supported.",
-        "The claim is never supported.", "The answer is in no way supported by the documents.",
-        "The answer is not at all supported.", "The passage is hardly relevant.",
-        "The answer lacks support.", "It fails to be supported.",
-        "That the answer is supported is not true.", "It is false that the answer is supported.",
+        "a statement", None, "The document is relevant.", "All claims are supported.", "Relevant.",
+        "The document isn't relevant to the question.", "I don't think it is supported.",
+        "None of the claims are supported.", "Nothing in the answer is grounded.", "Not relevant.",
+        "The answer is unsupported.", "Neither claim is supported by the", "GROUNDED",
     )
-    out += named("a statement", "yes", "Relevant.", "Supported", "GROUNDED", "relevant")
     out += named(
-        "a negation that is none", "yes", "No problem, the answer is supported by the documents.",
+        "a negation that is none", None, "No problem, the answer is supported by the documents.",
         "No contradictions were found, so it passes.", "No unsupported claims.",
         "There is no doubt that the answer is supported.", "No issues: the answer is grounded.",
-        "Nothing contradicts the answer, it is supported.",
-        "The answer is not only relevant, it is also complete.",
-        "I have no objections, the answer is grounded.", "Without doubt the answer is supported.",
-        "No hallucination was found, the answer is supported.",
-        "It is not true that nothing is supported.", "None of the claims are unsupported.",
-        "The answer is not unsupported.", "The document is not irrelevant.",
-        "No errors. The answer is supported.", "I can find no claim that is not supported.",
-        "No need to retry, the answer is supported.",
-        "Not only is the answer supported, it is also short.",
-        "I see no reason why this would be irrelevant.", "There are no unsupported statements.",
-        "No claim lacks support.", "I cannot find any claim that is not supported.",
-        "No, wait, yes.",
+        "No hallucination was found, the answer is supported.", "No claim lacks support.",
+        "It is not true that nothing is supported.", "No errors. The answer is supported.",
+        "No need to retry, the answer is supported.", "No, wait, yes.",
     )
     out += named(
-        "a yes that is none", "no", "It would be wrong to say yes.", "I can't say yes.",
-        "I cannot say that it is supported.", "It is wrong that the answer is supported.",
-        "Far from being supported, the answer is invented.",
-        "Saying that the answer is supported would be a lie.",
-        "The answer is anything but supported.", "It is doubtful that the answer is supported.",
-        "If only it were supported.", "The user says yes, but the documents say otherwise.",
-        "The answer pretends to be supported.", "I doubt that the answer is supported.",
-        "The answer is supported by nothing.", "The answer is supported by none of the documents.",
-        "The claim is relevant to no question.", "The answer is supported in no document.",
-        "I refuse to say yes.", "Rarely is the answer supported.",
-        "The answer should be supported, and it is invented.", "The answer claims to be relevant.",
-        "That it is supported cannot be said.",
+        "a yes that is none", None, "It would be wrong to say yes.", "I can't say yes.",
+        "The user says yes, but the documents say otherwise.", "I refuse to say yes.",
+        "Saying that the answer is supported would be a lie.", "Yes-men said so.",
     )
     return out
 
@@ -309,20 +261,9 @@ def unstated_replies() -> list[Reply]:
         "No es relevante, s\u00ed lo es.", "Nej, det er", "Nous ne savons pas.", "No lo s\u00e9",
     )
     longs = {
-        "yes": (
-            "Yes, the document names the fee of the ferry to Oland Island.",
-            "The answer is supported by the documents, which name the fee.",
-            "Verdict: yes, since all claims stand in the documents.",
-        ),
-        "no": (
-            "No, the document is about bees and names no ferry at all.",
-            "None of the claims are supported by the documents that were given here.",
-            "Nothing in the answer is supported by the documents that were given.",
-            "The document is not relevant to the question about the ferry.",
-            "I don't think the answer is supported by any of these documents here.",
-            "Neither the date nor the fee is supported by the documents.",
-            "The claims in the answer are not supported by the documents.",
-        ),
+        "yes": ("Yes, the document names the fee of the ferry to Oland Island.",),
+        "no": ("No, the document is about bees and names no ferry at all.",),
+        None: ("The document is not relevant to the question about the ferry.",),
     }
     for label, texts in longs.items():
         for t in texts:
@@ -334,7 +275,7 @@ def unstated_replies() -> list[Reply]:
 
 def verdict_replies() -> list[Reply]:
     "Replies that state yes, no or neither."
-    makers = (worded_replies, keyed_replies, stated_replies, unstated_replies)
+    makers = (worded_replies, keyed_replies, implied_replies, unstated_replies)
     return distinct(reply for make in makers for reply in make())
 
 
