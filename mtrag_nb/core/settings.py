@@ -158,8 +158,7 @@ class ChunkSettings:
     child_size: Annotated[int, Ge(1)] = 400
     child_overlap: Annotated[int, Ge(0)] = 50
     flat: bool = False  # True: children only, each its own parent (the ablation of V.C)
-    # FILE.py:NAME or MODULE:NAME of a node parser of LlamaIndex, in this one's place.
-    parser: str = later("")
+    parser: str = later("")  # FILE.py:NAME or MODULE:NAME of LlamaIndex's, in this one's place
 
     def __post_init__(self):
         for kind in ("parent", "child"):
@@ -174,8 +173,7 @@ class SparseSettings:
     "BM25 over children: what a sparse vector is made with. Robertson and Zaragoza 2009, 3.4.1."
 
     k1: Annotated[float, Ge(0)] = 1.2  # how soon more of the same word stops counting
-    # How far a long child is held against it: 0 not at all, 1 fully.
-    b: Annotated[float, Interval(ge=0, le=1)] = 0.75
+    b: Annotated[float, Interval(ge=0, le=1)] = 0.75  # how far length counts: 0 not, 1 fully
     # Words of an average child, without stop words: of the benchmark's passages, cut in 400 characters.
     avg_len: Annotated[float, Gt(0)] = 27.0
     language: str = "english"  # of the stop words and the Snowball stemmer
@@ -227,12 +225,9 @@ class RetrievalSettings:
     # FILE.py:NAME or MODULE:NAME of LlamaIndex's postprocessors, with blanks between: after the reranker.
     postprocessors: str = later("")
     views: str = later("query")  # what is searched with: see `legs`
-    # "rrf" (weighted, textbook), "pool": rerank all
-    fusion: Literal[_FUSIONS] = later("rrf")
-    # Of recorded runs, whose sparse encoders this version does not read.
-    learned: str = constant("", later=True)
-    # "": the profile's model, or overlap without one
-    reranker: Literal[("", *RERANKERS)] = later("")
+    fusion: Literal[_FUSIONS] = later("rrf")  # "rrf" (weighted, textbook), "pool": rerank all
+    learned: str = constant("", later=True)  # of recorded runs: a sparse encoder
+    reranker: Literal[("", *RERANKERS)] = later("")  # "": the profile's model, else overlap
 
     def __post_init__(self):
         legs(self.views)
@@ -248,8 +243,7 @@ class StageSettings:
     grade: str = "verdict"  # a key of `systems.stages.GRADERS`, or adapter:TASK
     grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
     grade_default: str = constant("yes")  # what an unreadable verdict counts as
-    # A key of `systems.stages.CHECKERS`, adapter:TASK, or nli:NAME of a classifier.
-    check: str = "verdict"
+    check: str = "verdict"  # a key of `systems.stages.CHECKERS`, adapter:TASK, nli:CLASSIFIER
     check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
     check_default: str = constant("no")
     max_retries: Annotated[int, Interval(ge=0, le=100)] = 2  # seed paper, II.C.1
@@ -257,15 +251,12 @@ class StageSettings:
     max_new_tokens: Annotated[int, Ge(1)] = 256  # of an answer
     history_turns: Annotated[int, Ge(0)] = 6  # turns of the conversation that a prompt shows
     turn_chars: Annotated[int, Ge(1)] = 600  # characters of each
-    # "permissive" or "strict" (seed paper, V.B), "small" (for the laptop's model) or "published"
-    prompts: str = "permissive"
+    prompts: str = "permissive"  # or "strict" (V.B), "small" (the laptop's), "published"
     refusal_text: Annotated[str, MinLen(1)] = (
         "I don't know: the documents that I found do not contain the answer."
     )
-    # "told": what fails; "plain": the same prompt
-    retry: Literal["told", "plain", "copied"] = later("told")
-    # How a draft declines; "token": the token alone.
-    declined_by: Literal["stance", "token", "never"] = later("stance")
+    retry: Literal["told", "plain", "copied"] = later("told")  # what fails; the same prompt
+    declined_by: Literal["stance", "token", "never"] = later("stance")  # "token": that alone
     tidy: bool = later(True)  # a draft loses repeated sentences, and a last one that was cut off
 
 # %% ../../nbs/1_core/01_settings.ipynb #80ba94a7

@@ -854,8 +854,9 @@ class _Oracle:
     right: _Right = lambda task_id, draft: None
     derived: Mapping[str, tuple[str, Callable]] = field(default_factory=dict)  # see `System`
     retrieving: frozenset[str] = frozenset()  # nodes that retrieve
-    # nodes that draft -> what else they put, empty
-    drafting: Mapping[str, Mapping] = field(default_factory=dict)
+    drafting: Mapping[str, Mapping] = field(
+        default_factory=dict
+    )  # node -> what else it puts, empty
     own_ids: bool = False  # the system calls passages by ids of its own
 
     def of(self, state: Mapping) -> Gold:

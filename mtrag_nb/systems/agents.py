@@ -225,13 +225,11 @@ class AgentsSettings:
     kinds: str = constant(" ".join(_KINDS))  # of the wordings that are searched for (5.1)
     rewrite_temperature: float = constant(0.5)  # (5.1)
     graded: int = constant(6)  # contexts that are graded in a round (6.1, 7.2)
-    # As stages.grade: 0 to 10 by the likeliest label, or by text.
-    grade: Literal[tuple(GRADERS)] = "scale"
+    grade: Literal[tuple(GRADERS)] = "scale"  # 0 to 10, by the likeliest label; or as stages.grade
     grade_threshold: float = 7.0  # kept at or above it (5.1)
     grade_default: str = constant("no")  # what an unreadable grade counts as
     keep: int = constant(6)  # contexts that the generator reads, the best first (5.1)
-    # With fewer, the web is asked, or the query is reformulated (5.1, 7.2).
-    enough: int = constant(3)
+    enough: int = constant(3)  # with fewer, the web or other wordings are tried (5.1, 7.2)
     rounds: Annotated[int, Ge(1)] = 3  # of retrieval at most (5.2, 12.1)
     web_results: int = constant(3)  # (7.2)
     web_query: str = constant("question")  # what the web is asked: as it was put (7.2)

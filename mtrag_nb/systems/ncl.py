@@ -39,21 +39,18 @@ _LEAST_WORDS = 3  # a shorter answer is a bad answer
 class NclSettings:
     "How NCL decides (NCL paper, section 3 and Table 1)."
 
-    # False: the ablation No Classification: the local rewrite sees the whole history
-    classify: bool = True
+    classify: bool = True  # False: the ablation No Classification: the whole history is kept
     # The four classes: "score" (the likeliest label), "words" (a label that the model writes) or "cosine".
     relation: Literal["score", "words", "cosine"] = "score"
     relation_threshold: float = 0.0  # "cosine" only: related at or above it
-    # At most so many earlier user turns are looked back at (HIST_USER_TURNS).
-    user_turns: int = constant(3)
+    user_turns: int = constant(3)  # that are looked back at, at most (HIST_USER_TURNS)
     top_k: int = constant(5)  # passages kept after reranking
     gate: Literal[tuple(GRADERS)] = "yesno"  # as stages.grade, of the passages as a whole
     gate_threshold: float = 0.0  # answerable at or above it ("verdict" has none)
     gate_default: str = constant("no")  # what an unreadable verdict counts as
     least_words: int = constant(_LEAST_WORDS)
     max_retries: Annotated[int, Ge(0)] = 1  # stricter retries of a bad answer
-    # The local rewrite: a short reply for each of the three "fields", or all three at "once".
-    local: Literal["fields", "once"] = later("fields")
+    local: Literal["fields", "once"] = later("fields")  # of the rewrite: a reply each, or one
 
 
 LAPTOP = {"relation": "cosine", "relation_threshold": 0.15}
@@ -99,8 +96,7 @@ class _Relation:
 
     category: int  # a key of _CLASSES
     how: str  # "score", "words" or "cosine"
-    # Probabilities of the labels 1 to 4; or cosines with the question and with the answer.
-    scores: tuple[float, ...] = ()
+    scores: tuple[float, ...] = ()  # of labels 1 to 4; or cosines with question and answer
     raw: str = ""  # "words": what the model wrote
     # It could not be read, and counts as 4: no history rather than the wrong one.
     defaulted: bool = False

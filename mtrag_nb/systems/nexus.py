@@ -164,14 +164,10 @@ class NexusSettings:
 
     grade: Literal[WAYS_TO_LABEL] = "labels"  # (3.3)
     correct: float = 0.53  # a cosine at or above it is correct
-    # One between here and there is ambiguous; not below `correct`: there is no such label.
-    ambiguous: float = 0.19
-    # What an unreadable label counts as.
-    grade_default: str = constant("ambiguous")
-    # How often the query is reformulated, and searched for again, while all is incorrect (3.3).
-    rounds: Annotated[int, Ge(0)] = 2
-    # The model finds other words, or the "talk" supplies the questions before.
-    reformulate: Literal["model", "talk"] = "model"
+    ambiguous: float = 0.19  # one from here on is ambiguous; at `correct`: none is
+    grade_default: str = constant("ambiguous")  # what an unreadable label counts as
+    rounds: Annotated[int, Ge(0)] = 2  # searches in other words, while all is incorrect (3.3)
+    reformulate: Literal["model", "talk"] = "model"  # other words: its own, or questions before
     reformulate_temperature: float = constant(0.5)
     # The model writes the answer; or sentences are copied: "quote"; the "best" of them first.
     generator: Literal["write", "quote", "best"] = "write"
@@ -180,8 +176,7 @@ class NexusSettings:
     # A source supports a claim by what it says; by "support" of words; or as stages.check says: "check".
     verify: Literal["claims", "support", "check"] = "claims"
     least: float = constant(0.6)  # share of a claim's content words in its source
-    # Drafts with an unsupported claim that are sent back; 0: they are flagged (4.3).
-    retry: Annotated[int, Ge(0)] = 0
+    retry: Annotated[int, Ge(0)] = 0  # drafts sent back for a claim; 0: it is flagged (4.3)
     sentences: Annotated[int, Ge(1)] = 5  # at most so many are copied
     least_words: int = constant(4)  # a shorter one is no sentence
     confidence: str = constant("measured")  # stated with the project's licence

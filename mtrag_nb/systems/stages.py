@@ -121,11 +121,8 @@ _HEDGE = re.compile(r"\b(?:at (?:least|most)|or (?:more|less|so)|maybe|perhaps)\
 
 
 def read_stated(text: str, option: str, other: str) -> str | None:
-    """What a reply states; None if it states nothing, or more than one thing.
-
-    It stands at the beginning, alone or behind a heading, and before an end or a reason; no hedge follows.
-    `option`: a regular expression with one group; `other`: one that finds something else that is stated.
-    """
+    """What a reply states, at its beginning and without a hedge; None if nothing, or more than one thing.
+    `option`: a regular expression with one group; `other`: one that finds something else that is stated."""
     said = without_thinking(text)
     if not (m := re.match(f"{_BEGINS}{option}{_STOPS}", said, re.I)):
         return None
@@ -228,8 +225,7 @@ def clean_rewrite(text: str) -> str:
 def rewrite(
     model: ChatModel, prompts: _Prompts, questions: _Texts, histories: _Texts
 ) -> list[Rewritten]:
-    """Questions that stand alone, by a few-shot prompt; an empty reply keeps the question. Histories: of
-    `show_history`, "" for a first question."""
+    'Questions that stand alone; an empty reply keeps one. Histories: of `show_history`, "" for none.'
     at = [i for i, h in enumerate(histories) if h]
     system, user = prompts["rewrite.system"], prompts["rewrite.user"].format
     users = [user(history=histories[i], question=questions[i]) for i in at]
@@ -628,8 +624,7 @@ class Toolbox:
     chat: ChatModel
     embedder: EmbedderLike
     retriever: RetrieverLike
-    # A system's own: prompt set -> key -> text.
-    system_prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    system_prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # see `System`
     checker: ClassifierLike | None = None  # of claims, where `stages.check` names one
     adapters: Mapping[str, Contract] = field(default_factory=dict)  # stage -> how one is asked
     web: Web | None = None  # what systems search beside the documents; None: nothing
@@ -944,8 +939,7 @@ class Cited(Step, kind="cited"):
     claims: tuple[Claim, ...]
     way: str  # a key of WAYS_TO_CITE
     raw: float | None = None  # coverage by citations, as `confidence.coverage` computes it
-    # None: no number is licensed for answers of this generator that are cited in this way
-    confidence: float | None = None
+    confidence: float | None = None  # None: none is licensed for this generator and way
     licence: str = ""  # what the number was measured on, or why there is none
 
     unsupported = property(lambda self: tuple(c for c in self.claims if not c.supported))

@@ -203,11 +203,8 @@ def surround(name: str, node: Node, tools: Toolbox) -> Node:
 
 
 def as_node(name: str, work: Work, tools: Toolbox) -> Node:
-    """A LangGraph node that puts its step or steps on the record, with what the tools bring around it.
-
-    A step that names a node or seconds of its own keeps them; the last one bears the rest of the time,
-    the calls, and what none of them says of the state.
-    """
+    """A LangGraph node that puts its steps on the record, with what the tools bring around it. Steps keep a node
+    and seconds of their own; the last bears the rest of the time, the calls, and what else is put."""
 
     def run(state) -> dict:
         calls, start = Calls(), time.perf_counter()
@@ -305,19 +302,15 @@ class System:
     build: Callable[[Toolbox], object]  # toolbox -> compiled graph
     about: str = ""  # one line
     reasons: tuple[Reason, ...] = ()  # of its refusals
-    # prompt set -> key -> text; hashed into the identity of a run
-    prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # set -> key -> text
     settings: type | None = None  # a frozen dataclass of its own settings, kept in `Settings.own`
     # profile -> settings that differ there: its own by name, shared ones by dotted key
     defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    # profiles that its paper names and no other system needs
-    profiles: Mapping[str, Settings] = field(default_factory=dict)
-    # what its paper fixes of the shared settings
-    fixed: Callable[[Settings], Settings] = lambda settings: settings
-    # At most so many returns to a node.
+    profiles: Mapping[str, Settings] = field(default_factory=dict)  # of its paper alone
+    fixed: Callable[[Settings], Settings] = lambda settings: settings  # what its paper fixes
+    # at most so many returns to a node
     retries: Callable[[Settings], int] = lambda settings: settings.stages.max_retries
-    # name of a variant -> its departures from the defaults
-    variants: Mapping[str, tuple[Departure, ...]] = field(default_factory=dict)
+    variants: Mapping[str, tuple[Departure, ...]] = field(default_factory=dict)  # by name
     mechanisms: tuple[Mechanism, ...] | None = None  # None: found by the kinds of its steps
     # what else decides its answers, for the identity of a run
     identity: Callable[[Settings], Mapping[str, object]] = lambda settings: {}
@@ -326,13 +319,11 @@ class System:
     # key of its own state -> the shared key ("passed": a verdict) that decides it, and how
     derived: Mapping[str, tuple[str, Callable]] = field(default_factory=dict)
     one_piece: str = ""  # why its turns cannot be resumed in the middle; "": they can
-    # True: a turn is resumed from its beginning, each visit recalled by what its node saw
-    by_visit: bool = False
+    by_visit: bool = False  # True: turns are resumed by what each node saw, from the beginning
     group: str = ""  # the name of its own settings on a command line; "": the system's
     paper: str = ""  # the profile with its paper's models and settings, from which variants start
     base: str = ""  # of a variant: that profile, from which everything but _MACHINE comes
-    # of a variant: dotted key -> value; a user's settings override them
-    changes: Mapping[str, object] = field(default_factory=dict)
+    changes: Mapping[str, object] = field(default_factory=dict)  # of a variant, below a user's
 
     @property
     def prefix(self) -> str:
