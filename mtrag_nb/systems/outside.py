@@ -1037,8 +1037,8 @@ def _implied(p: _Program, state: Mapping, update: Mapping, own: Mapping, tools: 
 
 
 def _followed(p: _Program, ends: Sequence, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
-    """An update whose program's keys say what the record's say, also where a fault or an oracle changed it. `ends`:
-    where a Command may send the turn. Raises NotRecorded if the change might send it elsewhere."""
+    """An update whose program's keys say what the record's say, also where a fault or an oracle changed it.
+    `ends`: where a Command may send the turn. Raises NotRecorded if the change might send it elsewhere."""
     own = {k.removeprefix("own."): v for k, v in update.items() if k.startswith("own.")}
     changed, said, judged = {}, {}, False
     for key, value in _implied(p, state, update, own, tools).items():

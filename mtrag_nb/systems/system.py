@@ -203,8 +203,8 @@ def surround(name: str, node: Node, tools: Toolbox) -> Node:
 
 
 def as_node(name: str, work: Work, tools: Toolbox) -> Node:
-    """A LangGraph node that puts its steps on the record, with what the tools bring around it. Steps keep a node
-    and seconds of their own; the last bears the rest of the time, the calls, and what else is put."""
+    """A LangGraph node that puts its steps on the record, with what the tools bring around it. Steps keep
+    a node and seconds of their own; the last bears the rest of the time, the calls, and what else is put."""
 
     def run(state) -> dict:
         calls, start = Calls(), time.perf_counter()
