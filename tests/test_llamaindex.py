@@ -254,3 +254,18 @@ def test_its_retriever_takes_the_place_of_ours(name, tmp_path):
     first = [made.passages[t.contexts[0]] for t in turns]
     assert [c.title for c in first] == [file for _, _, file, _ in QUESTIONS]
     assert ":" in made.manifest["identity"]["retriever"]
+
+
+def test_a_part_that_holds_a_class_has_an_identity():
+    from llama_index.core.postprocessor import SimilarityPostprocessor
+    from llama_index.core.schema import TextNode
+    from pydantic import BaseModel
+
+    from mtrag_nb.search.nodes import part_identity
+
+    class Structured(SimilarityPostprocessor):
+        output: type
+
+    parts = [Structured(similarity_cutoff=0.5, output=c) for c in (TextNode, BaseModel, int)]
+    assert len({part_identity(p) for p in parts}) == 3
+    assert part_identity(parts[0]) == part_identity(parts[0].model_copy())

@@ -423,6 +423,18 @@ def test_what_is_a_constant_by_now_is_not_set_without_a_word(system, key, value)
         configured(system, changes={key: value})
 
 
+def test_a_prompt_of_a_stage_that_asks_no_model_is_refused():
+    for key in ("grade.system", "check.user", "rewrite.system"):
+        asked = {f"prompts.{key}": "Is it of use?", "stages.rewrite": "never"}
+        with pytest.raises(
+            SettingsError, match=f"{key} is not read: stages.{key.split('.')[0]} is '"
+        ):
+            configured("self_crag", changes=asked)
+    assert configured("self_crag", "t4", {"prompts.grade.system": "Of use?"}).prompts
+    by_gate = {"prompts.grade.system": "Of use?", "ncl.gate": "yesno"}
+    assert configured("ncl", changes=by_gate).stages.grade == "cosine"
+
+
 def test_a_configuration_file_with_another_value_than_a_constant_is_refused(tmp_path):
     path = tmp_path / "system.yaml"
     path.write_text("memory:\n  summarize_every: 5\n  max_messages: 12\n", encoding="utf-8")

@@ -49,8 +49,8 @@ def later(default: object):
 
 
 def constant(value: object, later: bool = False):
-    """A number of a paper that nobody sets. It stands in manifests and identities as when it was a setting; of one
-    that was made `later`, in manifests alone. Runs with another value cannot be replayed."""
+    """A number that nobody sets. It stands in manifests and identities as when it was a setting; one that
+    was made `later`, in manifests alone. Runs with another value cannot be replayed."""
     how = {"later": later, "gone": value}
     return field(init=False, default_factory=lambda: value, metadata=how)
 
@@ -78,16 +78,20 @@ class ModelSpec:
 
     # Hub name, folder (both with #FILE.gguf for a GGUF file in there), GGUF file, or a name in EMBEDDED
     name: Annotated[str, MinLen(1)]
-    dtype: str = "auto"  # fp32, fp16, bf16; "auto": fp32 on a CPU, fp16 on a GPU below compute capability 8, bf16 above
+    dtype: str = (
+        "auto"  # fp32, fp16, bf16; "auto": fp32 on a CPU, fp16 on a GPU below 8.0, else bf16
+    )
     quantization: str = ""  # "" or "nf4" (bitsandbytes, double quantization)
     device: str = "auto"  # "auto": the GPU if there is one; or "cpu", "cuda", "cuda:1"
     gguf_file: str = constant("")  # a file is named behind # in `name`
-    url: str = ""  # an OpenAI-compatible server, e.g. http://localhost:8000/v1, or http://localhost:8000/v1#llama.cpp
+    url: str = (
+        ""  # an OpenAI-compatible server: http://localhost:8000/v1, with #llama.cpp behind it
+    )
     api_key_env: str = ""  # name of the environment variable that holds the server's key
     prefixes: str = constant("", later=True)  # an embedder's
-    # What a chat model thinks before it answers: "no", "yes", at most so many tokens; "": as its template has it
+    # What a chat model thinks before: "no", "yes", at most so many tokens; "": as its template has it
     think: str = later("")
-    # A library of LoRA adapters on a chat model: hub name or folder, with :BASE behind it where the model has another name
+    # A library of LoRA adapters: hub name or folder, with :BASE where the model has another name
     adapters: str = later("")
 
     def __post_init__(self):
@@ -154,8 +158,7 @@ class ChunkSettings:
     child_size: Annotated[int, Ge(1)] = 400
     child_overlap: Annotated[int, Ge(0)] = 50
     flat: bool = False  # True: children only, each its own parent (the ablation of V.C)
-    # FILE.py:NAME or MODULE:NAME of a node parser of LlamaIndex, in this one's place.
-    parser: str = later("")
+    parser: str = later("")  # FILE.py:NAME or MODULE:NAME of LlamaIndex's, in this one's place
 
     def __post_init__(self):
         for kind in ("parent", "child"):
@@ -170,8 +173,7 @@ class SparseSettings:
     "BM25 over children: what a sparse vector is made with. Robertson and Zaragoza 2009, 3.4.1."
 
     k1: Annotated[float, Ge(0)] = 1.2  # how soon more of the same word stops counting
-    # How far a long child is held against it: 0 not at all, 1 fully.
-    b: Annotated[float, Interval(ge=0, le=1)] = 0.75
+    b: Annotated[float, Interval(ge=0, le=1)] = 0.75  # how far length counts: 0 not, 1 fully
     # Words of an average child, without stop words: of the benchmark's passages, cut in 400 characters.
     avg_len: Annotated[float, Gt(0)] = 27.0
     language: str = "english"  # of the stop words and the Snowball stemmer
@@ -193,7 +195,7 @@ class Leg:
 
 
 def legs(views: str) -> tuple[Leg, ...]:
-    "The legs of a search, as `query` or `mix*0.5 bm25:last*0.2`. Raises SettingsError for an unknown view, and for one twice."
+    "The legs of `mix*0.5 bm25:last*0.2`. Raises SettingsError for an unknown view, and for one twice."
     out = []
     for part in views.split():
         m = re.fullmatch(r"(?:(bm25):)?([a-z]+)(?:\*(\d*\.?\d+))?", part)
@@ -218,17 +220,14 @@ class RetrievalSettings:
     distinct: bool = constant(False)
     domain_filter: bool = True  # False: an ablation of the paper (V.C)
     parent_swap: bool = constant(True)  # the generator reads parents, not children
-    # A name of `search.retrieve.RETRIEVERS`, or FILE.py:NAME or MODULE:NAME of a retriever, index or query engine of LlamaIndex.
+    # A name of `search.retrieve.RETRIEVERS`, or FILE.py:NAME or MODULE:NAME of one of LlamaIndex's.
     retriever: str = later("index")
     # FILE.py:NAME or MODULE:NAME of LlamaIndex's postprocessors, with blanks between: after the reranker.
     postprocessors: str = later("")
     views: str = later("query")  # what is searched with: see `legs`
-    # "rrf" (weighted, textbook), "pool": rerank all
-    fusion: Literal[_FUSIONS] = later("rrf")
-    # Of recorded runs, whose sparse encoders this version does not read.
-    learned: str = constant("", later=True)
-    # "": the profile's model, or overlap without one
-    reranker: Literal[("", *RERANKERS)] = later("")
+    fusion: Literal[_FUSIONS] = later("rrf")  # "rrf" (weighted, textbook), "pool": rerank all
+    learned: str = constant("", later=True)  # of recorded runs: a sparse encoder
+    reranker: Literal[("", *RERANKERS)] = later("")  # "": the profile's model, else overlap
 
     def __post_init__(self):
         legs(self.views)
@@ -244,8 +243,7 @@ class StageSettings:
     grade: str = "verdict"  # a key of `systems.stages.GRADERS`, or adapter:TASK
     grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
     grade_default: str = constant("yes")  # what an unreadable verdict counts as
-    # A key of `systems.stages.CHECKERS`, adapter:TASK, or nli:NAME of a classifier.
-    check: str = "verdict"
+    check: str = "verdict"  # a key of `systems.stages.CHECKERS`, adapter:TASK, nli:CLASSIFIER
     check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
     check_default: str = constant("no")
     max_retries: Annotated[int, Interval(ge=0, le=100)] = 2  # seed paper, II.C.1
@@ -253,15 +251,12 @@ class StageSettings:
     max_new_tokens: Annotated[int, Ge(1)] = 256  # of an answer
     history_turns: Annotated[int, Ge(0)] = 6  # turns of the conversation that a prompt shows
     turn_chars: Annotated[int, Ge(1)] = 600  # characters of each
-    # "permissive" or "strict" (seed paper, V.B), "small" (for the laptop's model) or "published"
-    prompts: str = "permissive"
+    prompts: str = "permissive"  # or "strict" (V.B), "small" (the laptop's), "published"
     refusal_text: Annotated[str, MinLen(1)] = (
         "I don't know: the documents that I found do not contain the answer."
     )
-    # "told": what fails; "plain": the same prompt
-    retry: Literal["told", "plain", "copied"] = later("told")
-    # How a draft declines; "token": the token alone.
-    declined_by: Literal["stance", "token", "never"] = later("stance")
+    retry: Literal["told", "plain", "copied"] = later("told")  # what fails; the same prompt
+    declined_by: Literal["stance", "token", "never"] = later("stance")  # "token": that alone
     tidy: bool = later(True)  # a draft loses repeated sentences, and a last one that was cut off
 
 # %% ../../nbs/1_core/01_settings.ipynb #80ba94a7
@@ -326,7 +321,7 @@ def _adapter(group: type, name: str):
 
 
 def _changed(group: object, key: str, value: object, where: str) -> object:
-    "A group of settings with another value; text, as on the command line, is read as what the setting takes. `where` names the setting. Raises SettingsError."
+    "A group with another value (text is read as its type) for the setting `where`. Raises SettingsError."
     from pydantic import ValidationError
 
     head, _, rest = key.partition(".")
@@ -363,7 +358,7 @@ def _changed(group: object, key: str, value: object, where: str) -> object:
 
 # %% ../../nbs/1_core/01_settings.ipynb #c1b58fad
 def with_settings(settings: Settings, changes: Mapping[str, object], own: str = "own.") -> Settings:
-    "A variant by dotted key; the system's own begin with `own`. Raises SettingsError for an unknown key or an impossible value."
+    "A variant by dotted key, a system's with `own` before it. Raises SettingsError for what cannot be."
     for key, value in changes.items():
         if key == "profile":
             raise SettingsError("the profile is no setting: choose another with --profile")
@@ -428,7 +423,7 @@ PROFILES = {
 
 
 def load_settings(profile: str = "laptop", changes: dict | None = None) -> Settings:
-    "The settings of a key of PROFILES, with changes by dotted key. Raises SettingsError if either does not exist."
+    "A profile's settings, with changes by dotted key. Raises SettingsError if either does not exist."
     if profile not in PROFILES:
         raise unknown_name("profile", profile, PROFILES)
     return with_settings(PROFILES[profile], changes or {})
@@ -468,7 +463,7 @@ class Plugin:
         return f"the {self.kind} {self.entries[0].name!r} of the package {packages}"
 
     def load(self) -> object:
-        "The object that the entry point names. Raises SettingsError for a name that is taken, and what cannot be imported."
+        "The object that the entry point names. Raises SettingsError for a taken name, and a failing import."
         if self.taken or self.entries[1:]:
             whose = "mtrag_nb has one" if self.taken else "they are two"
             remedy = "rename it, or uninstall the package"
@@ -490,7 +485,7 @@ class Plugin:
 
 
 def plugins(kind: str, own: Collection[str] = ()) -> dict[str, Plugin]:
-    "The entry points of other packages in the group `mtrag_nb.KINDs`, by name; `own`: the names that are taken."
+    "Other packages' entry points in `mtrag_nb.KINDs`, by name; `own`: the names that are taken."
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=f"mtrag_nb.{kind}s"):
         found.setdefault(entry.name, []).append(entry)
@@ -508,7 +503,7 @@ def names_code(name: str) -> bool:
 
 
 def _module_of(place: str):
-    "The module of a file or of an installed package; a file is run once, until it changes. Raises SettingsError."
+    "The module of a file (run once, until it changes) or a package. Raises SettingsError."
     path = Path(place)
     try:
         if path.suffix != ".py":
@@ -553,7 +548,7 @@ def _sources(path: Path, folder: Path, seen: dict[Path, str]) -> dict[Path, str]
 
 
 def load_place(name: str) -> tuple[object, str]:
-    "The object at FILE.py:NAME or MODULE:NAME, and the source that it was made of. Raises SettingsError for one that is not there."
+    "The object at FILE.py:NAME or MODULE:NAME, and the source of it. Raises SettingsError for none."
     place, _, what = name.rpartition(":")
     module = _module_of(place)
     if not hasattr(module, what):

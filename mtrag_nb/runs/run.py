@@ -105,7 +105,7 @@ def identity(system: System, passages: str, tools: Toolbox) -> dict:
 
 # %% ../../nbs/6_runs/00_run.ipynb #cef66129
 def begin_session(folder: Path, entries: Mapping) -> None:
-    "Record a session in `manifest.json`; entries: as `manifest` gives them. Raises RunMismatch for a folder that holds another run."
+    "Record a session in `manifest.json` (entries: of `manifest`). Raises RunMismatch for another run."
     path = folder / "manifest.json"
     if path.exists():
         read_manifest(folder)
@@ -121,7 +121,7 @@ def begin_session(folder: Path, entries: Mapping) -> None:
 def end_session(
     folder: Path, seconds: float, turns: int, batches: Sequence[int], placed: Mapping | None = None
 ) -> None:
-    "Note in the manifest what the last session did, and where its models lay; a session that was killed has no such note."
+    "Note in the manifest what the last session did, and where its models lay; a killed one has no such note."
     entries = read_json(folder / "manifest.json")
     did = {"seconds": round(seconds, 1), "turns": turns, "batches": len(batches)}
     did |= {"prompts": sum(batches)} | ({"placed": dict(placed)} if placed else {})
@@ -131,7 +131,7 @@ def end_session(
 
 # %% ../../nbs/6_runs/00_run.ipynb #3f9b6bd9
 def _keep_tasks(folder: Path, tasks: Sequence[Task]) -> None:
-    "Record tasks in `tasks.jsonl`. Raises RunMismatch, and names the first one, if a task of the same id was another."
+    "Record tasks in `tasks.jsonl`. Raises RunMismatch with the first whose id was another task's."
     path = folder / "tasks.jsonl"
     lines = read_jsonl(path, torn_tail=True) if path.exists() else ()
     known = {line["task"]["id"]: line for _, line in lines}
@@ -172,7 +172,7 @@ def selected(tasks: Iterable[Task], how: str = "all", limit: int | None = None) 
 
 # %% ../../nbs/6_runs/00_run.ipynb #9cca0c7e
 def chunks_of(index: str | Path, settings: Settings) -> ChunkSettings:
-    "How the index in a folder has to be cut to go with some settings: the parents of one of documents are what its manifest says."
+    "How an index has to be cut to go with some settings: parents of documents are as its manifest says."
     from mtrag_nb.search.store import Manifest
 
     manifest = Manifest.load(index)
@@ -220,7 +220,7 @@ def _open_retriever(settings: Settings, models: Models, index: str | Path | None
 
 # %% ../../nbs/6_runs/00_run.ipynb #4b3b3409
 def open_web(name: str, settings: Settings, models: Models) -> Web | None:
-    "What a run may search beside its own documents (`web_named`). An index that stands for the web is searched as the settings say, in all its domains."
+    "What a run may search beside its documents (`web_named`); of an index, all domains, as the settings say."
 
     def corpus(folder: Path) -> RetrieverLike:
         everywhere = replace(settings.retrieval, domain_filter=False)
@@ -251,7 +251,7 @@ class Recorder:
             self.written += 1
 
     def keep(self, ids: Iterable[str]) -> None:
-        "Record those of these passages that are not on the record: of a turn to be written, or of one whose passages were lost."
+        "Record those of these passages that are not on the record: new ones, and those that were lost."
         for c in self.contexts([i for i in ids if i not in self.known]):
             self.passages.append(plain(c))
             self.known.add(c.id)
@@ -262,8 +262,8 @@ class Recorder:
 
 # %% ../../nbs/6_runs/00_run.ipynb #868904c0
 def _own_history(task: Task, before: Sequence[tuple[Task, str]]) -> tuple[Turn, ...]:
-    """The history of a task with a system's own answers in it; before: its conversation so far, tasks as given and own answers.
-    Raises DataError for one that does not hold what was asked before."""
+    """The history of a task with a system's own answers in it; before: tasks as given and own answers so
+    far. Raises DataError for one that does not hold what was asked before."""
     turns = list(task.history)
     for asked, answer in before:
         at = len(asked.history)
@@ -277,8 +277,8 @@ def _own_history(task: Task, before: Sequence[tuple[Task, str]]) -> tuple[Turn, 
 
 # %% ../../nbs/6_runs/00_run.ipynb #c3707b48
 def _talk_through(tasks: Sequence[Task], done: Mapping[str, Trajectory], take, late) -> list:
-    """The turns of a conversation on its own answers, every one with the task as it was asked. done: those that were finished
-    earlier; take: task -> trajectory; late: () -> whether it is too late to begin another turn."""
+    """The turns of a conversation on its own answers, each with the task as it was asked. done: those
+    finished earlier; take: task -> trajectory; late: () -> whether it is too late to begin another turn."""
     out, before = [], []
     for given in sorted(tasks, key=lambda t: t.turn):
         asked = replace(given, history=_own_history(given, before))
@@ -306,7 +306,7 @@ _Answering = Callable[[Toolbox], Callable[[Task], Trajectory]]  # tools -> what 
 def _answer_all(
     folder: Path, tasks: Sequence[Task], tools: Toolbox, answering: _Answering, live: bool, **how
 ) -> list[Task]:
-    "Answer those tasks that have no recorded end; the tasks as they were asked. how: name and progress of the bar, minutes, models."
+    "Answer the tasks without a recorded end; all tasks. how: name, progress, minutes, models."
     name, progress, minutes, models = (how[k] for k in ("name", "progress", "minutes", "models"))
     turns = read_trajectories(folder / "trajectories.jsonl")
     done = {i: t for i, t in turns.items() if not t.failed}
@@ -387,7 +387,7 @@ def run_tasks(
     live: bool = False,  # True: conversations on the system's own answers, as its identity says
     shard: Shard | None = None,  # only the conversations that fall to this part: see `merge_runs`
 ) -> Run:
-    "Run a system over tasks, or resume a run. Raises RunMismatch for a folder of other settings or another shard, DataError for a full disk."
+    "Run a system over tasks, or resume. Raises RunMismatch for another run, DataError for a full disk."
     folder, settings = Path(folder), system.with_own(settings)
     if setting == "rag":
         tasks = [replace(t, contexts=None) for t in tasks]  # what came with a task is gold
@@ -420,8 +420,8 @@ def _input_line(task: Task) -> dict:
 
 
 def write_predictions(run: Run, tasks: Sequence[Task], lines: Mapping | None = None) -> int:
-    """Write `predictions.jsonl` in the official format, in the order of the tasks; what it holds of other tasks stays behind
-    them. lines: task id -> input line. Returns how many lines were written."""
+    """Write `predictions.jsonl` in the official format, in the order of the tasks, other tasks' lines
+    behind them. lines: task id -> input line. Returns how many lines were written."""
     path, asked = run.folder / "predictions.jsonl", {t.id for t in tasks}
     there = [line for _, line in read_jsonl(path)] if path.exists() else []
     others = [line for line in there if line.get("task_id") not in asked]
@@ -488,7 +488,7 @@ def merge_runs(
     folders: Iterable[str | Path],  # of all shards, in any order: of a run, or of its judgements
     out: str | Path,  # made if it isn't there; judgements may go into the folder of their run
 ) -> Path:
-    "Put the shards of a run together. Raises RunMismatch for shards of another run, missing or there twice, InUse for one that is being written."
+    "Merge the shards of a run. Raises RunMismatch where they do not make one, InUse during a run."
     folders, out = shards_in(folders, RunMismatch), Path(out)
     with ExitStack() as held:
         for folder in {*folders, out}:

@@ -226,9 +226,9 @@ def _described(value: object, depth: int) -> object:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_described(v, depth - 1) for v in value]
     name = f"{type(value).__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"
-    inner = {**getattr(value, "__dict__", {}), **(getattr(value, "__pydantic_private__", 0) or {})}
     if depth < 1 or callable(value) and not isinstance(value, TransformComponent):
-        return name
+        return name  # of a class, too
+    inner = {**getattr(value, "__dict__", {}), **(getattr(value, "__pydantic_private__", 0) or {})}
     return {name: {k: _described(v, depth - 1) for k, v in sorted(inner.items())}}
 
 
