@@ -357,7 +357,7 @@ _S = TypeVar("_S", bound=Step)
 
 # %% ../../nbs/1_core/05_record.ipynb #232cfa57
 def kept_by(step: Graded | Ranked) -> tuple[str, ...]:
-    "Ids that a step left: as its system has it where that is another rule than its verdicts (`Step.extra`), else what passed."
+    "Ids that a step left: by its system's own rule (`Step.extra`), else what passed."
     own = step.extra.get("kept")
     return step.kept if own is None else tuple(own)
 
@@ -668,7 +668,7 @@ def read_manifest(folder: str | Path) -> dict:
 def read_lines(
     path: str | Path, read: Callable, what: str, log: bool = True, remedy: str = ""
 ) -> Iterator:
-    "Each line of a file, as `read` gives it, of a log without a torn last one; none without a file. Raises DataError."
+    "Each line of a file as `read` gives it; no torn last one, none without a file. Raises DataError."
     for n, line in read_jsonl(path, torn_tail=log) if Path(path).exists() else ():
         try:
             yield read(line)
@@ -718,7 +718,7 @@ class Run:
     "A recorded run at one moment. Raises DataError for a folder that holds none."
 
     def __init__(self, folder: str | Path, name: str = "", judged: str | Path | None = None):
-        "Named as its folder unless a name is given; `judged`: the folder of the judgements, if it is another."
+        "Named as its folder unless a name is given; `judged`: another folder with the judgements."
         self.folder, self.manifest = Path(folder), read_manifest(folder)
         self.name, self.judged_in = name or self.folder.name, Path(judged or folder)
 
@@ -749,7 +749,7 @@ class Run:
 
     @cached_property
     def trajectories(self) -> dict[str, Trajectory]:
-        "Task id -> trajectory, in the order of the tasks: which ends first is chance if several are in flight."
+        "Task id -> trajectory, in the order of the tasks, not in that in which they ended."
         by_task = read_trajectories(self.folder / "trajectories.jsonl")
         places = {i: n for n, i in enumerate(self.tasks)}
         return {i: by_task[i] for i in sorted(by_task, key=lambda i: places.get(i, len(places)))}
@@ -768,7 +768,7 @@ class Run:
 
     @cached_property
     def scores(self) -> dict[str, dict[str, float | None]]:
-        "Task id -> measure -> score, as `mtrag score` wrote them; those beside the judgements, if there are any."
+        "Task id -> measure -> score, by `mtrag score`; those beside the judgements, if there are any."
         beside = self.judged_in / "scores.jsonl"
         return _read_scores(beside if beside.exists() else self.folder / "scores.jsonl")
 
@@ -799,7 +799,7 @@ class Run:
         return {c: sorted(ts, key=lambda t: t.turn) for c, ts in turns.items()}
 
     def to_pandas(self) -> pandas.DataFrame:
-        "A row for each turn, by task id: what a trajectory holds, its query, calls, tokens and scores. Raises SettingsError without pandas."
+        "A row a turn: task id, trajectory, query, calls, tokens, scores. SettingsError without pandas."
         try:
             import pandas
         except ImportError:
@@ -822,7 +822,7 @@ def as_run(source: Run | str | Path) -> Run:
 
 # %% ../../nbs/1_core/05_record.ipynb #3f995df7
 def append_label(path: str | Path, run: str, task_id: str, label: str, note: str = "") -> dict:
-    "Put a label on record, in a file of JSON lines; returns the line. Raises DataError for an empty one, or a full disk."
+    "Put a label on record in a JSON-lines file; returns the line. DataError if empty, or the disk is full."
     line = {"run": run, "task_id": task_id, "label": label.strip(), "note": note.strip()}
     if not line["label"] and not line["note"]:
         raise DataError("neither a label nor a note", remedy="Choose or write one of the two")

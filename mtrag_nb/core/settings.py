@@ -46,7 +46,7 @@ def later(default: object):
     return field(default=default, metadata={"later": True})
 
 
-# Of a setting that this version has no longer: recorded runs have it at this value; others cannot be replayed.
+# Of a setting that is gone: recorded runs have it at this value; others cannot be replayed.
 _GONE = {"constant": True, "later": True, "gone": ""}
 
 
@@ -77,17 +77,19 @@ class ModelSpec:
     "A model and how to load it."
 
     name: Annotated[str, MinLen(1)]  # hub name, folder, GGUF file, or a name in EMBEDDED
-    dtype: str = "auto"  # fp32, fp16, bf16; "auto": fp32 on a CPU, fp16 on a GPU below compute capability 8, bf16 above
+    dtype: str = (
+        "auto"  # fp32, fp16, bf16; "auto": fp32 on a CPU, fp16 on a GPU below capability 8, or bf16
+    )
     quantization: str = ""  # "" or "nf4" (bitsandbytes, double quantization)
     device: str = "auto"  # "auto": the GPU if there is one; or "cpu", "cuda", "cuda:1"
     gguf_file: str = ""  # a GGUF file inside the folder or hub repository `name`
-    url: str = ""  # an OpenAI-compatible server, e.g. http://localhost:8000/v1, or http://localhost:8000/v1#llama.cpp
+    url: str = ""  # an OpenAI-compatible server: http://localhost:8000/v1, perhaps with #llama.cpp behind it
     api_key_env: str = ""  # name of the environment variable that holds the server's key
     # Before what an embedder reads, of a question | of a passage: "search_query: |search_document: "
     prefixes: str = later("")
-    # What a chat model thinks before it answers: "no", "yes", at most so many tokens; "": as its template has it
+    # What a chat model thinks before it answers: "no", "yes", most tokens; "": as its template has it
     think: str = later("")
-    # A library of LoRA adapters on a chat model: hub name or folder, with :BASE behind it where the model has another name
+    # A library of LoRA adapters: hub name or folder, with :BASE where the model has another name
     adapters: str = later("")
 
     def __post_init__(self):
@@ -176,7 +178,7 @@ class Leg:
 
 
 def legs(views: str) -> tuple[Leg, ...]:
-    "The legs of a search, as `query` or `mix*0.5 bm25:last*0.2`. Raises SettingsError for an unknown view, and for one twice."
+    "The legs of a search: `query`, `mix*0.5 bm25:last*0.2`. Raises SettingsError: unknown, or there twice."
     out = []
     for part in views.split():
         m = re.fullmatch(r"(?:(bm25):)?([a-z]+)(?:\*(\d*\.?\d+))?", part)
@@ -198,10 +200,10 @@ class RetrievalSettings:
 
     top_k: Annotated[int, Interval(ge=1, le=10_000)] = 20  # candidate children from the index
     rerank_k: Annotated[int, Ge(1)] = 5  # children kept after reranking
-    distinct: bool = False  # True: keep children until they come from rerank_k passages; five children are often only three
+    distinct: bool = False  # True: keep children until they come from rerank_k passages
     domain_filter: bool = True
     parent_swap: bool = True  # show the generator parents, not children
-    # A name of `search.retrieve.RETRIEVERS`, or FILE.py:NAME or MODULE:NAME of a retriever, index or query engine of LlamaIndex.
+    # A name of `search.retrieve.RETRIEVERS`, or a place (FILE.py:NAME, MODULE:NAME) of one of LlamaIndex.
     retriever: str = later("index")
     # FILE.py:NAME or MODULE:NAME of LlamaIndex's postprocessors, with blanks between: after the reranker.
     postprocessors: str = later("")
@@ -301,7 +303,8 @@ def _adapter(group: type, name: str):
 
 
 def _changed(group: object, key: str, value: object, where: str) -> object:
-    "A group of settings with another value; text, as on the command line, is read as what the setting takes. `where` names the setting. Raises SettingsError."
+    """A group of settings with another value; text, as on the command line, is read as the setting takes it.
+    `where` names the setting. Raises SettingsError."""
     from pydantic import ValidationError
 
     head, _, rest = key.partition(".")
@@ -333,7 +336,7 @@ def _changed(group: object, key: str, value: object, where: str) -> object:
 
 # %% ../../nbs/1_core/01_settings.ipynb #c1b58fad
 def with_settings(settings: Settings, changes: Mapping[str, object], own: str = "own.") -> Settings:
-    "A variant by dotted key; the system's own begin with `own`. Raises SettingsError for an unknown key or an impossible value."
+    "A variant by dotted key (`own.` for the system's). Raises SettingsError: unknown key, impossible value."
     for key, value in changes.items():
         if key == "profile":
             raise SettingsError("the profile is no setting: choose another with --profile")
@@ -398,7 +401,7 @@ PROFILES = {
 
 
 def load_settings(profile: str = "laptop", changes: dict | None = None) -> Settings:
-    "The settings of a key of PROFILES, with changes by dotted key. Raises SettingsError if either does not exist."
+    "The settings of a key of PROFILES, changed by dotted key. Raises SettingsError for unknown ones."
     if profile not in PROFILES:
         raise SettingsError(f"unknown profile {profile!r}: there are {', '.join(PROFILES)}")
     return with_settings(PROFILES[profile], changes or {})
@@ -438,7 +441,7 @@ class Plugin:
         return f"the {self.kind} {self.entries[0].name!r} of the package {packages}"
 
     def load(self) -> object:
-        "The object that the entry point names. Raises SettingsError for a name that is taken, and what cannot be imported."
+        "The object of the entry point. Raises SettingsError: a taken name, a failing import."
         if self.taken or self.entries[1:]:
             whose = "mtrag_nb has one" if self.taken else "they are two"
             remedy = "rename it, or uninstall the package"
@@ -460,7 +463,7 @@ class Plugin:
 
 
 def plugins(kind: str, own: Collection[str] = ()) -> dict[str, Plugin]:
-    "The entry points of other packages in the group `mtrag_nb.KINDs`, by name; `own`: the names that are taken."
+    "The entry points of other packages in `mtrag_nb.KINDs`, by name; `own`: names that are taken."
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=f"mtrag_nb.{kind}s"):
         found.setdefault(entry.name, []).append(entry)
@@ -478,7 +481,7 @@ def names_code(name: str) -> bool:
 
 
 def _module_of(place: str):
-    "The module of a file or of an installed package; a file is run once, until it changes. Raises SettingsError."
+    "The module of a file, run once until it changes, or of an installed package. Raises SettingsError."
     path = Path(place)
     try:
         if path.suffix != ".py":
@@ -523,7 +526,7 @@ def _sources(path: Path, folder: Path, seen: dict[Path, str]) -> dict[Path, str]
 
 
 def load_place(name: str) -> tuple[object, str]:
-    "The object at FILE.py:NAME or MODULE:NAME, and the source that it was made of. Raises SettingsError for one that is not there."
+    "The object at FILE.py:NAME or MODULE:NAME, and its source. Raises SettingsError if it is not there."
     place, _, what = name.rpartition(":")
     module = _module_of(place)
     if not hasattr(module, what):

@@ -53,7 +53,7 @@ _BATCH_CHARS = {"cpu": 4_000, "cuda": 100_000}  # in a batch of many texts: rows
 
 
 def prefixed(spec: ModelSpec, texts: Sequence[str], query: bool) -> list[str]:
-    "The texts as an embedder reads them: behind the prefix of a question, or of a passage (`ModelSpec.prefixes`)."
+    "The texts as an embedder reads them: behind the prefix of a question or passage (`ModelSpec`)."
     own = spec.prefixes.partition("|")[0 if query else 2]
     return [own + t for t in texts]
 
@@ -69,7 +69,7 @@ def _place_helper(spec: ModelSpec) -> tuple[str, str]:
 
 # %% ../../nbs/3_models/03_embed.ipynb #a9c17c62
 def _by_length(texts: Sequence[str], chars: int) -> list[list[int]]:
-    "Batches of positions of texts of about the same length, the longest first; chars: in a batch, rows times the longest."
+    "Batches of positions of texts of similar length, the longest first; chars: rows times the longest."
     batches: list[list[int]] = []
     for i in sorted(range(len(texts)), key=lambda i: -len(texts[i])):
         if batches and (len(batches[-1]) + 1) * len(texts[batches[-1][0]]) <= chars:
@@ -80,7 +80,7 @@ def _by_length(texts: Sequence[str], chars: int) -> list[list[int]]:
 
 # %% ../../nbs/3_models/03_embed.ipynb #daeb7c66
 class _Helper(Resident):
-    "A model of sentence-transformers beside the generator: loaded when first used, and sent away when its room is needed."
+    "A sentence-transformers model beside the generator: loaded when used, unloaded when its room is needed."
 
     setting = ""  # "embedder" or "reranker", for messages
     kind = ""  # the name of its class in sentence_transformers
@@ -157,7 +157,7 @@ class Embedder(_Helper):
             return self._load().get_embedding_dimension()
 
     def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
-        "Vectors of texts or questions: float32 [texts, dim], of length 1; those of small calls are remembered. Raises NotFinite, TooLarge."
+        "Vectors of texts or questions: float32 [texts, dim], of length 1. Raises NotFinite, TooLarge."
         with self._lock:
             if not texts:
                 return np.zeros((0, self.dim), np.float32)
@@ -185,7 +185,7 @@ class Embedder(_Helper):
 
         rows = self._in_batches(batches, run, texts)
         if many:
-            trim_memory()  # freed batches of odd sizes would stay with the process, and an ingestion would grow by gigabytes
+            trim_memory()  # freed batches of odd sizes would stay: gigabytes in an ingestion
         vectors = np.stack([rows[i] for i in range(len(texts))])
         vectors = finite(vectors, "vectors", self.spec.name, dtype, self.setting)
         if dtype == "fp32":
@@ -240,7 +240,7 @@ class CrossEncoderReranker(_Helper):
     fingerprint = property(lambda self: f"cross-encoder:{super().fingerprint}")
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        "Relevance of each text to the query, higher is better. Raises NotFinite, or TooLarge for a text that does not fit alone."
+        "Relevance of each text to the query, higher is better. Raises NotFinite, TooLarge for one text."
         if not texts:
             return []
         with self._lock:
@@ -324,7 +324,7 @@ def _pieces(document: str) -> list[str]:
 
 # %% ../../nbs/3_models/03_embed.ipynb #class002
 class Classifier(_Helper):
-    "A cross-encoder that says how far a document supports a claim. Raises SettingsError for a model that does not."
+    "A cross-encoder that says how far a document supports a claim. Raises SettingsError for others."
 
     setting, kind = "stages.check", "CrossEncoder"
 
@@ -378,7 +378,7 @@ _LAYERS = {OFFICIAL_BERT.name: 40, MINILM.name: 3}  # the first: bert-score's ow
 
 
 def _baseline(name: str) -> Path:
-    "The file of rescaling baselines that bert-score ships for an encoder. Raises SettingsError without the package."
+    "The file of bert-score's rescaling baselines for an encoder. SettingsError without the package."
     if (found := importlib.util.find_spec("bert_score")) is None:
         raise SettingsError('the package bert-score is missing: pip install "mtrag_nb[eval]"')
     return Path(found.origin).parent / "rescale_baseline" / "en" / f"{name}.tsv"
@@ -441,7 +441,7 @@ ENCODERS = ("none", "minilm", "official")
 
 
 def encoder_named(name: str) -> BertScorer | None:
-    "What embeds for BERTScore and RB_agg: nothing, the laptop's model with raw values, or the official one. Raises SettingsError."
+    "The encoder of BERTScore and RB_agg: none, the laptop's (raw values), the official. SettingsError."
     if name not in ENCODERS:
         raise SettingsError(f"unknown encoder {name!r}: there are {', '.join(ENCODERS)}")
     if name == "none":

@@ -95,7 +95,7 @@ def _missing_files(folder: Path) -> list[str]:
 
 # %% ../../nbs/3_models/02_local.ipynb #afcde13f
 def find_model(spec: ModelSpec) -> Path:
-    "A model's folder or .gguf file on this machine. Raises ModelNotFound, with what is missing and how to get it."
+    "A model's folder or .gguf file here. Raises ModelNotFound: what is missing, how to get it."
     if spec.name in EMBEDDED:
         return _in_package(spec.name)
     if "*" in spec.adapters:
@@ -153,7 +153,10 @@ def _file_digest(path: Path) -> str:
     return sums[str(path)][3]
 
 # %% ../../nbs/3_models/02_local.ipynb #aa2e8630
-_DECISIVE = "*.safetensors *.bin *.gguf *.json *.jinja *.model vocab.txt merges.txt [0-9]_*/* query_*/* document_*/*"
+_DECISIVE = (
+    "*.safetensors *.bin *.gguf *.json *.jinja *.model vocab.txt merges.txt "
+    "[0-9]_*/* query_*/* document_*/*"
+)
 # Packaged weights by their content, and the name and size by which the first records named them
 _RECORDED = {
     "ffd58d5ff032060e": [("SmolLM2-135M-Instruct.Q4_1.gguf", 98362432)],
@@ -188,7 +191,7 @@ def pick_device(spec: ModelSpec) -> str:
 
 
 def _device_and_dtype(spec: ModelSpec) -> tuple[str, str]:
-    "Where to load a model, and its precision, e.g. cuda and fp16. Raises SettingsError as `usable_device` does."
+    "Where to load a model, and its precision: cuda, fp16. Raises SettingsError as `usable_device`."
     device = usable_device(pick_device(spec))
     return device, pick_dtype(spec, capability_of(device))
 
@@ -224,7 +227,7 @@ def load_gguf(path: Path, dtype):
 
 
 def _as_safetensors(path: Path, dtype: str) -> Path:
-    "The folder in the cache that a GGUF file is converted into, once. Raises DataError if nothing can be kept there."
+    "The cache folder that a GGUF file is converted into, once. Raises DataError if it cannot be written."
     from safetensors import SafetensorError
 
     out = _cache_dir() / f"{path.stem}-{_file_digest(path)[:16]}-{dtype}"
@@ -283,7 +286,7 @@ class _Loaded:
 
 # %% ../../nbs/3_models/02_local.ipynb #01f0d000
 def _load_transformer(spec: ModelSpec) -> _Loaded:
-    "Load a spec's weights. Raises ModelNotFound, or DataError for a GGUF file in four bits where nothing can be kept."
+    "Load a spec's weights. Raises ModelNotFound; DataError: a GGUF file in four bits cannot be kept."
     quiet()
     from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
@@ -370,7 +373,7 @@ def read_contract(spec: ModelSpec, task: str) -> Contract:
 
 
 def _load_adapter(model, spec: ModelSpec, task: str, beside=None):
-    "A model with an adapter more (a `peft.PeftModel`; `beside`: the one with the others). Raises ModelNotFound, DataError."
+    "A model with one more adapter (`peft.PeftModel`; `beside`: with the others). ModelNotFound, DataError."
     if importlib.util.find_spec("peft") is None:
         raise ModelNotFound("adapters need the package peft. Get it with: pip install peft")
     from peft import PeftConfig, PeftModel
@@ -390,7 +393,7 @@ def _load_adapter(model, spec: ModelSpec, task: str, beside=None):
 
 # %% ../../nbs/3_models/02_local.ipynb #ce857aa1
 def _wanted_files(names: Sequence[str], spec: ModelSpec) -> list[str]:
-    "Of a repository's files, those that loading needs; of GGUF files the one that is named, of adapters those of the folders."
+    "The files that loading needs: of GGUF files the named one, of adapters those of the folders."
     if spec.gguf_file:
         return [n for n in names if n == spec.gguf_file]
     if "*" in spec.adapters:
@@ -447,7 +450,7 @@ def _hub_error(e: Exception, name: str) -> MTRAGError:
 
 # %% ../../nbs/3_models/02_local.ipynb #d7a0712a
 def _to_fetch(spec: ModelSpec) -> tuple[list[str], int]:
-    "The files of a repository that loading needs, and the bytes of them that are not here. Raises ModelNotFound, DataError."
+    "A repository's files that loading needs, and the bytes not here yet. Raises ModelNotFound, DataError."
     from huggingface_hub import HfApi, snapshot_download
 
     token = hub_token()
@@ -463,7 +466,8 @@ def _to_fetch(spec: ModelSpec) -> tuple[list[str], int]:
 
 
 def _fetch(spec: ModelSpec, announce: Callable = lambda line: None, planned=None) -> Path:
-    "Fetch a model into the cache; `planned`: what `_to_fetch` said, None: it is asked. Raises ModelNotFound, DataError; a file with a wrong checksum is thrown away."
+    """Fetch a model into the cache; `planned`: what `_to_fetch` said, if asked. Raises ModelNotFound,
+    DataError; a file with a wrong checksum is thrown away."""
     from huggingface_hub import HfApi, constants, snapshot_download
 
     api, (files, size) = HfApi(token=hub_token()), planned or _to_fetch(spec)
@@ -487,7 +491,7 @@ def fetch_models(
     progress: bool = False,
     announce: Callable[[str], object] = lambda line: None,  # called with what will be fetched
 ) -> dict[str, Path]:
-    "Fetch the models that are not here yet; name -> path of all. Raises ModelNotFound, DataError, also for a full disk."
+    "Fetch the models that are not here; name -> path of all. Raises ModelNotFound, DataError (full disk)."
     from huggingface_hub import constants
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 
@@ -537,7 +541,7 @@ def _plan_batches(rows: Sequence[Sequence[int]], size: int, tokens: int) -> list
 
 
 def _padded(rows: Sequence[Sequence[int]], device: str):
-    "Rows as one tensor, padded on the left, and a mask that is 1 where it holds a token: integers [rows, longest row]."
+    "Rows as one tensor, padded left, and a mask: 1 at tokens; integers [rows, longest row]."
     import torch
 
     width = max(map(len, rows))
@@ -550,7 +554,7 @@ class _Prefilled:
     "A padded batch whose prompts have been read."
 
     def __init__(self, model, mask, cache, logits):
-        "mask: 1 where the cache holds a token, [rows, longest row]; logits at the end of each row: [rows, keep, vocabulary]."
+        "mask: 1 at tokens of the cache, [rows, longest row]; logits at row ends: [rows, keep, vocabulary]."
         self.model, self.mask, self.cache, self.logits = model, mask, cache, logits
         self.lengths = mask.sum(dim=1)
 
@@ -626,7 +630,7 @@ def _prefill(m: _Loaded, rows: Sequence[Sequence[int]], keep: int = 1) -> _Prefi
 
 # %% ../../nbs/3_models/02_local.ipynb #b975c8ea
 def _pick_tokens(logits, how: float | Sampling, generators, replies=()):
-    "The next token of each row of logits, the likeliest or sampled; a generator and a reply a row, all of one length."
+    "The next token of each row of logits, likeliest or sampled; a generator and reply a row, all as long."
     import torch
     from transformers.generation import logits_process as filters
 
@@ -705,7 +709,7 @@ def _generate_batch(
 
 # %% ../../nbs/3_models/02_local.ipynb #f44cdb1e
 def _score_batch(m: _Loaded, rows: Sequence[Sequence[int]], keep: int) -> list[tuple]:
-    "Per row, log-probabilities of the next token at its last `keep` positions, [keep, vocabulary], and its share of the seconds."
+    "Per row log-probabilities of the next token at its last `keep` positions, [keep, vocabulary], seconds."
     import torch
 
     start = time.perf_counter()
@@ -766,7 +770,7 @@ def run_batches(
 
 # %% ../../nbs/3_models/02_local.ipynb #d9b5b036
 def memory_error(spec: ModelSpec, tried: bool = False) -> TooLarge | None:
-    "Why the weights of a model that is here do not fit into memory, by the bytes of its files or because loading failed; None if they may."
+    "Why the weights of a model that is here do not fit, by file sizes or a failed load; None if they may."
     device, dtype = _device_and_dtype(spec)
     need = weight_bytes(find_model(spec), dtype, spec.quantization)
     free, total = memory_of(device)
@@ -797,7 +801,7 @@ class _Templated:
         return self._ids_of(self._plain(text))
 
     def encode(self, prompt: Prompt) -> list[int]:
-        "Token ids of a prompt: the model's own chat template, then the beginning of the reply; no thought lies between."
+        "Token ids of a prompt: the model's chat template, then the reply's beginning; no thought between."
         return self._ids_of(self._text(prompt) + self._plain(prompt.prefill))
 
     def count(self, texts: Sequence[str]) -> list[int]:
@@ -836,7 +840,7 @@ class _Templated:
 
 # %% ../../nbs/3_models/02_local.ipynb #c83406d2
 class TransformersChat(_Templated, Resident):
-    "A causal language model with a chat template, local weights, any precision. Loaded when first used; safe to call from several threads."
+    "A causal language model with a chat template, in any precision; loaded when used, thread-safe."
 
     resides = "chat"  # beside no other chat model on a GPU; "helper": beside one
 
@@ -856,7 +860,7 @@ class TransformersChat(_Templated, Resident):
 
     @property
     def exact(self) -> bool:
-        "Whether a prompt is answered alike in any batch: in fp32 on a CPU. Half precision and four bits round differently in each."
+        "Whether any batch gives the same answer: fp32 on a CPU. Other precisions round differently."
         return _device_and_dtype(self.spec) == ("cpu", "fp32") and not self.spec.quantization
 
     loaded = property(lambda self: self._loaded is not None)
@@ -868,7 +872,7 @@ class TransformersChat(_Templated, Resident):
         return (m.device, m.dtype) if m else _device_and_dtype(self.spec)
 
     def load(self) -> _Loaded:
-        "The model, loaded on the first call. Raises TooLarge for one that does not fit; another chat model of its GPU goes first."
+        "The model, loaded on the first call, another chat model of its GPU unloaded. Raises TooLarge."
         with self._lock:
             if self._loaded is not None:
                 return self._loaded
@@ -897,7 +901,7 @@ class TransformersChat(_Templated, Resident):
             trim_memory()
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
-        "Complete each prompt, as `ChatModel.generate`. Raises NotFinite, TooLarge; ReplyError or PartlyFailed for a thought without a reply."
+        "As `ChatModel.generate`. Raises NotFinite, TooLarge; ReplyError, PartlyFailed: thought, no reply."
         how = temperature, seeds_for(seed, len(prompts))
         adapters = [getattr(p, "adapter", "") for p in prompts]
         with self._lock:

@@ -1,4 +1,4 @@
-"""Qdrant's embedded engine behind the interface of `QdrantClient`: what LlamaIndex's Qdrant store calls, in a folder, without a server."""
+"""Qdrant's embedded engine behind `QdrantClient`'s interface, as LlamaIndex's store calls it: no server."""
 
 # Written by tools/sync.py from nbs/4_search/01_edge.ipynb.
 
