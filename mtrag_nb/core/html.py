@@ -21,9 +21,9 @@ from .files import data_dir, write_whole
 from .text import content_spans
 
 # %% auto #0
-__all__ = ['ROLE_COLOURS', 'SERIES_COLOURS', 'INVISIBLE', 'clean', 'esc', 'show', 'text_table', 'html_table', 'words_table',
-           'Table', 'fold', 'words_of', 'render', 'page', 'document', 'View', 'end_colours', 'drop_unseen', 'closed',
-           'ShownText', 'shown_text']
+__all__ = ['SERIES_COLOURS', 'INVISIBLE', 'clean', 'esc', 'show', 'text_table', 'html_table', 'words_table', 'Table', 'fold',
+           'words_of', 'render', 'page', 'document', 'View', 'end_colours', 'drop_unseen', 'closed', 'ShownText',
+           'shown_text']
 
 # %% ../../nbs/1_core/04_html.ipynb #25ded401
 _UNSHOWN = re.compile(
@@ -258,7 +258,7 @@ class View:
 
 # %% ../../nbs/1_core/04_html.ipynb #bfaf0119
 # Answered, error, or the role of a reason -> colours, the first for the first reason of that role.
-ROLE_COLOURS = {
+_ROLE_COLOURS = {
     "answered": ("#009E73",),
     "dropped": ("#E8A84C", "#005D93", "#A5CFF0"),
     "exhausted": ("#C05400", "#F0E442"),
@@ -272,7 +272,7 @@ SERIES_COLOURS = ("#004C7A", "#C45600", "#0C9E74", "#874E6E", "#D69300", "#77BDE
 def end_colours(ends: Mapping[str, str]) -> dict[str, str]:
     "How turns ended (`Trajectory.end`: answered, error, a reason's role) -> a colour, in drawing order."
     out: dict[str, str] = {}
-    for role, colours in ROLE_COLOURS.items():
+    for role, colours in _ROLE_COLOURS.items():
         for n, end in enumerate(sorted(e for e, r in ends.items() if r == role)):
             out[end] = colours[n % len(colours)]
     return out

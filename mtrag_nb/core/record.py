@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved', 'Grade', 'Graded', 'Rank', 'Ranked',
-           'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'Clarified', 'Recorded', 'step_line', 'read_step',
-           'own_fields', 'Fault', 'without_places', 'kept_by', 'Trajectory', 'trajectory', 'turn_line', 'read_turn',
-           'tell', 'new_turn', 'is_web', 'WebSearched', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged',
-           'answer_digest', 'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'read_judgements',
-           'Run', 'as_run', 'append_label', 'read_labels', 'TurnDiff', 'Node', 'Telemetry', 'telemetry', 'breakdown',
-           'breakdown_table']
+           'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'Clarified', 'Recorded', 'read_step', 'own_fields',
+           'Fault', 'without_places', 'kept_by', 'Trajectory', 'trajectory', 'turn_line', 'read_turn', 'tell',
+           'new_turn', 'is_web', 'WebSearched', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged',
+           'answer_digest', 'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'Run', 'as_run',
+           'append_label', 'read_labels', 'TurnDiff', 'Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
 
 # %% ../../nbs/1_core/05_record.ipynb #25cf117d
 @dataclass
@@ -293,7 +292,7 @@ _KEYS = {"note": "told", "extra": "put", "thought": "thought", "spans": "spans"}
 _FIELDS = {key: name for name, key in _KEYS.items()}
 
 
-def step_line(step: Step) -> dict:
+def _step_line(step: Step) -> dict:
     "A step as it is recorded."
     line = {f.name: plain(getattr(step, f.name)) for f in fields(step)}
     unknown = line.pop("unknown")
@@ -469,7 +468,7 @@ def trajectory(
 
 def turn_line(t: Trajectory) -> dict:
     "A turn as it is recorded."
-    return {**plain(replace(t, steps=())), "steps": [step_line(s) for s in t.steps]}
+    return {**plain(replace(t, steps=())), "steps": [_step_line(s) for s in t.steps]}
 
 
 def read_turn(line: Mapping[str, object]) -> Trajectory:
@@ -699,7 +698,7 @@ def _read_judged(line: Mapping[str, object]) -> Judged:
     return judged
 
 
-def read_judgements(path: str | Path) -> dict[str, Judged]:
+def _read_judgements(path: str | Path) -> dict[str, Judged]:
     "The judgements of a file by task, the last line of each."
     return {j.task_id: j for j in read_lines(path, _read_judged, "a judgement")}
 
@@ -781,7 +780,7 @@ class Run:
     @cached_property
     def judge_lines(self) -> dict[str, Judged]:
         "Task id -> what was judged, also of an answer that has changed since."
-        return read_judgements(self.judged_in / "judgements.jsonl")
+        return _read_judgements(self.judged_in / "judgements.jsonl")
 
     @cached_property
     def judgements(self) -> dict[str, Mapping[str, Judgement]]:
@@ -846,7 +845,7 @@ _COST = ("seconds", "calls")
 
 def _content(step: Step) -> dict:
     "A step as it is recorded, without what it cost."
-    return {k: v for k, v in step_line(step).items() if k not in _COST}
+    return {k: v for k, v in _step_line(step).items() if k not in _COST}
 
 
 def _one_line(step: Step | None, name: Callable[[str], str] = str, chars: int = 90) -> str:

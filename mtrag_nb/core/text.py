@@ -25,12 +25,12 @@ from .files import data_dir, read_json
 from .types import Context, SettingsError, Turn
 
 # %% auto #0
-__all__ = ['STOPWORDS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'level', 'contains_text', 'content_spans', 'all_words', 'in_digits',
-           'content_words', 'spaced', 'known_words', 'share_known', 'support', 'sentences', 'spans_of',
-           'weakest_sentence', 'cite', 'titled', 'clipped', 'format_docs_for_gen', 'view_text', 'unmarked', 'Label',
-           'Verdict', 'scored', 'without_thinking', 'thought_in', 'json_objects', 'parse_verdict', 'read_verdict',
-           'Stance', 'script_of', 'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule',
-           'rule_in_words', 'claim_tokens', 'claims_something', 'check_claims', 'draft_score']
+__all__ = ['STOPWORDS', 'level', 'contains_text', 'content_spans', 'all_words', 'in_digits', 'content_words', 'spaced',
+           'known_words', 'share_known', 'support', 'sentences', 'spans_of', 'weakest_sentence', 'cite', 'titled',
+           'clipped', 'format_docs_for_gen', 'view_text', 'unmarked', 'Label', 'Verdict', 'scored', 'without_thinking',
+           'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance', 'script_of', 'unknown_language',
+           'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words', 'claim_tokens', 'claims_something',
+           'check_claims', 'draft_score']
 
 # %% ../../nbs/1_core/03_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -847,14 +847,14 @@ def declines(answer: str, phrases: Iterable[str] = ()) -> bool:
 
 # %% ../../nbs/1_core/03_text.ipynb #aebf92d0
 # On the scale of the official verdict.
-STANCE_WORTH = {Stance.DECLINES: 1.0, Stance.PARTIAL: 0.5, Stance.ANSWERS: 0.0, Stance.ASKS: 0.0}
-LONGEST_REFUSAL = 35  # words; a longer one is partial on it (chosen in 9_studies/04_measures)
+_STANCE_WORTH = {Stance.DECLINES: 1.0, Stance.PARTIAL: 0.5, Stance.ANSWERS: 0.0, Stance.ASKS: 0.0}
+_LONGEST_REFUSAL = 35  # words; a longer one is partial on it (chosen in 9_studies/04_measures)
 
 
 def idk_by_rule(answer: str, phrases: Iterable[str] = ()) -> float:
     "What the official verdict on an answer would most likely be: 1, 0.5 or 0."
-    most = 0.5 if len(answer.split()) > LONGEST_REFUSAL else 1.0
-    return min(STANCE_WORTH[stance(answer, phrases)], most)
+    most = 0.5 if len(answer.split()) > _LONGEST_REFUSAL else 1.0
+    return min(_STANCE_WORTH[stance(answer, phrases)], most)
 
 
 @cache

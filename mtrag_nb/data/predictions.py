@@ -24,7 +24,7 @@ from .traces import Corpus, Document, Read, Tasks, Written
 from .traces import messages_of, same_text, write_imported
 
 # %% auto #0
-__all__ = ['POOL', 'read_rewrites', 'import_predictions', 'holds_predictions']
+__all__ = ['read_rewrites', 'import_predictions', 'holds_predictions']
 
 # %% ../../nbs/2_data/04_predictions.ipynb #c9a5d575
 _NAMES = {"ranking": "contexts", "references": "contexts", "answer": "prediction"}
@@ -375,7 +375,7 @@ def _notes(
         yield f"its label `answerability` says no in {len(shut)} turns, and {done} of them are answered: it counts as no gate"
 
 # %% ../../nbs/2_data/04_predictions.ipynb #58f4d4c2
-POOL = "passages.jsonl.gz"  # of official_dir: passages with text, in place of whole corpora
+_POOL = "passages.jsonl.gz"  # of official_dir: passages with text, in place of whole corpora
 
 
 def _texts_for(
@@ -386,7 +386,7 @@ def _texts_for(
     wanted = {c["document_id"] for c in shown if not c.get("text")}
     found = {p.id: p for g in gold.values() for p in g.passages if p.id in wanted}
     if passages is None and wanted - found.keys():
-        pool = (official_dir() or Path()) / POOL
+        pool = (official_dir() or Path()) / _POOL
         passages = read_corpus(pool) if pool.is_file() else ()
     if wanted - found.keys():
         found |= {p.id: p for p in passages or () if p.id in wanted}

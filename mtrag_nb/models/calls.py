@@ -33,8 +33,8 @@ from .chat import ChatModel, ClassifierLike, Completion, Contract, EmbedderLike
 from .chat import OnText, Prompt, Reranker, Score, seeds_for
 
 # %% auto #0
-__all__ = ['load_chat', 'load_embedder', 'Models', 'BatchingChat', 'kept_if_usable', 'RecordedChat', 'MeteredChat', 'Work',
-           'Retrieval', 'RetrieverLike', 'rrf', 'GivenPassages', 'Web', 'web_named']
+__all__ = ['load_chat', 'Models', 'BatchingChat', 'kept_if_usable', 'RecordedChat', 'MeteredChat', 'Work', 'Retrieval',
+           'RetrieverLike', 'rrf', 'GivenPassages', 'Web', 'web_named']
 
 # %% ../../nbs/3_models/05_calls.ipynb #b66d12ca
 _MAKERS = {  # what makes the models of a profile; imported when the first is asked for
@@ -60,7 +60,7 @@ def load_chat(spec: ModelSpec, batch_size: int = 8, batch_tokens: int = 16384) -
     return _make("chat", spec, batch_size, batch_tokens)
 
 
-def load_embedder(spec: ModelSpec) -> EmbedderLike:
+def _load_embedder(spec: ModelSpec) -> EmbedderLike:
     "A spec's embedder: local weights, a server's (url), LlamaIndex's (its name is a place)."
     if names_code(spec.name):
         return _make("embedder of LlamaIndex", load_place(spec.name)[0])
@@ -95,7 +95,7 @@ class Models:
 
     @property
     def embedder(self) -> EmbedderLike:
-        return self._get("embedder", lambda: load_embedder(self.settings.embedder))
+        return self._get("embedder", lambda: _load_embedder(self.settings.embedder))
 
     @property
     def reranker(self) -> Reranker | None:

@@ -29,7 +29,7 @@ from .local import run_batches, torch_dtype, trim_memory, weight_files
 
 # %% auto #0
 __all__ = ['OFFICIAL_BERT', 'ENCODERS', 'HashEmbedder', 'prefixed', 'Embedder', 'FromEmbedding', 'CosineReranker',
-           'CrossEncoderReranker', 'load_reranker', 'Classifier', 'BertScorer', 'encoder_named']
+           'load_reranker', 'Classifier', 'BertScorer', 'encoder_named']
 
 # %% ../../nbs/3_models/03_embed.ipynb #4859005c
 class HashEmbedder:
@@ -232,7 +232,7 @@ class CosineReranker:
         return (self.embedder.encode(list(texts)) @ asked).tolist()
 
 # %% ../../nbs/3_models/03_embed.ipynb #4023ba16
-class CrossEncoderReranker(_Helper):
+class _CrossEncoderReranker(_Helper):
     "A sentence-transformers cross-encoder: reads question and text together."
 
     setting, kind = "reranker", "CrossEncoder"
@@ -302,15 +302,15 @@ class _YesNoReranker:
         self.model.unload()
 
 
-def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | _YesNoReranker:
+def load_reranker(spec: ModelSpec) -> _CrossEncoderReranker | _YesNoReranker:
     "The reranker of a spec, by the form of its files."
     try:
         folder = find_model(spec)
     except ModelNotFound:
-        return CrossEncoderReranker(spec)  # which says so when it is used
+        return _CrossEncoderReranker(spec)  # which says so when it is used
     name = (read_json(folder / "config.json").get("architectures") or [""])[0]
     alone = name.endswith("ForCausalLM") and not (folder / "modules.json").is_file()
-    return _YesNoReranker(spec) if alone else CrossEncoderReranker(spec)
+    return _YesNoReranker(spec) if alone else _CrossEncoderReranker(spec)
 
 # %% ../../nbs/3_models/03_embed.ipynb #class001
 def _pieces(document: str) -> list[str]:

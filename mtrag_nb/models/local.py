@@ -33,9 +33,8 @@ from .chat import seeds_for, too_large, turn_into, unmarked_prompt, usable_devic
 from .chat import weight_bytes
 
 # %% auto #0
-__all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'load_gguf',
-           'read_contract', 'hub_token', 'fetch_models', 'trim_memory', 'run_batches', 'memory_error',
-           'TransformersChat']
+__all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'read_contract',
+           'hub_token', 'fetch_models', 'trim_memory', 'run_batches', 'memory_error', 'TransformersChat']
 
 # %% ../../nbs/3_models/02_local.ipynb #e820ed3b
 EMBEDDED = {  # name -> (package that carries the weights, what to look for in it, how to get it)
@@ -210,7 +209,7 @@ def _splits_digits(path: Path) -> bool:
         return at >= 0 and b"smollm" in data[at : at + 48]
 
 
-def load_gguf(path: Path, dtype):
+def _load_gguf(path: Path, dtype):
     "Tokenizer and model from a GGUF file, in a type of torch."
     from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -236,7 +235,7 @@ def _as_safetensors(path: Path, dtype: str) -> Path:
     size = path.stat().st_size * (8 if dtype == "fp32" else 4)  # of four bits, at most
     need_room(out, size, f"{out.name} in the folder MTRAG_CACHE")
     part = make_folder(out.parent) / f"{out.name}.{os.getpid()}.part"
-    tokenizer, model = load_gguf(path, torch_dtype(dtype))
+    tokenizer, model = _load_gguf(path, torch_dtype(dtype))
     try:
         model.save_pretrained(part)
         tokenizer.save_pretrained(part)
@@ -298,7 +297,7 @@ def _load_transformer(spec: ModelSpec) -> _Loaded:
         except DataError:
             if spec.quantization:
                 raise
-            tokenizer, model = load_gguf(path, dtype)
+            tokenizer, model = _load_gguf(path, dtype)
             return _Loaded(tokenizer, model.to(device).eval(), device, name, spec.name)
     own = own_quantization(path, dtype)
     options = {} if own is None else {"config": own}

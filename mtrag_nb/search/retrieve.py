@@ -30,9 +30,7 @@ from .nodes import named_part, part_identity
 from .store import Index, child_name, context_of, document_of_node, words
 
 # %% auto #0
-__all__ = ['SIGNALS', 'WEIGHTS', 'RETRIEVERS', 'Question', 'view_terms', 'query_vectors', 'OverlapReranker', 'PassageReranker',
-           'TalkReranker', 'LikelihoodReranker', 'make_reranker', 'best_hits', 'NodeRetriever', 'Retriever',
-           'open_retriever']
+__all__ = ['WEIGHTS', 'RETRIEVERS', 'Question', 'best_hits', 'Retriever', 'open_retriever']
 
 # %% ../../nbs/4_search/04_retrieve.ipynb #quest001
 @dataclass
@@ -66,7 +64,7 @@ _MIX = {"last": 0.93, "before": -0.16, "answer": 0.26, "follows": 0.30, "first":
 _Terms = list[tuple[float, str]]  # weighted texts, whose vectors are added up
 
 
-def view_terms(view: str, query: str, turns: Sequence[Turn]) -> _Terms:
+def _view_terms(view: str, query: str, turns: Sequence[Turn]) -> _Terms:
     "What the dense query of a view is made of."
     if view != "mix":
         return [(1.0, view_text(view, query, turns))]
@@ -74,7 +72,7 @@ def view_terms(view: str, query: str, turns: Sequence[Turn]) -> _Terms:
     return [(weight, text) for weight, text in parts if text]
 
 
-def query_vectors(terms: Sequence[_Terms], embedder: EmbedderLike) -> np.ndarray:
+def _query_vectors(terms: Sequence[_Terms], embedder: EmbedderLike) -> np.ndarray:
     "The dense queries of views, float32 [queries, dim], rows of length 1. Each text is embedded once."
     texts = list(dict.fromkeys(text for ts in terms for _, text in ts))
     vector = dict(zip(texts, embedder.encode(texts, query=True)))
@@ -105,14 +103,14 @@ class _ViewRetriever(BaseRetriever):
 
     def terms(self, q: Question) -> _Terms:
         "The weighted texts whose vectors are searched with."
-        return view_terms(self.leg.view, q.query_str, q.turns)
+        return _view_terms(self.leg.view, q.query_str, q.turns)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         q, leg = _as_question(query_bundle), self.leg
         if leg.words:
             text = view_text(leg.view, q.query_str, q.turns)
             return self.index.search_words(text, self.top_k, q.domain)
-        [vector] = query_vectors([self.terms(q)], q.with_embedder(self.embedder))
+        [vector] = _query_vectors([self.terms(q)], q.with_embedder(self.embedder))
         return self.index.search(vector, self.top_k, q.domain)
 
 # %% ../../nbs/4_search/04_retrieve.ipynb #fused001
@@ -175,7 +173,7 @@ class _QuestionCosine(BaseNodePostprocessor):
             cosines = [n.score for n in nodes]
         elif nodes:
             terms = dense[0].terms(q) if dense else [(1.0, q.query_str)]
-            [asked] = query_vectors([terms], q.with_embedder(self._embedder))
+            [asked] = _query_vectors([terms], q.with_embedder(self._embedder))
             cosines = self._index.vectors([n.node.node_id for n in nodes]) @ asked
         else:
             cosines = []
@@ -233,7 +231,7 @@ class _TextReranker(_NodeReranker):
         return self._inner.score(q.query_str, [n.text for n in nodes])
 
 # %% ../../nbs/4_search/04_retrieve.ipynb #07b93e63
-class OverlapReranker(_NodeReranker):
+class _OverlapReranker(_NodeReranker):
     "Cosine plus the idf-weighted share of the question's words in a child: the cross-encoder's stand-in."
 
     weight: float = 0.2  # of the share; chosen on mtrag-human
@@ -267,7 +265,7 @@ def _best_three(nodes: Sequence[NodeWithScore], cosines: Sequence[float]) -> lis
     return [three[document_of_node(n)] for n in nodes]
 
 
-class PassageReranker(OverlapReranker):
+class _PassageReranker(_OverlapReranker):
     "Cosine and overlap, and what was found of the same passage besides."
 
     siblings: float = 0.2  # of the mean cosine of the passage's best three; chosen on mtrag-human
@@ -280,12 +278,12 @@ class PassageReranker(OverlapReranker):
 
 # %% ../../nbs/4_search/04_retrieve.ipynb #3751e55b
 _PARTS = ("last", "before", "answer", "follows", "first")  # of the conversation: views
-SIGNALS = (*_PARTS, "words", "words it follows", "siblings")
-# The weights of SIGNALS, learned on the choosing half of mtrag-human:
+_SIGNALS = (*_PARTS, "words", "words it follows", "siblings")
+# The weights of _SIGNALS, learned on the choosing half of mtrag-human:
 WEIGHTS = (0.16, -0.5, 0.25, 0.52, 0.12, 0.11, 0.16, 0.21)
 
 
-class TalkReranker(OverlapReranker):
+class _TalkReranker(_OverlapReranker):
     "What the conversation says of a child: learned weights of eight signals, by the embedder alone."
 
     weights: tuple[float, ...] = WEIGHTS
@@ -314,7 +312,7 @@ class TalkReranker(OverlapReranker):
 _LIKELIHOOD = "Document: {text}\n\nWrite a question that this document answers."
 
 
-class LikelihoodReranker(_NodeReranker):
+class _LikelihoodReranker(_NodeReranker):
     "Mean log-probability of the question's tokens after each text, by the asker's chat model, in nats."
 
     chars: int = 1200  # of a text that the model reads: a child, or a parent
@@ -329,16 +327,16 @@ class LikelihoodReranker(_NodeReranker):
 
 # %% ../../nbs/4_search/04_retrieve.ipynb #41daa8bb
 _RERANKERS: dict[str, Callable[[Index, EmbedderLike], _NodeReranker]] = {  # without another model
-    "overlap": lambda index, embedder: OverlapReranker(index),
-    "passage": lambda index, embedder: PassageReranker(index),
-    "talk": TalkReranker,
+    "overlap": lambda index, embedder: _OverlapReranker(index),
+    "passage": lambda index, embedder: _PassageReranker(index),
+    "talk": _TalkReranker,
     "cosine": lambda index, embedder: _CosineOrder(embedder=embedder.fingerprint),
-    "likelihood": lambda index, embedder: LikelihoodReranker(),
+    "likelihood": lambda index, embedder: _LikelihoodReranker(),
     "none": lambda index, embedder: _NodeReranker(),
 }
 
 
-def make_reranker(
+def _make_reranker(
     name: str, index: Index, embedder: EmbedderLike, given: Reranker | None = None
 ) -> _NodeReranker:
     """The reranker of a name, one of RERANKERS; '': the given one (the profile's cross-encoder), or overlap.
@@ -362,7 +360,7 @@ def best_hits(
     return list(nodes[: 1 + max(sorted(first_of.values())[:k], default=-1)])
 
 # %% ../../nbs/4_search/04_retrieve.ipynb #28c2f5bb
-class NodeRetriever:
+class _NodeRetriever:
     "Any retriever of LlamaIndex with its postprocessors, as systems ask it; as thread-safe as it is."
 
     def __init__(
@@ -425,7 +423,7 @@ class NodeRetriever:
         return [self._seen[i] for i in ids]
 
 
-class Retriever(NodeRetriever):
+class Retriever(_NodeRetriever):
     "Two-stage retrieval from an index, as the settings say. Safe to use from several threads."
 
     def __init__(
@@ -446,7 +444,7 @@ class Retriever(NodeRetriever):
             remedy = "or search by vectors alone: retrieval.views=mix"
             raise SettingsError(f"retrieval.views={settings.views!r} {how}, {remedy}")
         self.views = [_ViewRetriever(index, embedder, leg, k) for leg in wanted]
-        self.reranker = make_reranker(settings.reranker, index, embedder, reranker)
+        self.reranker = _make_reranker(settings.reranker, index, embedder, reranker)
         one = len(wanted) == 1 and not wanted[0].words
         weights = [leg.weight for leg in wanted]
         retriever = self.views[0] if one else _FUSE[settings.fusion](self.views, weights, k)
@@ -490,7 +488,7 @@ def open_retriever(
     name, more = settings.retriever, " ".join(identity for _, identity in parts)
     if names_code(name):
         found, identity = named_part(name, (BaseRetriever, BaseIndex, BaseQueryEngine))
-        return NodeRetriever(found, [p for p, _ in parts], f"{identity} {more}".strip())
+        return _NodeRetriever(found, [p for p, _ in parts], f"{identity} {more}".strip())
     known = {**RETRIEVERS, **plugins("retriever", RETRIEVERS)}
     if name not in known:
         there = f"{', '.join(known)}, and FILE.py:NAME or MODULE:NAME"

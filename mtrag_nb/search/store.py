@@ -35,7 +35,7 @@ from ..models.chat import EmbedderLike
 from .edge import EdgeClient, EdgeError, EdgeLocked
 
 # %% auto #0
-__all__ = ['REBUILD', 'COLLECTION', 'DENSE', 'HNSW', 'Bm25', 'words', 'disk_size', 'copy_sparse', 'check_free', 'open_store',
+__all__ = ['REBUILD', 'COLLECTION', 'HNSW', 'Bm25', 'words', 'disk_size', 'copy_sparse', 'check_free', 'open_store',
            'create_collection', 'count_points', 'all_points', 'lost_state', 'Manifest', 'require_same', 'data_folder',
            'keep_checksums', 'check_sums', 'sweep', 'sweep_if_idle', 'next_generation', 'document_ids', 'Coverage',
            'coverage', 'child_name', 'document_of_node', 'context_of', 'Index', 'open_folder', 'open_index']
@@ -152,7 +152,7 @@ class _FolderClient(EdgeClient):
 
 # %% ../../nbs/4_search/02_store.ipynb #open0001
 COLLECTION = "mtrag_unified"  # seed paper, II.A.c
-DENSE, _SPARSE = "text-dense", "text-sparse-new"  # as LlamaIndex names the vectors of a point
+_DENSE, _SPARSE = "text-dense", "text-sparse-new"  # as LlamaIndex names the vectors of a point
 HNSW = {"m": 16, "ef_construct": 100, "ef": 128}  # links, candidates while built, while searched
 
 
@@ -192,7 +192,7 @@ def create_collection(store: QdrantVectorStore, dim: int, hnsw: bool = False) ->
         return
     sparse = {_SPARSE: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
     graph = qm.HnswConfigDiff(m=HNSW["m"], ef_construct=HNSW["ef_construct"])
-    how = {"vectors_config": {DENSE: qm.VectorParams(size=dim, distance=qm.Distance.COSINE)}}
+    how = {"vectors_config": {_DENSE: qm.VectorParams(size=dim, distance=qm.Distance.COSINE)}}
     how |= {"sparse_vectors_config": sparse if store.enable_hybrid else None}
     store.client.create_collection(COLLECTION, hnsw_config=graph if hnsw else None, **how)
     for key in ("doc_id", "domain", "parent_id"):
@@ -537,9 +537,9 @@ class Index:
         "The vectors of children by their nodes' ids. Raises DataError for one that is not there."
         if not node_ids:
             return np.zeros((0, self.manifest.dim), np.float32)
-        ids, how = list(dict.fromkeys(node_ids)), {"with_payload": False, "with_vectors": [DENSE]}
+        ids, how = list(dict.fromkeys(node_ids)), {"with_payload": False, "with_vectors": [_DENSE]}
         found = self.store.client.retrieve(COLLECTION, ids, **how)
-        rows = {str(p.id): p.vector[DENSE] for p in found}
+        rows = {str(p.id): p.vector[_DENSE] for p in found}
         self._require(node_ids, rows, "child")
         return np.asarray([rows[i] for i in node_ids], np.float32)
 
