@@ -349,8 +349,7 @@ def take_out(path: Path, numbers: Collection[int]) -> None:
 
 
 def check_log(path: Path, whole: bool = False) -> list[str]:
-    """Compare a log with its checksums, kept from now on, and take out other lines; what is wrong, in words.
-    Raises DataError instead for a log that has to be whole."""
+    "Compare a log with its checksums, kept from now on; other lines go, in words, or DataError (`whole`)."
     sums = _sums_of(path)
     data = sums.read_bytes() if path.is_file() and sums.is_file() else b""
     known, found = re.findall(rb"^[0-9a-f]{8}\n", data, re.M), _line_sums(path)
@@ -491,8 +490,7 @@ def _shard_in(folder: Path) -> tuple[Shard, str]:
 
 
 def shards_in(folders: Iterable[str | Path], mismatch: type[Exception]) -> list[Path]:
-    """The folders of all shards of one work, in order. Raises DataError for one that holds none, `mismatch`
-    for a shard of another work, missing or there twice."""
+    "The folders of all shards of one work, in order. Raises DataError; `mismatch`: other, missing, twice."
     found = [(*_shard_in(Path(f)), Path(f)) for f in folders]
     by_part: dict[int, Path] = {}
     for shard, of, folder in found:

@@ -22,8 +22,7 @@ from .text import content_spans
 
 # %% auto #0
 __all__ = ['SERIES_COLOURS', 'INVISIBLE', 'clean', 'esc', 'show', 'text_table', 'html_table', 'words_table', 'Table', 'fold',
-           'words_of', 'render', 'page', 'document', 'View', 'end_colours', 'drop_unseen', 'closed', 'ShownText',
-           'shown_text']
+           'words_of', 'render', 'page', 'document', 'View', 'end_colours', 'drop_unseen', 'ShownText', 'shown_text']
 
 # %% ../../nbs/1_core/04_html.ipynb #25ded401
 _UNSHOWN = re.compile(
@@ -298,7 +297,7 @@ def drop_unseen(text: str) -> str:
     return _UNSEEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
 
 
-def closed(markup: str) -> str:
+def _closed(markup: str) -> str:
     "A page in which every `<` opens something that ends: html.parser searches the rest for each end."
     before, end, rest = markup.replace("<![", "<!").rpartition("-->")
     before, end, rest = (before + end + rest.replace("<!--", "&lt;!--")).rpartition(">")
@@ -312,6 +311,11 @@ class ShownText(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
         self.hidden, self._depth = "", 0  # the hidden element that is open, and how often its name
+
+    def read(self, markup: str) -> None:
+        "A whole page."
+        self.feed(_closed(markup))
+        self.close()
 
     def handle_starttag(self, tag, attrs):
         if self.hidden == tag == "p":
@@ -360,6 +364,5 @@ class ShownText(HTMLParser):
 def shown_text(markup: str) -> str:
     "The text of a page as a browser would show it."
     page = ShownText()
-    page.feed(closed(markup))
-    page.close()
+    page.read(markup)
     return drop_unseen("".join(page.parts))

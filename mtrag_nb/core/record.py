@@ -447,9 +447,7 @@ class Trajectory:
         return f"<details><summary>{head}</summary>{body}</details>"
 
 # %% ../../nbs/1_core/05_record.ipynb #8e8043a9
-def trajectory(
-    task: Task, state: Mapping, seconds: float, error: BaseException | None = None
-) -> Trajectory:
+def trajectory(task: Task, state: Mapping, seconds: float, error=None) -> Trajectory:
     "The record of a turn that ended, by the final state of its graph, or broke, by its {'steps': ...}."
     if error is None and "outcome" not in state:
         raise ValueError(f"the graph ended task {task.id} without an outcome")

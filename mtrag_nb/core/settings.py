@@ -78,7 +78,7 @@ class ModelSpec:
 
     name: Annotated[str, MinLen(1)]  # hub name, folder, GGUF file, or a name in EMBEDDED
     dtype: str = (
-        "auto"  # fp32, fp16, bf16; "auto": fp32 on a CPU, fp16 on a GPU below capability 8, or bf16
+        "auto"  # or fp32, fp16, bf16; "auto": fp32 on a CPU, bf16 on a GPU that has it, or fp16
     )
     quantization: str = ""  # "" or "nf4" (bitsandbytes, double quantization)
     device: str = "auto"  # "auto": the GPU if there is one; or "cpu", "cuda", "cuda:1"
@@ -303,8 +303,7 @@ def _adapter(group: type, name: str):
 
 
 def _changed(group: object, key: str, value: object, where: str) -> object:
-    """A group of settings with another value; text, as on the command line, is read as the setting takes it.
-    `where` names the setting. Raises SettingsError."""
+    "A group with another value, read from text as the setting takes it; `where` names it. SettingsError."
     from pydantic import ValidationError
 
     head, _, rest = key.partition(".")

@@ -26,8 +26,8 @@ from .types import Context, SettingsError, Turn
 
 # %% auto #0
 __all__ = ['STOPWORDS', 'level', 'contains_text', 'content_spans', 'all_words', 'in_digits', 'content_words', 'spaced',
-           'known_words', 'share_known', 'support', 'sentences', 'spans_of', 'weakest_sentence', 'cite', 'titled',
-           'clipped', 'format_docs_for_gen', 'view_text', 'unmarked', 'Label', 'Verdict', 'scored', 'without_thinking',
+           'known_words', 'share_known', 'support', 'sentences', 'spans_of', 'cite', 'titled', 'clipped',
+           'format_docs_for_gen', 'view_text', 'unmarked', 'Label', 'Verdict', 'scored', 'without_thinking',
            'thought_in', 'json_objects', 'parse_verdict', 'read_verdict', 'Stance', 'script_of', 'unknown_language',
            'word_count', 'stance', 'declines', 'idk_by_rule', 'rule_in_words', 'claim_tokens', 'claims_something',
            'check_claims', 'draft_score']
@@ -277,11 +277,6 @@ def spans_of(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
         at = text.index(part, at)
         out.append((at, at := at + len(part)))
     return out
-
-
-def weakest_sentence(answer: str, documents: Sequence[str]) -> str:
-    "The sentence with the least support, the first of equals; the whole answer if it has none."
-    return min(sentences(answer) or [answer], key=lambda s: support(s, documents))
 
 
 def cite(answer: str, documents: Sequence[str]) -> list[int]:

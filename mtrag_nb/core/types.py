@@ -137,8 +137,7 @@ _IN_HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=:-]{6,}", re.I)
 
 
 def redacted(text: str, *secrets: str) -> str:
-    """A text without secrets: those given (wherever eight characters of one stand together), passwords in
-    addresses, keys in queries and in headers."""
+    "A text without secrets: those given, or eight characters of one, passwords in addresses, keys."
     for s in {form for s in secrets for form in (s.strip(), quote(s.strip(), safe=""))}:
         text = _mask(text, s)
     return _IN_HEADER.sub(r"\1 ***", _IN_QUERY.sub(r"\1***", _IN_ADDRESS.sub("***@", text)))

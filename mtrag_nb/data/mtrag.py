@@ -512,8 +512,7 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, str]]:  # line number and
 
 
 def read_qrels(*paths: str | Path) -> dict[str, dict[str, int]]:
-    """Task id -> passage id -> relevance, of tables of query-id, corpus-id, score. Raises DataError (file,
-    line) for a row that is none, or contradicts another."""
+    "Task id -> passage id -> relevance, of tables query-id, corpus-id, score. DataError (file, line)."
     qrels = defaultdict(dict)
     for path in paths:
         for n, row in read_rows(path):
@@ -606,8 +605,7 @@ def predicted_contexts(p: Prediction, task: Task) -> tuple[str, tuple[Passage, .
 
 
 def read_predictions(path: str | Path, answers: bool = False) -> dict[str, Prediction]:
-    """The predictions of a file of task A, B or C, by task id, with answers if `answers`. Raises DataError
-    (file, line) for a line that is none, or repeats a task."""
+    "The predictions of a file of task A, B or C, by task id, each once. Raises DataError (file, line)."
     out, seen = {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         p = prediction_of_line(obj, path, n)

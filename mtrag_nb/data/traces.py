@@ -1238,8 +1238,7 @@ def _answer_of(trace: _Trace) -> tuple[str, _Span]:
 
 
 def _requests_in(trace: _Trace) -> list[_Trace]:
-    """The requests of a trace: itself, or the turns of a whole session: spans of one name below no question,
-    each with parts, a question and an answer."""
+    "The requests of a trace: itself, or a session's turns: spans of one name, each asked and answered."
     tops, n = [], 0
     while n < len(trace.spans):
         tops.append(n)
@@ -1393,8 +1392,7 @@ class Tasks:
         history: Sequence[Turn],
         asks=None,
     ) -> tuple[Task | None, str]:
-        """The task of a turn and how it was found; None and '' for none. place: in its session, from 1;
-        asks: whether its spans hold a question."""
+        "The task of a turn, and how it was found; place: in its session, from 1; asks: if its spans ask."
         if task_id in self.by_id:
             return self.by_id[task_id], "by the task id in their metadata"
         same = self.by_question.get(_words(question), [])

@@ -567,15 +567,13 @@ class RetrieverLike(Protocol):
 _Ranking = Sequence[str]  # ids, best first, each once
 
 
-def rrf(
-    rankings: Sequence[_Ranking], weights: Sequence[float], k: int = 60
-) -> list[tuple[str, float]]:
-    """Reciprocal rank fusion (Cormack et al. 2009): sums of weight / (k + rank), ranks from 1. Ids and scores,
-    best first, equal ones by id."""
+def rrf(rankings: Sequence[_Ranking], weights: Sequence[float]) -> list[tuple[str, float]]:
+    """Reciprocal rank fusion (Cormack et al. 2009): sums of weight / (60 + rank). Ids and scores, best
+    first, equal ones by id."""
     scores: dict[str, float] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
         for rank, i in enumerate(ranking, 1):
-            scores[i] = scores.get(i, 0.0) + weight / (k + rank)
+            scores[i] = scores.get(i, 0.0) + weight / (60 + rank)
     return sorted(((i, round(s, 9)) for i, s in scores.items()), key=lambda x: (-x[1], x[0]))
 
 # %% ../../nbs/3_models/05_calls.ipynb #4ededffe

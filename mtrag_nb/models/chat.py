@@ -20,18 +20,17 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from ..core.text import sentences, thought_in, unmarked, without_thinking
-from ..core.types import MTRAGError, PartlyFailed, ReplyError, SettingsError
+from ..core.types import MTRAGError, ReplyError, SettingsError
 
 if TYPE_CHECKING:
     import numpy as np
 
 # %% auto #0
 __all__ = ['OnText', 'RESIDENTS', 'Prompt', 'chat', 'Adapted', 'unmarked_prompt', 'without_system', 'by_template', 'Contract',
-           'Completion', 'answered', 'all_answered', 'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for',
-           'EmbedderLike', 'Reranker', 'ClassifierLike', 'ScriptedChat', 'first_sentence', 'choose', 'memory_of',
-           'weight_bytes', 'out_of_memory', 'made_if_it_fits', 'make_room', 'TooLarge', 'too_large', 'capability_of',
-           'gpu_problem', 'usable_device', 'repeat_key_heads', 'NotFinite', 'finite', 'own_quantization', 'turn_into',
-           'Resident', 'enter', 'make_way', 'device_for_helper']
+           'Completion', 'answered', 'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for', 'EmbedderLike',
+           'Reranker', 'ClassifierLike', 'ScriptedChat', 'first_sentence', 'choose', 'memory_of', 'weight_bytes',
+           'out_of_memory', 'made_if_it_fits', 'make_room', 'TooLarge', 'too_large', 'capability_of', 'gpu_problem',
+           'usable_device', 'NotFinite', 'finite', 'Resident', 'enter']
 
 # %% ../../nbs/3_models/00_chat.ipynb #a895aa28
 @dataclass(frozen=True)
@@ -179,19 +178,6 @@ def answered(c: Completion, who: str) -> Completion:
     ended = "was cut off before it replied" if c.stop == "length" else "replied nothing"
     remedy = "give its thoughts more tokens (--set chat.think=4096), or none (chat.think=no)"
     raise ReplyError(f"{who} thought, and {ended} ({c.tokens_out} tokens): {remedy}")
-
-
-def all_answered(found: Sequence[Completion], who: str) -> list[Completion]:
-    "All of a batch. Raises ReplyError for the only one, PartlyFailed for some of several."
-    out: list = []
-    for c in found:
-        try:
-            out.append(answered(c, who))
-        except ReplyError as e:
-            out.append(e)
-    if not (failed := [e for e in out if isinstance(e, ReplyError)]):
-        return out
-    raise failed[0] if len(out) == 1 else PartlyFailed(out)
 
 # %% ../../nbs/3_models/00_chat.ipynb #0107af5a
 @dataclass(frozen=True)
@@ -487,14 +473,6 @@ def usable_device(device: str) -> str:
         raise SettingsError(problem)
     return device
 
-# %% ../../nbs/3_models/00_chat.ipynb #bc0a36c5
-def repeat_key_heads(capability: tuple[int, int] | None) -> None:
-    "Have transformers repeat key heads from now on, if the GPU is below capability 8."
-    if capability is not None and capability < (8, 0):
-        from transformers.integrations import sdpa_attention
-
-        sdpa_attention.use_gqa_in_sdpa = lambda *args: False
-
 # %% ../../nbs/3_models/00_chat.ipynb #c8a4d16f
 class NotFinite(MTRAGError):
     "A model gave numbers that are not finite."
@@ -510,28 +488,6 @@ def finite(numbers, what: str, name: str, dtype: str, setting: str):
     damaged = "the weights may be damaged", "Fetch the weights again"
     why, remedy = overflow.get(dtype, damaged)
     raise NotFinite(f"{name} in {dtype} gave {what} that are not finite ({why}). {remedy}")
-
-# %% ../../nbs/3_models/00_chat.ipynb #27dd1927
-def own_quantization(path: Path, dtype):
-    "A checkpoint's configuration in bitsandbytes' four bits, computing in a type of torch; or None."
-    from transformers import AutoConfig
-
-    config = AutoConfig.from_pretrained(path, local_files_only=True)
-    own = getattr(config, "quantization_config", None)
-    if not isinstance(own, dict) or not own.get("load_in_4bit"):
-        return None
-    own["bnb_4bit_compute_dtype"] = str(dtype).removeprefix("torch.")
-    return config
-
-
-def turn_into(model, dtype) -> None:
-    "Turn every weight that is not quantized, and the type that the others unpack to, into `dtype`."
-    for module in model.modules():
-        for weight in module.parameters(recurse=False):
-            if state := getattr(weight, "quant_state", None):
-                state.dtype = dtype
-            elif weight.is_floating_point():
-                weight.data = weight.data.to(dtype)
 
 # %% ../../nbs/3_models/00_chat.ipynb #4f53d5d9
 class Resident:
@@ -556,24 +512,3 @@ def enter(model: Resident, device: str, kind: str) -> None:
     "A model has been loaded on a device; on a CPU it is in nobody's way."
     if device.startswith("cuda"):
         RESIDENTS[model] = "cuda:0" if device == "cuda" else device, kind
-
-
-def make_way(device: str, need: int) -> None:
-    "Before a chat model of so many bytes comes to a GPU: the other chat model goes, helpers if they must."
-    here = "cuda:0" if device == "cuda" else device
-    entries = [(kind, model) for model, (where, kind) in [*RESIDENTS.items()] if where == here]
-    for kind, model in sorted(entries, key=lambda entry: entry[0]):  # chat models first
-        if kind == "chat" or memory_of(device)[0] < need:
-            model.let_go()
-
-# %% ../../nbs/3_models/00_chat.ipynb #3431f7ae
-def device_for_helper(device: str, need: int) -> str:
-    "Where an embedder or reranker of so many bytes is loaded. SettingsError: a named device is unusable."
-    if device != "auto":
-        return usable_device(device)
-    import torch
-
-    have = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    free = {d: memory_of(d)[0] for n in range(have) if not gpu_problem(d := f"cuda:{n}")}
-    best = max(free, key=free.get, default="cpu")
-    return best if free.get(best, 0) >= need else "cpu"

@@ -21,9 +21,9 @@ from ..core.files import read_json
 from ..core.settings import MINILM, ModelSpec
 from ..core.text import sentences, spans_of, unmarked
 from ..core.types import ModelNotFound, SettingsError, digest, quiet
-from .chat import RESIDENTS, EmbedderLike, Resident, TooLarge, chat
-from .chat import device_for_helper, enter, finite, made_if_it_fits, make_room
-from .chat import too_large, weight_bytes
+from .chat import RESIDENTS, EmbedderLike, Resident, TooLarge, chat, enter, finite
+from .chat import gpu_problem, made_if_it_fits, make_room, memory_of, too_large
+from .chat import usable_device, weight_bytes
 from .local import TransformersChat, find_model, pick_device, pick_dtype
 from .local import run_batches, torch_dtype, trim_memory, weight_files
 
@@ -58,12 +58,24 @@ def prefixed(spec: ModelSpec, texts: Sequence[str], query: bool) -> list[str]:
     return [own + t for t in texts]
 
 
+def _device_for_helper(device: str, need: int) -> str:
+    "Where an embedder or reranker of so many bytes is loaded. SettingsError: a named device is unusable."
+    if device != "auto":
+        return usable_device(device)
+    import torch
+
+    have = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    free = {d: memory_of(d)[0] for n in range(have) if not gpu_problem(d := f"cuda:{n}")}
+    best = max(free, key=free.get, default="cpu")
+    return best if free.get(best, 0) >= need else "cpu"
+
+
 def _place_helper(spec: ModelSpec) -> tuple[str, str]:
     "Where an embedder or a reranker is loaded, and in which precision, e.g. cuda:0 and fp16."
     if spec.device == "cpu":
         return "cpu", pick_dtype(spec, None)
     need = 2 * weight_bytes(find_model(spec), "fp16")  # as much again for its work
-    device = device_for_helper(spec.device, need)
+    device = _device_for_helper(spec.device, need)
     half = device != "cpu" and spec.dtype == "auto"
     return device, "fp16" if half else pick_dtype(spec, None)
 

@@ -24,13 +24,12 @@ from pathlib import Path
 from ..core.files import checksum, make_folder, need_room, read_json, sized, write_json
 from ..core.settings import ModelSpec, Settings
 from ..core.text import unmarked, without_thinking
-from ..core.types import DataError, ModelNotFound, MTRAGError, SettingsError, digest, quiet
+from ..core.types import DataError, ModelNotFound, MTRAGError, PartlyFailed, ReplyError
+from ..core.types import SettingsError, digest, quiet
 from .chat import RESIDENTS, Completion, Contract, Prompt, Resident, Sampling, Score
-from .chat import TooLarge, all_answered, as_sampling, by_template, capability_of
-from .chat import chat, enter, finite, made_if_it_fits, make_room, make_way
-from .chat import memory_of, out_of_memory, own_quantization, repeat_key_heads
-from .chat import seeds_for, too_large, turn_into, unmarked_prompt, usable_device
-from .chat import weight_bytes
+from .chat import TooLarge, answered, as_sampling, by_template, capability_of, chat
+from .chat import enter, finite, made_if_it_fits, make_room, memory_of, out_of_memory
+from .chat import seeds_for, too_large, unmarked_prompt, usable_device, weight_bytes
 
 # %% auto #0
 __all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'read_contract',
@@ -283,6 +282,36 @@ class _Loaded:
 
         return DynamicCache(config=self.model.config)
 
+# %% ../../nbs/3_models/02_local.ipynb #27dd1927
+def _repeat_key_heads(capability: tuple[int, int] | None) -> None:
+    "Have transformers repeat key heads from now on, if the GPU is below capability 8."
+    if capability is not None and capability < (8, 0):
+        from transformers.integrations import sdpa_attention
+
+        sdpa_attention.use_gqa_in_sdpa = lambda *args: False
+
+
+def _own_quantization(path: Path, dtype):
+    "A checkpoint's configuration in bitsandbytes' four bits, computing in a type of torch; or None."
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(path, local_files_only=True)
+    own = getattr(config, "quantization_config", None)
+    if not isinstance(own, dict) or not own.get("load_in_4bit"):
+        return None
+    own["bnb_4bit_compute_dtype"] = str(dtype).removeprefix("torch.")
+    return config
+
+
+def _turn_into(model, dtype) -> None:
+    "Turn every weight that is not quantized, and the type that the others unpack to, into `dtype`."
+    for module in model.modules():
+        for weight in module.parameters(recurse=False):
+            if state := getattr(weight, "quant_state", None):
+                state.dtype = dtype
+            elif weight.is_floating_point():
+                weight.data = weight.data.to(dtype)
+
 # %% ../../nbs/3_models/02_local.ipynb #01f0d000
 def _load_transformer(spec: ModelSpec) -> _Loaded:
     "Load a spec's weights. Raises ModelNotFound; DataError: a GGUF file in four bits cannot be kept."
@@ -299,7 +328,7 @@ def _load_transformer(spec: ModelSpec) -> _Loaded:
                 raise
             tokenizer, model = _load_gguf(path, dtype)
             return _Loaded(tokenizer, model.to(device).eval(), device, name, spec.name)
-    own = own_quantization(path, dtype)
+    own = _own_quantization(path, dtype)
     options = {} if own is None else {"config": own}
     if spec.quantization and importlib.util.find_spec("bitsandbytes") is None:
         raise ModelNotFound("four bits need bitsandbytes. Get it with: pip install bitsandbytes")
@@ -310,7 +339,7 @@ def _load_transformer(spec: ModelSpec) -> _Loaded:
     place = {"device_map": {"": device}, "attn_implementation": "sdpa", "local_files_only": True}
     model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **place, **options)
     if own is not None:
-        turn_into(model, dtype)
+        _turn_into(model, dtype)
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
     return _Loaded(tokenizer, model.eval(), device, name, spec.name)
 
@@ -465,8 +494,7 @@ def _to_fetch(spec: ModelSpec) -> tuple[list[str], int]:
 
 
 def _fetch(spec: ModelSpec, announce: Callable = lambda line: None, planned=None) -> Path:
-    """Fetch a model into the cache; `planned`: what `_to_fetch` said, if asked. Raises ModelNotFound,
-    DataError; a file with a wrong checksum is thrown away."""
+    "Fetch a model into the cache, files with wrong checksums thrown away. Raises ModelNotFound, DataError."
     from huggingface_hub import HfApi, constants, snapshot_download
 
     api, (files, size) = HfApi(token=hub_token()), planned or _to_fetch(spec)
@@ -780,6 +808,15 @@ def memory_error(spec: ModelSpec, tried: bool = False) -> TooLarge | None:
     what = f"{spec.name} ({spec.quantization or 'not quantized'}, {dtype})"
     return too_large(what, device, need, f"{remedy}; `mtrag doctor` says what fits")
 
+
+def _make_way(device: str, need: int) -> None:
+    "Before a chat model of so many bytes comes to a GPU: the other chat model goes, helpers if they must."
+    here = "cuda:0" if device == "cuda" else device
+    entries = [(kind, model) for model, (where, kind) in [*RESIDENTS.items()] if where == here]
+    for kind, model in sorted(entries, key=lambda entry: entry[0]):  # chat models first
+        if kind == "chat" or memory_of(device)[0] < need:
+            model.let_go()
+
 # %% ../../nbs/3_models/02_local.ipynb #c83406d1
 _END = "\n</think>\n\n"  # between a thought and the reply
 _LESS = "Give less of it (--set retrieval.rerank_k=3, stages.history_turns=2)"
@@ -878,13 +915,13 @@ class TransformersChat(_Templated, Resident):
             device, dtype = _device_and_dtype(self.spec)
             if self.resides == "chat" and device.startswith("cuda"):
                 weights = weight_bytes(find_model(self.spec), dtype, self.spec.quantization)
-                make_way(device, 2 * weights)  # as much again for its work
+                _make_way(device, 2 * weights)  # as much again for its work
             if problem := memory_error(self.spec):
                 raise problem
             if (loaded := made_if_it_fits(lambda: _load_transformer(self.spec))) is None:
                 make_room()
                 raise memory_error(self.spec, tried=True)
-            repeat_key_heads(capability_of(device))
+            _repeat_key_heads(capability_of(device))
             enter(self, device, self.resides)
             self._loaded = loaded
             return loaded
@@ -911,7 +948,7 @@ class TransformersChat(_Templated, Resident):
                 rows = [self.encode(p) for p in prompts]
             out = self._complete(rows, max_new_tokens, *how, tuple(stop), on_text, adapters)
         out = [_after(*both) for both in zip(thoughts, out)] if most else out
-        return all_answered(out, self.spec.name)
+        return _all_answered(out, self.spec.name)
 
     def _think(self, prompts: Sequence[Prompt], most: int, *how) -> tuple[list, list]:
         "The thought before each reply, and the token ids up to where the reply goes on."
@@ -994,3 +1031,16 @@ def _after(thought: Completion, reply: Completion) -> Completion:
     tokens, seconds = thought.tokens_out + reply.tokens_out, thought.seconds + reply.seconds
     both = {"tokens_in": thought.tokens_in, "tokens_out": tokens, "seconds": seconds}
     return replace(reply, thought=thought.text.strip(), **both)
+
+
+def _all_answered(found: Sequence[Completion], who: str) -> list[Completion]:
+    "All of a batch. Raises ReplyError for the only one, PartlyFailed for some of several."
+    out: list = []
+    for c in found:
+        try:
+            out.append(answered(c, who))
+        except ReplyError as e:
+            out.append(e)
+    if not (failed := [e for e in out if isinstance(e, ReplyError)]):
+        return out
+    raise failed[0] if len(out) == 1 else PartlyFailed(out)

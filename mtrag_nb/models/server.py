@@ -544,8 +544,7 @@ class ServerChat:
         return reply
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
-        """Complete each prompt; `on_text` hears each reply grow: row, text so far. Raises ServerError, ReplyError (a
-        thought, no reply), PartlyFailed of several prompts."""
+        "As `ChatModel.generate`. ServerError, ReplyError (a thought, no reply), PartlyFailed of several."
         seeds, thinks = seeds_for(seed, len(prompts)), self.spec.thought > 0
         how = {"max_tokens": max_new_tokens + self.spec.thought, **_sampling_keys(temperature)}
         how |= {"stop": list(stop)} if stop and not thinks else {}  # it would end a thought

@@ -75,11 +75,9 @@ def _checked_vectors(embedder: EmbedderLike, texts: Sequence[str]) -> np.ndarray
         raise DataError(problem, remedy="It is not the model that it says it is")
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
     if len(wrong := np.flatnonzero(~(np.abs(lengths - 1) < 0.05))):
-        raise DataError(
-            f"the embedder {embedder.fingerprint} gave {len(wrong)} of {len(texts)} vectors that are not of length 1, "
-            f"the first for {texts[wrong[0]][:60]!r}",
-            remedy="Use another precision: --set embedder.dtype=fp32",
-        )
+        odd = f"vectors that are not of length 1, the first for {texts[wrong[0]][:60]!r}"
+        problem = f"the embedder {embedder.fingerprint} gave {len(wrong)} of {len(texts)} {odd}"
+        raise DataError(problem, remedy="Use another precision: --set embedder.dtype=fp32")
     return vectors
 
 
@@ -169,8 +167,7 @@ def batches(passages: Iterable[Passage], children: int) -> Iterator[list[Passage
 
 # %% ../../nbs/4_search/03_ingest.ipynb #survey01
 def finish(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> Manifest:
-    """Count what the store holds, write `words.json`; returns the complete manifest, not yet saved. Raises
-    IndexMismatch if the counts are not what was put in."""
+    "Count what the store holds, write `words.json`; the complete manifest, not yet saved. IndexMismatch."
     seen, counts, counted = {}, Counter(), Counter()
     for page in all_points(store):
         for point in page:
@@ -187,10 +184,9 @@ def finish(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> Manife
     held = set().union(*(a for a, _ in seen.values()))
     if differ := held ^ document_ids(folder):
         remedy = "Use another server" if manifest.url else REBUILD
-        which = (
-            f"differ in {len(differ)} passages, e.g. {min(differ)!r}: it was changed from elsewhere"
-        )
-        raise IndexMismatch(f"{folder} and its collection {COLLECTION} {which}. {remedy}")
+        which = f"differ in {len(differ)} passages, e.g. {min(differ)!r}"
+        problem = f"{folder} and its collection {COLLECTION} {which}: it was changed from elsewhere"
+        raise IndexMismatch(f"{problem}. {remedy}")
     write_json(folder / "words.json", dict(counted))
     return replace(manifest, complete=True, domains=domains)
 
@@ -369,8 +365,7 @@ def merge_indexes(
     out: str | Path,  # made if it isn't there; an unfinished merge in it is gone on with
     url: str = "",  # a Qdrant server; "": the embedded engine, in the folder
 ) -> Manifest:
-    """Put the shards of a corpus into an index. Raises IndexMismatch for shards of other corpora or settings,
-    missing or there twice, and for a folder that holds another index."""
+    "Put the shards of a corpus into an index. IndexMismatch: others, missing, twice, or another index there."
     folders, out = shards_in(folders, IndexMismatch), make_folder(out)
     whole = read_json(folders[0] / "shard.json")["identity"]["of"]
     with ExitStack() as opened, only_writer(out, "index"):

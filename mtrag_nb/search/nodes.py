@@ -5,7 +5,6 @@
 # %% ../../nbs/4_search/00_nodes.ipynb #imports0
 from __future__ import annotations
 
-import hashlib
 import re
 import uuid
 from bisect import bisect_left, bisect_right
@@ -116,9 +115,8 @@ _CHUNK_NAMESPACE = uuid.UUID("5c8c1c4e-7f0e-5d0f-9a52-6d7472616721")  # must nev
 
 
 def _node_id(chunk_id: str) -> str:
-    "The UUID of a chunk as a node and a point of Qdrant: `uuid.uuid5` of its id, at a tenth of the cost."
-    h = hashlib.sha1(_CHUNK_NAMESPACE.bytes + chunk_id.encode()).hexdigest()
-    return f"{h[:8]}-{h[8:12]}-5{h[13:16]}-{'89ab'[int(h[16], 16) & 3]}{h[17:20]}-{h[20:32]}"
+    "The id of a chunk as a node and a point of Qdrant."
+    return str(uuid.uuid5(_CHUNK_NAMESPACE, chunk_id))
 
 # %% ../../nbs/4_search/00_nodes.ipynb #split002
 class _SpanSplitter(TextSplitter):
@@ -135,9 +133,7 @@ class _SpanSplitter(TextSplitter):
         "Start and end of each piece, each pair once."
         return list(dict.fromkeys(spans(text, self.size, self.overlap)))
 
-    def _parse_nodes(
-        self, nodes: Sequence[BaseNode], show_progress: bool = False, **kwargs
-    ) -> list[BaseNode]:
+    def _parse_nodes(self, nodes, show_progress=False, **kwargs) -> list[BaseNode]:
         out = []
         for source in nodes:
             at = getattr(source, "start_char_idx", None) or 0  # a document has no place
@@ -150,9 +146,7 @@ class _SpanSplitter(TextSplitter):
                 out.append(node)
         return out
 
-    def _postprocess_parsed_nodes(
-        self, nodes: list[BaseNode], parent_doc_map: dict[str, BaseNode]
-    ) -> list[BaseNode]:
+    def _postprocess_parsed_nodes(self, nodes, parent_doc_map) -> list[BaseNode]:
         "Metadata and source from above, as every node parser passes them on; the places are right already."
         for node in nodes:
             above = parent_doc_map[node.ref_doc_id]

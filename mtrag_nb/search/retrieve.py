@@ -94,9 +94,7 @@ def _views_identity(views: Iterable[str]) -> list[str]:
 class _ViewRetriever(BaseRetriever):
     "The best children for one view of a question, by vector or words. Raises DataError: unknown domain."
 
-    def __init__(
-        self, index: Index, embedder: EmbedderLike, leg: Leg = Leg("query"), top_k: int = 20
-    ):
+    def __init__(self, index: Index, embedder: EmbedderLike, leg=Leg("query"), top_k: int = 20):
         "Over an index and the embedder that it was opened with; the leg: which view, and whether by words."
         super().__init__()
         self.index, self.embedder, self.leg, self.top_k = index, embedder, leg, top_k
@@ -117,9 +115,7 @@ class _ViewRetriever(BaseRetriever):
 class _WeightedFusion(BaseRetriever):
     "Reciprocal rank fusion of several retrievers, with a weight for each."
 
-    def __init__(
-        self, retrievers: Sequence[BaseRetriever], weights: Sequence[float], top_k: int = 20
-    ):
+    def __init__(self, retrievers: Sequence, weights: Sequence[float], top_k: int = 20):
         super().__init__()
         self.retrievers, self.weights, self.top_k = list(retrievers), list(weights), top_k
 
@@ -165,9 +161,7 @@ class _QuestionCosine(BaseNodePostprocessor):
         super().__init__()
         self._index, self._embedder, self._views = index, embedder, list(views)
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
+    def _postprocess_nodes(self, nodes, query_bundle=None) -> list[NodeWithScore]:
         dense, q = [v for v in self._views if not v.leg.words], _as_question(query_bundle)
         if self._views == dense[:1]:  # a single search by vector: its scores are cosines
             cosines = [n.score for n in nodes]
@@ -196,9 +190,7 @@ class _NodeReranker(BaseNodePostprocessor):
         "One score for each node, higher is better."
         return [n.score for n in nodes]
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
+    def _postprocess_nodes(self, nodes, query_bundle=None) -> list[NodeWithScore]:
         scores = self.scores(nodes, _as_question(query_bundle)) if nodes else []
         for n, score in zip(nodes, scores, strict=True):
             n.score = round(float(score), 6)
@@ -339,8 +331,7 @@ _RERANKERS: dict[str, Callable[[Index, EmbedderLike], _NodeReranker]] = {  # wit
 def _make_reranker(
     name: str, index: Index, embedder: EmbedderLike, given: Reranker | None = None
 ) -> _NodeReranker:
-    """The reranker of a name, one of RERANKERS; '': the given one (the profile's cross-encoder), or overlap.
-    Raises SettingsError for one whose model is not there."""
+    "The reranker of a name; '': the given one (a cross-encoder), or overlap. SettingsError without its model."
     name = name or ("model" if given else "overlap")
     if name in _RERANKERS:
         return _RERANKERS[name](index, embedder)

@@ -680,8 +680,7 @@ def open_folder(folder: str | Path, url: str = "") -> Index:
 def open_index(
     folder: str | Path, embedder: EmbedderLike, chunks: ChunkSettings | None = None, url: str = ""
 ) -> Index:
-    """Open the index made with this embedder, for query vectors, and these chunks (None: any); `url` as for
-    `open_folder`. Raises IndexMismatch for another or unfinished one, DataError if damaged or missing."""
+    "`open_folder` of an index made with this embedder and these chunks (None: any). Raises IndexMismatch, DataError."
     asked = {"embedder": embedder.fingerprint, "dim": embedder.dim}
     if chunks is not None:
         asked["chunks"] = chunks
