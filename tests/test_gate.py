@@ -14,10 +14,11 @@ import yaml
 import anywhere
 from mtrag_nb.app.cli import main
 from mtrag_nb.core.files import data_dir, read_json, write_jsonl
-from mtrag_nb.core.record import Rank, Ranked, Retrieved, Run, WebSearched, new_turn
+from mtrag_nb.core.record import Rank, Ranked, Retrieved, Run, new_turn
 from mtrag_nb.evaluate.gate import measure_loss, mechanism_card
 from mtrag_nb.evaluate.pairs import read_ending, right_and_wrong
 from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.models.calls import WebSearched
 from mtrag_nb.show.report import report
 from tests.test_house import HEAVY
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 __all__ = ['WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved', 'Grade', 'Graded', 'Rank', 'Ranked',
            'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'Clarified', 'Recorded', 'read_step', 'own_fields',
            'Fault', 'without_places', 'kept_by', 'Trajectory', 'trajectory', 'turn_line', 'read_turn', 'tell',
-           'new_turn', 'is_web', 'WebSearched', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged',
-           'answer_digest', 'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'Run', 'as_run',
-           'append_label', 'read_labels', 'TurnDiff', 'Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
+           'new_turn', 'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest',
+           'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'Run', 'as_run', 'append_label',
+           'read_labels', 'TurnDiff', 'Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
 
 # %% ../../nbs/1_core/05_record.ipynb #25cf117d
 @dataclass
@@ -527,20 +527,6 @@ WEB = "web:"  # how the ids of web results begin
 def is_web(i: str) -> bool:
     "Whether an id names something from the web."
     return i.startswith(WEB)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebSearched(Retrieved, kind="web"):
-    "Contexts from the web."
-
-    query: str
-    provider: str
-    time: str
-    urls: tuple[str, ...] = ()
-
-    def lines(self, name):
-        found = f"{self.provider}, {self.time}: {', '.join(self.urls) or 'nothing'}"
-        return [("web", found), *super().lines(name)]
 
 # %% ../../nbs/1_core/05_record.ipynb #cab3aa0b
 def ranking_scores(t: Trajectory) -> dict[str, float]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.html import show
 from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ranked, Recorded
-from ..core.record import Refused, Retried, Rewritten, Step, Trajectory, WebSearched, kept_by
+from ..core.record import Refused, Retried, Rewritten, Step, Trajectory, kept_by
 from ..core.text import clipped
 from ..core.types import DataError, SettingsError, plain
 from .blame import Gate, blame_turn, gates
@@ -24,6 +24,7 @@ from .pairs import Pair, endings, forked, right_and_wrong
 from .scores import Evidence, named_measure
 from .statistics import LEAST, Interval, Report, compare, difference_interval
 from .statistics import mean_interval
+from ..models.calls import WebSearched
 
 # %% auto #0
 __all__ = ['measure_loss', 'GateReport', 'gate_runs', 'MechanismCard', 'mechanism_card']

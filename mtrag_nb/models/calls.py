@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from ..core.files import JsonlLog, parse_json, read_jsonl
 from ..core.html import html_table, shown_text, text_table
-from ..core.record import WEB, Calls, Found, WebSearched, is_web, read_lines
+from ..core.record import WEB, Calls, Found, Retrieved, is_web, read_lines
 from ..core.settings import ModelSpec, Settings, names_code, load_place
 from ..core.text import clipped, unmarked
 from ..core.types import Context, DataError, ModelNotFound, PartlyFailed, Passage, ReplyError
@@ -34,7 +34,7 @@ from .chat import OnText, Prompt, Reranker, Score, seeds_for
 
 # %% auto #0
 __all__ = ['load_chat', 'Models', 'BatchingChat', 'kept_if_usable', 'RecordedChat', 'MeteredChat', 'Work', 'Retrieval',
-           'RetrieverLike', 'rrf', 'GivenPassages', 'Web', 'web_named']
+           'RetrieverLike', 'rrf', 'GivenPassages', 'WebSearched', 'Web', 'web_named']
 
 # %% ../../nbs/3_models/05_calls.ipynb #b66d12ca
 _MAKERS = {  # what makes the models of a profile; imported when the first is asked for
@@ -722,6 +722,20 @@ class _SearxSource:
         return [r for row in told if (r := _web_result(*row))][:k]
 
 # %% ../../nbs/3_models/05_calls.ipynb #47ad037a
+@dataclass(frozen=True, kw_only=True)
+class WebSearched(Retrieved, kind="web"):
+    "Contexts from the web."
+
+    query: str
+    provider: str
+    time: str
+    urls: tuple[str, ...] = ()
+
+    def lines(self, name):
+        found = f"{self.provider}, {self.time}: {', '.join(self.urls) or 'nothing'}"
+        return [("web", found), *super().lines(name)]
+
+
 @dataclass(frozen=True)
 class _Searched:
     "What was found for a query."

@@ -21,8 +21,8 @@ from ..core.settings import ChunkSettings, load_place
 from ..core.types import DataError, Passage, SettingsError, digest
 
 # %% auto #0
-__all__ = ['as_document', 'spans', 'hierarchical_parser', 'ChildNodes', 'with_stable_ids', 'part_identity', 'named_part',
-           'count_children', 'capped']
+__all__ = ['as_document', 'spans', 'SpanSplitter', 'hierarchical_parser', 'ChildNodes', 'with_stable_ids', 'part_identity',
+           'named_part', 'count_children', 'capped']
 
 # %% ../../nbs/4_search/00_nodes.ipynb #docs0002
 _PASSAGE = ("title", "url", "source", "domain")
@@ -119,7 +119,7 @@ def _node_id(chunk_id: str) -> str:
     return str(uuid.uuid5(_CHUNK_NAMESPACE, chunk_id))
 
 # %% ../../nbs/4_search/00_nodes.ipynb #split002
-class _SpanSplitter(TextSplitter):
+class SpanSplitter(TextSplitter):
     "The pieces of `RecursiveCharacterTextSplitter`, placed in the whole document, and ids made of that."
 
     size: int = 400  # most characters in a piece
@@ -165,10 +165,10 @@ def _piece_name(node: BaseNode) -> str:
 # %% ../../nbs/4_search/00_nodes.ipynb #split004
 def hierarchical_parser(chunks: ChunkSettings = ChunkSettings()) -> NodeParser:
     "LlamaIndex's hierarchical parser of the settings' sizes; `flat`: its children's splitter alone."
-    children = _SpanSplitter(size=chunks.child_size, overlap=chunks.child_overlap)
+    children = SpanSplitter(size=chunks.child_size, overlap=chunks.child_overlap)
     if chunks.flat:
         return children
-    parents = _SpanSplitter(size=chunks.parent_size, overlap=chunks.parent_overlap)
+    parents = SpanSplitter(size=chunks.parent_size, overlap=chunks.parent_overlap)
     levels = {"parent": parents, "child": children}
     return HierarchicalNodeParser.from_defaults(node_parser_ids=[*levels], node_parser_map=levels)
 
