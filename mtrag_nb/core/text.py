@@ -852,15 +852,9 @@ def idk_by_rule(answer: str, phrases: Iterable[str] = ()) -> float:
     return min(_STANCE_WORTH[stance(answer, phrases)], most)
 
 
-@cache
-def _rule_measured() -> dict:
-    "Precision and recall of the rule by file, as `9_studies/04_measures` measured them."
-    return read_json(data_dir("measured") / "declining.json")
-
-
 def rule_in_words() -> str:
-    "The rule's name with its precision and recall, for the notes of tables."
-    m = _rule_measured()["submissions, reporting half"]
+    "The rule's name with its precision and recall (`9_studies/04_measures`), for the notes of tables."
+    m = read_json(data_dir("measured") / "declining.json")["submissions, reporting half"]
     quality = f"precision {m['precision']:.2f}, recall {m['recall']:.2f}"
     return f"rule ({quality} against {m['answers']} official verdicts that it was not written on)"
 
