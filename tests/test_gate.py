@@ -16,13 +16,15 @@ import anywhere
 from mtrag_nb.app.cli import main
 from mtrag_nb.core.files import data_dir, read_json, write_jsonl
 from mtrag_nb.core.record import Calls, Checked, Drafted, Fault, Gated, Rank, Ranked, Retrieved, Run
-from mtrag_nb.core.record import WebSearched, new_turn
+from mtrag_nb.models.calls import WebSearched
+from mtrag_nb.core.record import new_turn
 from mtrag_nb.core.text import Label, Verdict, scored
 from mtrag_nb.core.types import DataError, Gold, SettingsError
 from mtrag_nb.data.mtrag import read_gold, sample_dir
 from mtrag_nb.evaluate.pairs import _in_markdown, _LossTest, gate_runs, measure_loss, mechanism_card
 from mtrag_nb.evaluate.pairs import read_ending, right_and_wrong
 from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.models.calls import WebSearched
 from mtrag_nb.show.report import report
 from tests.test_house import HEAVY
 

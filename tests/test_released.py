@@ -16,7 +16,7 @@ from mtrag_nb.core.text import STOPWORDS
 from mtrag_nb.core.types import TO_ANSWER, DataError
 from mtrag_nb.data.mtrag import Benchmark, official_file, official_files, read_benchmark
 from mtrag_nb.data.mtrag import read_corpus, read_qrels
-from mtrag_nb.data.predictions import POOL, import_predictions, read_rewrites
+from mtrag_nb.data.predictions import _POOL, import_predictions, read_rewrites
 from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.judge import run_items
 from mtrag_nb.evaluate.measures import retrieval_scores
@@ -75,7 +75,7 @@ def sets() -> dict[bool, tuple[Benchmark, dict]]:
 @pytest.fixture(scope="module")
 def run_of(sets, tmp_path_factory):
     "A file as a run, read once."
-    pool, made = list(read_corpus(ROOT / POOL)), {}
+    pool, made = list(read_corpus(ROOT / _POOL)), {}
 
     def read(path: str) -> Run:
         if path not in made:

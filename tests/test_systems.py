@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 
-from mtrag_nb.core.record import read_step, step_line
+from mtrag_nb.core.record import read_step, _step_line
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.text import Label, sentences, spans_of
 from mtrag_nb.core.types import Context, Passage, SettingsError, Turn, as_context, expect
@@ -267,7 +267,7 @@ def test_the_step_of_citations_is_on_the_record():
     )
     written = written_claims(text, marks, [FERRY, BEES], by_words())
     step = Cited(claims=tuple(written), way="written", raw=0.5, licence="none")
-    assert read_step(step_line(step)) == step and [c.text for c in step.unsupported] == [
+    assert read_step(_step_line(step)) == step and [c.text for c in step.unsupported] == [
         "Bees sleep at night.",
         "Dragons guard the pier.",
     ]

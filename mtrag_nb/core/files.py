@@ -68,7 +68,7 @@ def _depth(value: object) -> int:
 
 
 def parse_json(text: str | bytes, nan_is_null: bool = False) -> object:
-    "A JSON value; NaN and Infinity, which are not JSON, are null if that is said. Raises ValueError, with the reason, for anything else."
+    "A JSON value; NaN and Infinity are null if that is said. Raises ValueError, with the reason, for others."
     text = text.decode("utf-8") if isinstance(text, bytes) else text
     how = {"parse_float": _finite, "object_pairs_hook": _once}
     constant = (lambda name: None) if nan_is_null else _finite
@@ -100,7 +100,7 @@ def _only_file(z: zipfile.ZipFile, path: Path) -> str:
 
 @contextmanager
 def opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
-    "A file as bytes: plain, .gz, or alone in a .zip. Raises DataError, also for what is broken in it; `remedy`: for a file that is not there."
+    "A plain, .gz or .zip file as bytes. Raises DataError, also if broken; `remedy`: if it is not there."
     if not path.is_file():
         raise DataError("no such file", path, remedy=remedy)
     try:
@@ -144,7 +144,10 @@ def _whole_tail(line: bytes) -> bool:
         return False
 
 
-_NO_ARRAY = """One object a line is wanted, not an array. To convert it: python -c "import json; [print(json.dumps(x)) for x in json.load(open('{}'))]" > lines.jsonl"""
+_NO_ARRAY = (
+    "One object a line is wanted, not an array. To convert it: python -c "
+    """"import json; [print(json.dumps(x)) for x in json.load(open('{}'))]" > lines.jsonl"""
+)
 _NO_JSONL = 'Wanted is a JSON-lines file: one object a line, as {"question": "..."}'
 
 
@@ -185,7 +188,7 @@ _OS_ERRORS = {  # errno -> the problem and its remedy
 
 
 def disk_full(e: OSError, path, remedy: str) -> Exception:
-    "The error to raise for `e`: DiskFull with this remedy, DataError if nothing can be written there, else `e`."
+    "The error to raise for `e`: DiskFull with a remedy, DataError if nothing can be written, else `e`."
     if e.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
         return DiskFull("the disk is full", path, remedy=remedy)
     if e.errno not in _OS_ERRORS:
@@ -208,7 +211,7 @@ def _sums_of(path: Path) -> Path:
 
 
 class JsonlLog(AbstractContextManager):
-    "An append-only JSON-lines file: what `append` returned from is on the record; `sums`: with checksums (`check_log`). Safe to use from several threads."
+    "An append-only, thread-safe JSON-lines file: what `append` returned from is kept; `sums`: checksums."
 
     def __init__(self, path: str | Path, sums: bool = False):  # made; a torn last line is cut off
         self.path = Path(path)
@@ -239,7 +242,7 @@ class JsonlLog(AbstractContextManager):
         return len(tail)
 
     def append(self, obj: dict) -> None:
-        "Write `obj` as one line. Raises DataError, and leaves the file as it was, if the disk is full; ValueError for NaN."
+        "Write `obj` as a line. DataError for a full disk, the file left as it was; ValueError for NaN."
         text = json.dumps(obj, ensure_ascii=False, allow_nan=False) + "\n"
         line = text.encode("utf-8", "backslashreplace")
         with self._lock:
@@ -265,7 +268,7 @@ class JsonlLog(AbstractContextManager):
 # %% ../../nbs/1_core/02_files.ipynb #deeded31
 @contextmanager
 def only_writer(folder: str | Path, what: str) -> Iterator[None]:
-    "The block is the only one, in any process, that writes `what` (for the message) into the folder, made if it isn't there. Raises InUse."
+    "The block alone, of any process, writes `what` into the folder, made if need be. Raises InUse."
     from filelock import FileLock, Timeout
 
     lock = FileLock(make_folder(folder) / ".lock", timeout=0)
@@ -292,7 +295,7 @@ def write_whole(
     text: str | bytes | Iterable[str],  # all of it, or its pieces
     remedy: str = "Make room and write again; the old file is untouched",  # if the disk is full
 ) -> Path:
-    "Write a file whole; it has no checksums until somebody keeps some. Raises DataError, and leaves the old file, if the disk is full."
+    "Write a file whole, without checksums. Raises DataError, the old file left, if the disk is full."
     path = Path(path)
     make_folder(path.parent)
     part = beside(path)
@@ -346,7 +349,7 @@ def take_out(path: Path, numbers: Collection[int]) -> None:
 
 
 def check_log(path: Path, whole: bool = False) -> list[str]:
-    "Compare a log with its checksums, which are kept from now on, and take out the lines that are not what was written; what is wrong, in words. Raises DataError instead for one that has to be whole."
+    "Compare a log with its checksums, kept from now on; other lines go, in words, or DataError (`whole`)."
     sums = _sums_of(path)
     data = sums.read_bytes() if path.is_file() and sums.is_file() else b""
     known, found = re.findall(rb"^[0-9a-f]{8}\n", data, re.M), _line_sums(path)
@@ -371,7 +374,7 @@ _LARGEST_JSON = 256 * 2**20  # bytes, unpacked; the largest of the official file
 
 
 def read_json(path: str | Path, kind: type = dict, nan_is_null: bool = False) -> dict | list:
-    "The object, or the list (kind), in a JSON file: plain, .gz, or alone in a .zip; NaN as in `parse_json`. Raises DataError for a file that holds none."
+    "The object or list (kind) in a JSON file, plain, .gz or .zip. Raises DataError for a file without."
     with opened(Path(path), "Check the path") as f:
         data = f.read(_LARGEST_JSON + 1)
     if len(data) > _LARGEST_JSON:
@@ -382,7 +385,7 @@ def read_json(path: str | Path, kind: type = dict, nan_is_null: bool = False) ->
 # %% ../../nbs/1_core/02_files.ipynb #adbe4a40
 @contextmanager
 def reading_yaml(path: str | Path, remedy: str = "") -> Iterator[yaml.SafeLoader]:
-    "A loader of a YAML file. Raises DataError (file, line) for whatever is wrong with the file while it is read."
+    "A loader of a YAML file. Raises DataError (file, line) for what is wrong with the file."
     import yaml
 
     if not Path(path).is_file():
@@ -412,7 +415,7 @@ def keep_identity(
     # (recorded, asked for) -> what to write where both have the same identity
     merge: Callable[[dict, dict], dict] = lambda old, new: old,
 ) -> dict:
-    "Record an identity, or check that the recorded one is the same; returns what is recorded now. Raises `mismatch`."
+    "Record an identity, or compare with the recorded one; what is recorded now. Raises `mismatch`."
     path = Path(path)
     if not path.exists():
         write_json(path, entries)
@@ -463,7 +466,7 @@ def keep_shard(
     begun: str,  # a file that a begun work has: "manifest.json"
     order: Sequence[str] = (),  # the ids of all tasks, in their order
 ) -> None:
-    "Record in `shard.json` which part of a work a folder holds. Raises `mismatch` if it holds another part, or the whole."
+    "Record in `shard.json` which part of a work a folder holds. Raises `mismatch` for another."
     path = Path(folder) / "shard.json"
     if not path.exists() and shard is None:
         return
@@ -487,7 +490,7 @@ def _shard_in(folder: Path) -> tuple[Shard, str]:
 
 
 def shards_in(folders: Iterable[str | Path], mismatch: type[Exception]) -> list[Path]:
-    "Folders that hold all shards of one work, in order. Raises DataError for one that holds none, `mismatch` for a shard of another work, missing or there twice."
+    "The folders of all shards of one work, in order. Raises DataError; `mismatch`: other, missing, twice."
     found = [(*_shard_in(Path(f)), Path(f)) for f in folders]
     by_part: dict[int, Path] = {}
     for shard, of, folder in found:
@@ -505,7 +508,7 @@ def shards_in(folders: Iterable[str | Path], mismatch: type[Exception]) -> list[
 
 # %% ../../nbs/1_core/02_files.ipynb #1577a2c1
 def data_dir(name: str = "") -> Path:
-    "A folder of the project's own data (sample, recorded, ...), of the clone or the installed package. Raises DataError if there is none."
+    "A folder of the project's data (sample, recorded, ...), here or installed. Raises DataError if missing."
     package = Path(__file__).resolve().parents[1]
     for place in (package.parent / "data", package / "_data"):
         if (place / name).is_dir() and (place / "sample").is_dir():

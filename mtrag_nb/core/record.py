@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved', 'Grade', 'Graded', 'Rank', 'Ranked',
-           'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'Clarified', 'Recorded', 'step_line', 'read_step',
-           'own_fields', 'Fault', 'without_places', 'kept_by', 'Trajectory', 'trajectory', 'turn_line', 'read_turn',
-           'tell', 'new_turn', 'is_web', 'WebSearched', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged',
-           'answer_digest', 'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'read_judgements',
-           'Run', 'as_run', 'append_label', 'read_labels', 'TurnDiff', 'Node', 'Telemetry', 'telemetry', 'breakdown',
-           'breakdown_table']
+           'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'Clarified', 'Recorded', 'read_step', 'own_fields',
+           'Fault', 'without_places', 'kept_by', 'Trajectory', 'trajectory', 'turn_line', 'read_turn', 'tell',
+           'new_turn', 'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest',
+           'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'Run', 'as_run', 'append_label',
+           'read_labels', 'TurnDiff', 'Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
 
 # %% ../../nbs/1_core/05_record.ipynb #25cf117d
 @dataclass
@@ -293,7 +292,7 @@ _KEYS = {"note": "told", "extra": "put", "thought": "thought", "spans": "spans"}
 _FIELDS = {key: name for name, key in _KEYS.items()}
 
 
-def step_line(step: Step) -> dict:
+def _step_line(step: Step) -> dict:
     "A step as it is recorded."
     line = {f.name: plain(getattr(step, f.name)) for f in fields(step)}
     unknown = line.pop("unknown")
@@ -357,7 +356,7 @@ _S = TypeVar("_S", bound=Step)
 
 # %% ../../nbs/1_core/05_record.ipynb #232cfa57
 def kept_by(step: Graded | Ranked) -> tuple[str, ...]:
-    "Ids that a step left: as its system has it where that is another rule than its verdicts (`Step.extra`), else what passed."
+    "Ids that a step left: by its system's own rule (`Step.extra`), else what passed."
     own = step.extra.get("kept")
     return step.kept if own is None else tuple(own)
 
@@ -448,9 +447,7 @@ class Trajectory:
         return f"<details><summary>{head}</summary>{body}</details>"
 
 # %% ../../nbs/1_core/05_record.ipynb #8e8043a9
-def trajectory(
-    task: Task, state: Mapping, seconds: float, error: BaseException | None = None
-) -> Trajectory:
+def trajectory(task: Task, state: Mapping, seconds: float, error=None) -> Trajectory:
     "The record of a turn that ended, by the final state of its graph, or broke, by its {'steps': ...}."
     if error is None and "outcome" not in state:
         raise ValueError(f"the graph ended task {task.id} without an outcome")
@@ -469,7 +466,7 @@ def trajectory(
 
 def turn_line(t: Trajectory) -> dict:
     "A turn as it is recorded."
-    return {**plain(replace(t, steps=())), "steps": [step_line(s) for s in t.steps]}
+    return {**plain(replace(t, steps=())), "steps": [_step_line(s) for s in t.steps]}
 
 
 def read_turn(line: Mapping[str, object]) -> Trajectory:
@@ -530,20 +527,6 @@ WEB = "web:"  # how the ids of web results begin
 def is_web(i: str) -> bool:
     "Whether an id names something from the web."
     return i.startswith(WEB)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebSearched(Retrieved, kind="web"):
-    "Contexts from the web."
-
-    query: str
-    provider: str
-    time: str
-    urls: tuple[str, ...] = ()
-
-    def lines(self, name):
-        found = f"{self.provider}, {self.time}: {', '.join(self.urls) or 'nothing'}"
-        return [("web", found), *super().lines(name)]
 
 # %% ../../nbs/1_core/05_record.ipynb #cab3aa0b
 def ranking_scores(t: Trajectory) -> dict[str, float]:
@@ -668,7 +651,7 @@ def read_manifest(folder: str | Path) -> dict:
 def read_lines(
     path: str | Path, read: Callable, what: str, log: bool = True, remedy: str = ""
 ) -> Iterator:
-    "Each line of a file, as `read` gives it, of a log without a torn last one; none without a file. Raises DataError."
+    "Each line of a file as `read` gives it; no torn last one, none without a file. Raises DataError."
     for n, line in read_jsonl(path, torn_tail=log) if Path(path).exists() else ():
         try:
             yield read(line)
@@ -699,7 +682,7 @@ def _read_judged(line: Mapping[str, object]) -> Judged:
     return judged
 
 
-def read_judgements(path: str | Path) -> dict[str, Judged]:
+def _read_judgements(path: str | Path) -> dict[str, Judged]:
     "The judgements of a file by task, the last line of each."
     return {j.task_id: j for j in read_lines(path, _read_judged, "a judgement")}
 
@@ -718,7 +701,7 @@ class Run:
     "A recorded run at one moment. Raises DataError for a folder that holds none."
 
     def __init__(self, folder: str | Path, name: str = "", judged: str | Path | None = None):
-        "Named as its folder unless a name is given; `judged`: the folder of the judgements, if it is another."
+        "Named as its folder unless a name is given; `judged`: another folder with the judgements."
         self.folder, self.manifest = Path(folder), read_manifest(folder)
         self.name, self.judged_in = name or self.folder.name, Path(judged or folder)
 
@@ -749,7 +732,7 @@ class Run:
 
     @cached_property
     def trajectories(self) -> dict[str, Trajectory]:
-        "Task id -> trajectory, in the order of the tasks: which ends first is chance if several are in flight."
+        "Task id -> trajectory, in the order of the tasks, not in that in which they ended."
         by_task = read_trajectories(self.folder / "trajectories.jsonl")
         places = {i: n for n, i in enumerate(self.tasks)}
         return {i: by_task[i] for i in sorted(by_task, key=lambda i: places.get(i, len(places)))}
@@ -768,7 +751,7 @@ class Run:
 
     @cached_property
     def scores(self) -> dict[str, dict[str, float | None]]:
-        "Task id -> measure -> score, as `mtrag score` wrote them; those beside the judgements, if there are any."
+        "Task id -> measure -> score, by `mtrag score`; those beside the judgements, if there are any."
         beside = self.judged_in / "scores.jsonl"
         return _read_scores(beside if beside.exists() else self.folder / "scores.jsonl")
 
@@ -781,7 +764,7 @@ class Run:
     @cached_property
     def judge_lines(self) -> dict[str, Judged]:
         "Task id -> what was judged, also of an answer that has changed since."
-        return read_judgements(self.judged_in / "judgements.jsonl")
+        return _read_judgements(self.judged_in / "judgements.jsonl")
 
     @cached_property
     def judgements(self) -> dict[str, Mapping[str, Judgement]]:
@@ -799,7 +782,7 @@ class Run:
         return {c: sorted(ts, key=lambda t: t.turn) for c, ts in turns.items()}
 
     def to_pandas(self) -> pandas.DataFrame:
-        "A row for each turn, by task id: what a trajectory holds, its query, calls, tokens and scores. Raises SettingsError without pandas."
+        "A row a turn: task id, trajectory, query, calls, tokens, scores. SettingsError without pandas."
         try:
             import pandas
         except ImportError:
@@ -822,7 +805,7 @@ def as_run(source: Run | str | Path) -> Run:
 
 # %% ../../nbs/1_core/05_record.ipynb #3f995df7
 def append_label(path: str | Path, run: str, task_id: str, label: str, note: str = "") -> dict:
-    "Put a label on record, in a file of JSON lines; returns the line. Raises DataError for an empty one, or a full disk."
+    "Put a label on record in a JSON-lines file; returns the line. DataError if empty, or the disk is full."
     line = {"run": run, "task_id": task_id, "label": label.strip(), "note": note.strip()}
     if not line["label"] and not line["note"]:
         raise DataError("neither a label nor a note", remedy="Choose or write one of the two")
@@ -846,7 +829,7 @@ _COST = ("seconds", "calls")
 
 def _content(step: Step) -> dict:
     "A step as it is recorded, without what it cost."
-    return {k: v for k, v in step_line(step).items() if k not in _COST}
+    return {k: v for k, v in _step_line(step).items() if k not in _COST}
 
 
 def _one_line(step: Step | None, name: Callable[[str], str] = str, chars: int = 90) -> str:

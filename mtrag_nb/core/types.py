@@ -35,7 +35,7 @@ def expect(
     *words: str,  # what its message must hold
     hide: str = "",  # cut out of the printed message, e.g. the name of a temporary folder
 ) -> Iterator[list[BaseException]]:
-    "The block must raise `error`, which is put into the list; its message is printed. Raises AssertionError if not, or if words lack."
+    "The block must raise `error`, which the list gets; the message is printed. AssertionError if not."
     caught: list[BaseException] = []
     try:
         yield caught
@@ -84,7 +84,7 @@ class SettingsError(MTRAGError):
 
 
 class ModelNotFound(MTRAGError):
-    "A model that is not on this machine; the message has its name, where it was looked for and how to get it."
+    "A model that is not on this machine: its name, where it was looked for, how to get it."
 
 
 class IndexMismatch(MTRAGError):
@@ -119,11 +119,11 @@ def require_packages() -> None:
 
 
 def quiet() -> None:
-    "Silence the loading bars and advice of the libraries below; their errors still come. To be called before they are imported."
+    "Silence the loading bars and advice of the libraries below, not their errors. Call it before they load."
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    # peft, where it is installed, is imported with transformers, and brings bitsandbytes' advice about kernels
+    # peft is imported with transformers, and brings bitsandbytes' advice about kernels
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 # %% ../../nbs/1_core/00_types.ipynb #caf35fd0
@@ -137,7 +137,7 @@ _IN_HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=:-]{6,}", re.I)
 
 
 def redacted(text: str, *secrets: str) -> str:
-    "A text without secrets: those given (wherever eight characters of one stand together), passwords in addresses, keys in queries and in headers."
+    "A text without secrets: those given, or eight characters of one, passwords in addresses, keys."
     for s in {form for s in secrets for form in (s.strip(), quote(s.strip(), safe=""))}:
         text = _mask(text, s)
     return _IN_HEADER.sub(r"\1 ***", _IN_QUERY.sub(r"\1***", _IN_ADDRESS.sub("***@", text)))
@@ -222,7 +222,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Gold:
-    "What the benchmark knows of a task and a system must not: for scoring and for oracles that are asked for by name."
+    "What the benchmark knows of a task and a system must not: for scores, and oracles asked for by name."
 
     task_id: str
     answerability: str = ""  # one of TO_ANSWER, TO_REFUSE or TO_ASK
@@ -236,7 +236,7 @@ class Gold:
 # %% ../../nbs/1_core/00_types.ipynb #72646056
 @dataclass(frozen=True)
 class Context:
-    "What a generator is shown: a parent, a child where parents are not swapped in, or a passage that came with the task."
+    "What a generator is shown: a parent, a child (no parent swap), or a passage that came with the task."
 
     id: str  # of the piece
     document_id: str  # the passage's id in the corpus: what the qrels know
@@ -289,7 +289,7 @@ class Reason:
 
 # %% ../../nbs/1_core/00_types.ipynb #b5a6861b
 def plain(x: object) -> object:
-    "Dataclasses, enums, tuples and dictionaries, nested as you like, as JSON types: what `json.dumps` can write."
+    "Dataclasses, enums, tuples, dictionaries, nested, as JSON types: what `json.dumps` writes."
     if is_dataclass(x) and not isinstance(x, type):
         return {k: plain(v) for k, v in vars(x).items()}
     if isinstance(x, Enum):
@@ -320,7 +320,7 @@ def structured(
     data: Mapping[str, object],  # as `plain` makes it of one; what is one already stays
     extra: Literal["forbid", "ignore"] = "forbid",  # what happens with a field that is unknown
 ) -> Any:
-    "An object of the class from plain data. Raises TypeError for a field that is missing, unknown or of another type, with its path."
+    "An object of the class from plain data. Raises TypeError, with the path, for any wrong field."
     name = cls.__name__.lstrip("_")
     if is_dataclass(cls) and isinstance(data, cls):
         return data
@@ -363,7 +363,7 @@ def _strict(schema: Any) -> Any:
 
 # %% ../../nbs/1_core/00_types.ipynb #4212c00a
 def first_problem(error: Exception, name: str, path: Sequence[str | int] | None = None) -> str:
-    "The first value that pydantic refused (its ValidationError): where it is (the path begins with the name of what was read, and goes on as pydantic says it), and why."
+    "The first value that pydantic refused: where (path behind the name of what was read), and why."
     first = error.errors(include_url=False)[0]
     wrong, why = first["input"], first["msg"]
     # without the names of the types of which a union is

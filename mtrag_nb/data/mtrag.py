@@ -44,7 +44,7 @@ _SHORT = {**{d: d for d in DOMAINS}, "ibmcloud": "cloud", **{v: k for k, v in _C
 
 
 def _domain_of(collection: str) -> str:
-    "The domain of one of the benchmark's collections, long or short name; else the name itself. Raises DataError."
+    "The domain of one of the benchmark's collections; else the name itself. Raises DataError."
     name = collection if isinstance(collection, str) else ""
     if 0 < len(name) <= 100 and name == name.strip() and name.isprintable():
         return _SHORT.get(name, name)
@@ -56,7 +56,7 @@ def _domain_of(collection: str) -> str:
 # %% ../../nbs/2_data/00_mtrag.ipynb #a3d793f9
 @dataclass(frozen=True)
 class _Check:
-    "A function in an Annotated type, which pydantic calls with a value: it returns the value, or raises ValueError."
+    "A function in an Annotated type that pydantic calls: it returns the value, or raises ValueError."
 
     function: Callable
     when: Literal["before", "after"] = "after"  # pydantic's own checks
@@ -204,7 +204,7 @@ def domain_of_line(obj: Mapping, path: object, n: int | None) -> str:
 
 
 def conversation_of_line(obj: Mapping, path: object, n: int) -> str:
-    "The conversation of a checked task line, by its key or its id. Raises DataError (file, line) if neither has it."
+    "The conversation of a checked task line, by key or id. Raises DataError (file, line) for neither."
     if "conversation_id" in obj:
         return obj["conversation_id"]
     if conversation := obj["task_id"].rpartition("::")[0].rstrip("<"):
@@ -230,14 +230,14 @@ def _gold_id(c: Mapping) -> str:
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #4cd7c422
 def _file_key(name: str) -> str:
-    "A place of a file or page without scheme, case, backslashes and last slash, %20 and the like read, in one spelling."
+    "A place of a file or page in one spelling: no scheme, case, backslashes, last slash; %20 read."
     path, mark, page = name.partition("#")
     path = re.sub(r"^https?://(?:www\.)?", "", unquote(path)).replace("\\", "/").rstrip("/")
     return level(path + mark + page.partition("&")[0]).casefold()
 
 
 def files_of(passage: Context | Passage) -> set[str]:
-    "The names of the file that a passage comes from, as written and as `is_gold` compares them: with and without query, page and folder."
+    "The names of a passage's file, as written and as `is_gold` compares: with, without query, page, folder."
     places = {place for place in (passage.source, passage.url) if place}
     places |= {passage.title} if re.search(r"\w\.\w{2,5}$", passage.title) else set()
     places |= {re.sub(r"\?[^#]*", "", p) for p in places}
@@ -246,12 +246,12 @@ def files_of(passage: Context | Passage) -> set[str]:
 
 
 def is_gold(
-    gold: Passage,  # as a task line names it: by id, by file name ("fees.pdf", "fees.pdf#page=3"), or by a text
+    gold: Passage,  # as a task line names it: by id, file ("fees.pdf", "fees.pdf#page=3"), or text
     found: Context | Passage,
     own_ids: bool = False,  # the ids of found passages are those of another system
 ) -> bool:
-    """Whether a retrieved passage is a gold passage: by its id; else, where one of the two is known by file or text alone or has
-    the id of another system, if the letters and digits of the whole gold text stand in it. A piece, or other wording, is not gold."""
+    """Whether a retrieved passage is gold: by its id; else, where one is known by file or text alone or has
+    another system's id, if letters and digits of the whole gold text stand in it, in one piece."""
     ids = (getattr(found, "document_id", ""), getattr(found, "id", ""))
     if gold.id in (*ids, *(i.partition("#")[0] for i in ids)):
         return True
@@ -269,7 +269,7 @@ def _unmarked(query: str) -> str:
 def _task_and_gold(
     obj: Mapping, path: object, n: int, contexts: bool = False, remedy: str = ""
 ) -> tuple[Task, Gold]:
-    "A task line as a task, with the passages that come with it (Task B) or without, and what it knows of it. Raises DataError (file, line)."
+    "A line as a task, with its passages (Task B) or without, and its gold. Raises DataError (file, line)."
     line = _read(_TaskLine, obj, path, n, remedy or _TASK_REMEDY)
     domain = domain_of_line(obj, path, n)
     turns = tuple(Turn(t["speaker"], t["text"]) for t in line["input"])
@@ -298,7 +298,10 @@ def _task_and_gold(
     return task, gold
 
 
-_TASK_REMEDY = "A task has a question, or task_id, Collection and input turns, and may have contexts (document_id, text), targets (text) and labels"
+_TASK_REMEDY = (
+    "A task has a question, or task_id, Collection and input turns, and may have contexts "
+    "(document_id, text), targets (text) and labels"
+)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #quest001
 _QUESTION = {"question": Required[_Filled], "history": list}
@@ -333,7 +336,8 @@ def _gold_passage(p: object) -> object:
 
 
 def _task_line(obj: object, path: object, n: int, last: dict[str, tuple]) -> object:
-    "A line in the simple form as a task line; any other as it is. `last`: conversation -> its last turn so far, and what was said up to it; changed. Raises DataError (file, line)."
+    """A line in the simple form as a task line; any other as it is. `last`, which is changed: conversation ->
+    last turn so far, and what was said up to it. Raises DataError (file, line)."""
     if not isinstance(obj, dict) or "question" not in obj or "input" in obj:
         return obj
     remedy = f"There are {', '.join(_Question.__annotations__)}"
@@ -442,7 +446,7 @@ _Piece = TypedDict("_Piece", _PIECE, total=False)
 
 
 def _passage_of_line(obj: Mapping, path: Path, n: int, domain: str | None = None) -> Passage:
-    "A line of a corpus as a passage; one that has no domain is of the given one, or of that which the file is called by. Raises DataError (file, line)."
+    "A corpus line as a passage, of its own, the given or the file's domain. Raises DataError (file, line)."
     key = next((k for k in _IDS if obj.get(k) is not None), None)
     if key is None:
         remedy = "Give each line an _id, an id or a document_id"
@@ -466,7 +470,7 @@ def read_corpus(
     domains: Iterable[str] | None = None,  # only these domains
     limit: int | None = None,  # only the first so many passages
 ) -> Iterator[Passage]:
-    "Passages or documents, in file order. Raises DataError (file, line) for a missing or repeated id, an empty text or an unknown domain."
+    "Passages, in file order. DataError (file, line): no id, one there twice, no text, an unknown domain."
     wanted, seen, count = {_domain_of(d) for d in domains} if domains else None, {}, 0
     for path in map(Path, paths):
         for n, obj in read_jsonl(path, nan_is_null=True):
@@ -484,7 +488,7 @@ _Query = TypedDict("_Query", {"_id": _Id, "text": _Filled})
 
 
 def read_queries(path: str | Path) -> dict[str, str]:
-    "Task id -> query, without the speaker marks, of `<domain>_lastturn.jsonl`, `_questions` or `_rewrite`. Raises DataError (file, line) for a line that is none, or repeats an id."
+    "Task id -> query without speaker marks, of `<domain>_lastturn.jsonl`, ... DataError (file, line)."
     out, seen = {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         _read(_Query, obj, path, n, "A query needs _id and text")
@@ -494,7 +498,7 @@ def read_queries(path: str | Path) -> dict[str, str]:
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #7553b323
 def read_rows(path: str | Path) -> Iterator[tuple[int, str]]:  # line number and row
-    "The rows of a text, packed (.gz) or not, without blank ones and a byte order mark. Raises DataError (file, line)."
+    "The rows of a text file (or .gz), no blank ones, no byte order mark. Raises DataError (file, line)."
     path, n = Path(path), 1
     try:
         with opened(path, "Check the path, or fetch it again") as f:
@@ -508,7 +512,7 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, str]]:  # line number and
 
 
 def read_qrels(*paths: str | Path) -> dict[str, dict[str, int]]:
-    "Task id -> passage id -> relevance, of tables with the columns query-id, corpus-id, score and tabs between. Raises DataError (file, line) for a row that is none, or contradicts another."
+    "Task id -> passage id -> relevance, of tables query-id, corpus-id, score. DataError (file, line)."
     qrels = defaultdict(dict)
     for path in paths:
         for n, row in read_rows(path):
@@ -530,7 +534,7 @@ _MAX_CONTEXTS = 10
 
 
 def falling(scores: Iterable[float]) -> list[float]:
-    "Scores in rank order, lowered so that each is below the one before, also in single precision, which trec_eval sorts by."
+    "Scores in rank order, each below the one before, also in single precision, by which trec_eval sorts."
     out: list[float] = []
     for s in scores:
         most = out[-1] - max(1e-6, abs(out[-1]) * 2**-22) if out else float("inf")
@@ -590,7 +594,7 @@ def prediction_of_line(obj: Mapping, path: object, n: int) -> Prediction:
 
 
 def predicted_contexts(p: Prediction, task: Task) -> tuple[str, tuple[Passage, ...]]:
-    "Whose contexts an answer was made from, for tables, and the contexts: the file's, or those that the task was read with if it names none."
+    "Whose contexts an answer has, for tables, and these: the file's, or the task's if it names none."
     given = {c.id: c for c in task.contexts or ()}
     if p.texts is None:
         return "the tasks'", tuple(given.values())
@@ -601,7 +605,7 @@ def predicted_contexts(p: Prediction, task: Task) -> tuple[str, tuple[Passage, .
 
 
 def read_predictions(path: str | Path, answers: bool = False) -> dict[str, Prediction]:
-    "The predictions of a file of task A, B or C, by task id; each line must have an answer if `answers`. Raises DataError (file, line) for a line that is none, or repeats a task."
+    "The predictions of a file of task A, B or C, by task id, each once. Raises DataError (file, line)."
     out, seen = {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         p = prediction_of_line(obj, path, n)
@@ -751,7 +755,7 @@ FETCHED = Path("data/official")
 
 
 def official_dir(needed_for: str = "", having: str = "") -> Path | None:
-    "The folder of official files, $MTRAG_DATA or data/official, if it has the path `having`; else None. Raises DataError if it is needed."
+    "The official folder ($MTRAG_DATA, data/official) with the path `having`; None, or DataError if needed."
     named = os.environ.get("MTRAG_DATA")
     folder = Path(named) if named else FETCHED if FETCHED.is_dir() else None
     if folder and (not having or (folder / having).exists()):
@@ -787,7 +791,7 @@ def files_there(root: str | Path, name: str) -> list[Path]:
 
 
 def human_rewrites(files: Iterable[str | Path] = ()) -> dict[str, str]:
-    "Task id -> the question as people rewrote it; without `files` of the benchmark, where it was fetched, and of the sample."
+    "Task id -> the question rewritten by people, of `files`, or what was fetched; and of the sample."
     there = list(files)
     if not there:
         root = official_dir()
@@ -811,7 +815,7 @@ def official_files(
 
 
 def official_file(root: str | Path | None, name: str, domain: str = "") -> Path:
-    "The file of a kind, as `official_files`. Raises DataError also if there is one for each domain and none is named."
+    "The file of a kind, as `official_files`; DataError also if each domain has one and none is named."
     if "{d}" in _kind(name).path and not domain:
         raise DataError(f"{name} has a file for each domain", remedy="Name the domain")
     return official_files(root, name, [domain] if domain else None)[0]
@@ -883,7 +887,7 @@ def fetch_data(
     tries: int = 4,
     seen: Callable[[int], object] = lambda n: None,  # called with the bytes that came
 ) -> list[Path]:
-    "Fetch the official files that are not there yet, and return them; broken off, it goes on with the file at which it stopped. Raises DataError."
+    "Fetch the official files that are not there, all returned; resumed at a broken file. Raises DataError."
     root, parts = Path(folder or official_dir() or FETCHED), list(parts)
     domains, notes = list(domains or ()), root / "fetched.json"
     if odd := [p for p in parts if p not in PARTS]:

@@ -20,7 +20,8 @@ import numpy as np
 
 from ..core.files import write_json
 from ..core.html import show
-from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Outcome, Ranked
+from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ranked
+from ..core.types import Outcome
 from ..core.record import Recorded, Refused, Retried, Retrieved, Rewritten, Run, Step
 from ..core.record import Trajectory, as_run, kept_by
 from ..core.text import clipped, declines
@@ -34,7 +35,7 @@ from .scores import Evidence, decision, distinct, named_measure
 from .statistics import LEAST, Comparison, Interval, Report, compare, compare_all
 from .statistics import difference_interval, mean_interval, sum_intervals
 from ..models.calls import Models
-from ..core.record import WebSearched
+from ..models.calls import WebSearched
 from ..systems.system import NotRecorded, System
 
 if TYPE_CHECKING:  # a run is read without LlamaIndex, which a fork needs

@@ -21,15 +21,15 @@ from ..core.files import read_json
 from ..core.settings import MINILM, ModelSpec
 from ..core.text import sentences, spans_of, unmarked
 from ..core.types import ModelNotFound, SettingsError, digest, quiet
-from .chat import RESIDENTS, EmbedderLike, Resident, TooLarge, chat
-from .chat import device_for_helper, enter, finite, made_if_it_fits, make_room
-from .chat import too_large, weight_bytes
+from .chat import RESIDENTS, EmbedderLike, Resident, TooLarge, chat, enter, finite
+from .chat import gpu_problem, made_if_it_fits, make_room, memory_of, too_large
+from .chat import usable_device, weight_bytes
 from .local import TransformersChat, find_model, pick_device, pick_dtype
 from .local import run_batches, torch_dtype, trim_memory, weight_files
 
 # %% auto #0
 __all__ = ['OFFICIAL_BERT', 'ENCODERS', 'HashEmbedder', 'prefixed', 'Embedder', 'FromEmbedding', 'CosineReranker',
-           'CrossEncoderReranker', 'load_reranker', 'Classifier', 'BertScorer', 'encoder_named']
+           'load_reranker', 'Classifier', 'BertScorer', 'encoder_named']
 
 # %% ../../nbs/3_models/03_embed.ipynb #4859005c
 class HashEmbedder:
@@ -53,9 +53,21 @@ _BATCH_CHARS = {"cpu": 4_000, "cuda": 100_000}  # in a batch of many texts: rows
 
 
 def prefixed(spec: ModelSpec, texts: Sequence[str], query: bool) -> list[str]:
-    "The texts as an embedder reads them: behind the prefix of a question, or of a passage (`ModelSpec.prefixes`)."
+    "The texts as an embedder reads them: behind the prefix of a question or passage (`ModelSpec`)."
     own = spec.prefixes.partition("|")[0 if query else 2]
     return [own + t for t in texts]
+
+
+def _device_for_helper(device: str, need: int) -> str:
+    "Where an embedder or reranker of so many bytes is loaded. SettingsError: a named device is unusable."
+    if device != "auto":
+        return usable_device(device)
+    import torch
+
+    have = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    free = {d: memory_of(d)[0] for n in range(have) if not gpu_problem(d := f"cuda:{n}")}
+    best = max(free, key=free.get, default="cpu")
+    return best if free.get(best, 0) >= need else "cpu"
 
 
 def _place_helper(spec: ModelSpec) -> tuple[str, str]:
@@ -63,13 +75,13 @@ def _place_helper(spec: ModelSpec) -> tuple[str, str]:
     if spec.device == "cpu":
         return "cpu", pick_dtype(spec, None)
     need = 2 * weight_bytes(find_model(spec), "fp16")  # as much again for its work
-    device = device_for_helper(spec.device, need)
+    device = _device_for_helper(spec.device, need)
     half = device != "cpu" and spec.dtype == "auto"
     return device, "fp16" if half else pick_dtype(spec, None)
 
 # %% ../../nbs/3_models/03_embed.ipynb #a9c17c62
 def _by_length(texts: Sequence[str], chars: int) -> list[list[int]]:
-    "Batches of positions of texts of about the same length, the longest first; chars: in a batch, rows times the longest."
+    "Batches of positions of texts of similar length, the longest first; chars: rows times the longest."
     batches: list[list[int]] = []
     for i in sorted(range(len(texts)), key=lambda i: -len(texts[i])):
         if batches and (len(batches[-1]) + 1) * len(texts[batches[-1][0]]) <= chars:
@@ -80,7 +92,7 @@ def _by_length(texts: Sequence[str], chars: int) -> list[list[int]]:
 
 # %% ../../nbs/3_models/03_embed.ipynb #daeb7c66
 class _Helper(Resident):
-    "A model of sentence-transformers beside the generator: loaded when first used, and sent away when its room is needed."
+    "A sentence-transformers model beside the generator: loaded when used, unloaded when its room is needed."
 
     setting = ""  # "embedder" or "reranker", for messages
     kind = ""  # the name of its class in sentence_transformers
@@ -157,7 +169,7 @@ class Embedder(_Helper):
             return self._load().get_embedding_dimension()
 
     def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
-        "Vectors of texts or questions: float32 [texts, dim], of length 1; those of small calls are remembered. Raises NotFinite, TooLarge."
+        "Vectors of texts or questions: float32 [texts, dim], of length 1. Raises NotFinite, TooLarge."
         with self._lock:
             if not texts:
                 return np.zeros((0, self.dim), np.float32)
@@ -185,7 +197,7 @@ class Embedder(_Helper):
 
         rows = self._in_batches(batches, run, texts)
         if many:
-            trim_memory()  # freed batches of odd sizes would stay with the process, and an ingestion would grow by gigabytes
+            trim_memory()  # freed batches of odd sizes would stay: gigabytes in an ingestion
         vectors = np.stack([rows[i] for i in range(len(texts))])
         vectors = finite(vectors, "vectors", self.spec.name, dtype, self.setting)
         if dtype == "fp32":
@@ -232,7 +244,7 @@ class CosineReranker:
         return (self.embedder.encode(list(texts)) @ asked).tolist()
 
 # %% ../../nbs/3_models/03_embed.ipynb #4023ba16
-class CrossEncoderReranker(_Helper):
+class _CrossEncoderReranker(_Helper):
     "A sentence-transformers cross-encoder: reads question and text together."
 
     setting, kind = "reranker", "CrossEncoder"
@@ -240,7 +252,7 @@ class CrossEncoderReranker(_Helper):
     fingerprint = property(lambda self: f"cross-encoder:{super().fingerprint}")
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        "Relevance of each text to the query, higher is better. Raises NotFinite, or TooLarge for a text that does not fit alone."
+        "Relevance of each text to the query, higher is better. Raises NotFinite, TooLarge for one text."
         if not texts:
             return []
         with self._lock:
@@ -302,15 +314,15 @@ class _YesNoReranker:
         self.model.unload()
 
 
-def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | _YesNoReranker:
+def load_reranker(spec: ModelSpec) -> _CrossEncoderReranker | _YesNoReranker:
     "The reranker of a spec, by the form of its files."
     try:
         folder = find_model(spec)
     except ModelNotFound:
-        return CrossEncoderReranker(spec)  # which says so when it is used
+        return _CrossEncoderReranker(spec)  # which says so when it is used
     name = (read_json(folder / "config.json").get("architectures") or [""])[0]
     alone = name.endswith("ForCausalLM") and not (folder / "modules.json").is_file()
-    return _YesNoReranker(spec) if alone else CrossEncoderReranker(spec)
+    return _YesNoReranker(spec) if alone else _CrossEncoderReranker(spec)
 
 # %% ../../nbs/3_models/03_embed.ipynb #class001
 def _pieces(document: str) -> list[str]:
@@ -324,7 +336,7 @@ def _pieces(document: str) -> list[str]:
 
 # %% ../../nbs/3_models/03_embed.ipynb #class002
 class Classifier(_Helper):
-    "A cross-encoder that says how far a document supports a claim. Raises SettingsError for a model that does not."
+    "A cross-encoder that says how far a document supports a claim. Raises SettingsError for others."
 
     setting, kind = "stages.check", "CrossEncoder"
 
@@ -378,7 +390,7 @@ _LAYERS = {OFFICIAL_BERT.name: 40, MINILM.name: 3}  # the first: bert-score's ow
 
 
 def _baseline(name: str) -> Path:
-    "The file of rescaling baselines that bert-score ships for an encoder. Raises SettingsError without the package."
+    "The file of bert-score's rescaling baselines for an encoder. SettingsError without the package."
     if (found := importlib.util.find_spec("bert_score")) is None:
         raise SettingsError('the package bert-score is missing: pip install "mtrag_nb[eval]"')
     return Path(found.origin).parent / "rescale_baseline" / "en" / f"{name}.tsv"
@@ -441,7 +453,7 @@ ENCODERS = ("none", "minilm", "official")
 
 
 def encoder_named(name: str) -> BertScorer | None:
-    "What embeds for BERTScore and RB_agg: nothing, the laptop's model with raw values, or the official one. Raises SettingsError."
+    "The encoder of BERTScore and RB_agg: none, the laptop's (raw values), the official. SettingsError."
     if name not in ENCODERS:
         raise SettingsError(f"unknown encoder {name!r}: there are {', '.join(ENCODERS)}")
     if name == "none":

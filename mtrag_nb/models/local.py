@@ -24,18 +24,16 @@ from pathlib import Path
 from ..core.files import checksum, make_folder, need_room, read_json, sized, write_json
 from ..core.settings import ModelSpec, Settings
 from ..core.text import unmarked, without_thinking
-from ..core.types import DataError, ModelNotFound, MTRAGError, SettingsError, digest, quiet
+from ..core.types import DataError, ModelNotFound, MTRAGError, PartlyFailed, ReplyError
+from ..core.types import SettingsError, digest, quiet
 from .chat import RESIDENTS, Completion, Contract, Prompt, Resident, Sampling, Score
-from .chat import TooLarge, all_answered, as_sampling, by_template, capability_of
-from .chat import chat, enter, finite, made_if_it_fits, make_room, make_way
-from .chat import memory_of, out_of_memory, own_quantization, repeat_key_heads
-from .chat import seeds_for, too_large, turn_into, unmarked_prompt, usable_device
-from .chat import weight_bytes
+from .chat import TooLarge, answered, as_sampling, by_template, capability_of, chat
+from .chat import enter, finite, made_if_it_fits, make_room, memory_of, out_of_memory
+from .chat import seeds_for, too_large, unmarked_prompt, usable_device, weight_bytes
 
 # %% auto #0
-__all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'load_gguf',
-           'read_contract', 'hub_token', 'fetch_models', 'trim_memory', 'run_batches', 'memory_error',
-           'TransformersChat']
+__all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'read_contract',
+           'hub_token', 'fetch_models', 'trim_memory', 'run_batches', 'memory_error', 'TransformersChat']
 
 # %% ../../nbs/3_models/02_local.ipynb #e820ed3b
 EMBEDDED = {  # name -> (package that carries the weights, what to look for in it, how to get it)
@@ -95,7 +93,7 @@ def _missing_files(folder: Path) -> list[str]:
 
 # %% ../../nbs/3_models/02_local.ipynb #afcde13f
 def find_model(spec: ModelSpec) -> Path:
-    "A model's folder or .gguf file on this machine. Raises ModelNotFound, with what is missing and how to get it."
+    "A model's folder or .gguf file here. Raises ModelNotFound: what is missing, how to get it."
     if spec.name in EMBEDDED:
         return _in_package(spec.name)
     if "*" in spec.adapters:
@@ -154,7 +152,10 @@ def _file_digest(path: Path) -> str:
     return sums[str(path)][3]
 
 # %% ../../nbs/3_models/02_local.ipynb #aa2e8630
-_DECISIVE = "*.safetensors *.bin *.gguf *.json *.jinja *.model vocab.txt merges.txt [0-9]_*/* query_*/* document_*/*"
+_DECISIVE = (
+    "*.safetensors *.bin *.gguf *.json *.jinja *.model vocab.txt merges.txt "
+    "[0-9]_*/* query_*/* document_*/*"
+)
 # Packaged weights by their content, and the name and size by which the first records named them
 _RECORDED = {
     "ffd58d5ff032060e": [("SmolLM2-135M-Instruct.Q4_1.gguf", 98362432)],
@@ -189,7 +190,7 @@ def pick_device(spec: ModelSpec) -> str:
 
 
 def _device_and_dtype(spec: ModelSpec) -> tuple[str, str]:
-    "Where to load a model, and its precision, e.g. cuda and fp16. Raises SettingsError as `usable_device` does."
+    "Where to load a model, and its precision: cuda, fp16. Raises SettingsError as `usable_device`."
     device = usable_device(pick_device(spec))
     return device, pick_dtype(spec, capability_of(device))
 
@@ -208,7 +209,7 @@ def _splits_digits(path: Path) -> bool:
         return at >= 0 and b"smollm" in data[at : at + 48]
 
 
-def load_gguf(path: Path, dtype):
+def _load_gguf(path: Path, dtype):
     "Tokenizer and model from a GGUF file, in a type of torch."
     from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -225,7 +226,7 @@ def load_gguf(path: Path, dtype):
 
 
 def _as_safetensors(path: Path, dtype: str) -> Path:
-    "The folder in the cache that a GGUF file is converted into, once. Raises DataError if nothing can be kept there."
+    "The cache folder that a GGUF file is converted into, once. Raises DataError if it cannot be written."
     from safetensors import SafetensorError
 
     out = _cache_dir() / f"{path.stem}-{_file_digest(path)[:16]}-{dtype}"
@@ -234,7 +235,7 @@ def _as_safetensors(path: Path, dtype: str) -> Path:
     size = path.stat().st_size * (8 if dtype == "fp32" else 4)  # of four bits, at most
     need_room(out, size, f"{out.name} in the folder MTRAG_CACHE")
     part = make_folder(out.parent) / f"{out.name}.{os.getpid()}.part"
-    tokenizer, model = load_gguf(path, torch_dtype(dtype))
+    tokenizer, model = _load_gguf(path, torch_dtype(dtype))
     try:
         model.save_pretrained(part)
         tokenizer.save_pretrained(part)
@@ -282,9 +283,39 @@ class _Loaded:
 
         return DynamicCache(config=self.model.config)
 
+# %% ../../nbs/3_models/02_local.ipynb #27dd1927
+def _repeat_key_heads(capability: tuple[int, int] | None) -> None:
+    "Have transformers repeat key heads from now on, if the GPU is below capability 8."
+    if capability is not None and capability < (8, 0):
+        from transformers.integrations import sdpa_attention
+
+        sdpa_attention.use_gqa_in_sdpa = lambda *args: False
+
+
+def _own_quantization(path: Path, dtype):
+    "A checkpoint's configuration in bitsandbytes' four bits, computing in a type of torch; or None."
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(path, local_files_only=True)
+    own = getattr(config, "quantization_config", None)
+    if not isinstance(own, dict) or not own.get("load_in_4bit"):
+        return None
+    own["bnb_4bit_compute_dtype"] = str(dtype).removeprefix("torch.")
+    return config
+
+
+def _turn_into(model, dtype) -> None:
+    "Turn every weight that is not quantized, and the type that the others unpack to, into `dtype`."
+    for module in model.modules():
+        for weight in module.parameters(recurse=False):
+            if state := getattr(weight, "quant_state", None):
+                state.dtype = dtype
+            elif weight.is_floating_point():
+                weight.data = weight.data.to(dtype)
+
 # %% ../../nbs/3_models/02_local.ipynb #01f0d000
 def _load_transformer(spec: ModelSpec) -> _Loaded:
-    "Load a spec's weights. Raises ModelNotFound, or DataError for a GGUF file in four bits where nothing can be kept."
+    "Load a spec's weights. Raises ModelNotFound; DataError: a GGUF file in four bits cannot be kept."
     quiet()
     from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
@@ -296,9 +327,9 @@ def _load_transformer(spec: ModelSpec) -> _Loaded:
         except DataError:
             if spec.quantization:
                 raise
-            tokenizer, model = load_gguf(path, dtype)
+            tokenizer, model = _load_gguf(path, dtype)
             return _Loaded(tokenizer, model.to(device).eval(), device, name, spec.name)
-    own = own_quantization(path, dtype)
+    own = _own_quantization(path, dtype)
     options = {} if own is None else {"config": own}
     if spec.quantization and importlib.util.find_spec("bitsandbytes") is None:
         raise ModelNotFound("four bits need bitsandbytes. Get it with: pip install bitsandbytes")
@@ -309,7 +340,7 @@ def _load_transformer(spec: ModelSpec) -> _Loaded:
     place = {"device_map": {"": device}, "attn_implementation": "sdpa", "local_files_only": True}
     model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **place, **options)
     if own is not None:
-        turn_into(model, dtype)
+        _turn_into(model, dtype)
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
     return _Loaded(tokenizer, model.eval(), device, name, spec.name)
 
@@ -371,7 +402,7 @@ def read_contract(spec: ModelSpec, task: str) -> Contract:
 
 
 def _load_adapter(model, spec: ModelSpec, task: str, beside=None):
-    "A model with an adapter more (a `peft.PeftModel`; `beside`: the one with the others). Raises ModelNotFound, DataError."
+    "A model with one more adapter (`peft.PeftModel`; `beside`: with the others). ModelNotFound, DataError."
     if importlib.util.find_spec("peft") is None:
         raise ModelNotFound("adapters need the package peft. Get it with: pip install peft")
     from peft import PeftConfig, PeftModel
@@ -391,7 +422,7 @@ def _load_adapter(model, spec: ModelSpec, task: str, beside=None):
 
 # %% ../../nbs/3_models/02_local.ipynb #ce857aa1
 def _wanted_files(names: Sequence[str], spec: ModelSpec) -> list[str]:
-    "Of a repository's files, those that loading needs; of GGUF files the one that is named, of adapters those of the folders."
+    "The files that loading needs: of GGUF files the named one, of adapters those of the folders."
     if file := spec.weights[1]:
         return [n for n in names if n == file]
     if "*" in spec.adapters:
@@ -448,7 +479,7 @@ def _hub_error(e: Exception, name: str) -> MTRAGError:
 
 # %% ../../nbs/3_models/02_local.ipynb #d7a0712a
 def _to_fetch(spec: ModelSpec) -> tuple[list[str], int]:
-    "The files of a repository that loading needs, and the bytes of them that are not here. Raises ModelNotFound, DataError."
+    "A repository's files that loading needs, and the bytes not here yet. Raises ModelNotFound, DataError."
     from huggingface_hub import HfApi, snapshot_download
 
     token, (name, file) = hub_token(), spec.weights
@@ -464,7 +495,7 @@ def _to_fetch(spec: ModelSpec) -> tuple[list[str], int]:
 
 
 def _fetch(spec: ModelSpec, announce: Callable = lambda line: None, planned=None) -> Path:
-    "Fetch a model into the cache; `planned`: what `_to_fetch` said, None: it is asked. Raises ModelNotFound, DataError; a file with a wrong checksum is thrown away."
+    "Fetch a model into the cache, files with wrong checksums thrown away. Raises ModelNotFound, DataError."
     from huggingface_hub import HfApi, constants, snapshot_download
 
     api, (files, size) = HfApi(token=hub_token()), planned or _to_fetch(spec)
@@ -489,7 +520,7 @@ def fetch_models(
     progress: bool = False,
     announce: Callable[[str], object] = lambda line: None,  # called with what will be fetched
 ) -> dict[str, Path]:
-    "Fetch the models that are not here yet; name -> path of all. Raises ModelNotFound, DataError, also for a full disk."
+    "Fetch the models that are not here; name -> path of all. Raises ModelNotFound, DataError (full disk)."
     from huggingface_hub import constants
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 
@@ -539,7 +570,7 @@ def _plan_batches(rows: Sequence[Sequence[int]], size: int, tokens: int) -> list
 
 
 def _padded(rows: Sequence[Sequence[int]], device: str):
-    "Rows as one tensor, padded on the left, and a mask that is 1 where it holds a token: integers [rows, longest row]."
+    "Rows as one tensor, padded left, and a mask: 1 at tokens; integers [rows, longest row]."
     import torch
 
     width = max(map(len, rows))
@@ -552,7 +583,7 @@ class _Prefilled:
     "A padded batch whose prompts have been read."
 
     def __init__(self, model, mask, cache, logits):
-        "mask: 1 where the cache holds a token, [rows, longest row]; logits at the end of each row: [rows, keep, vocabulary]."
+        "mask: 1 at tokens of the cache, [rows, longest row]; logits at row ends: [rows, keep, vocabulary]."
         self.model, self.mask, self.cache, self.logits = model, mask, cache, logits
         self.lengths = mask.sum(dim=1)
 
@@ -628,7 +659,7 @@ def _prefill(m: _Loaded, rows: Sequence[Sequence[int]], keep: int = 1) -> _Prefi
 
 # %% ../../nbs/3_models/02_local.ipynb #b975c8ea
 def _pick_tokens(logits, how: float | Sampling, generators, replies=()):
-    "The next token of each row of logits, the likeliest or sampled; a generator and a reply a row, all of one length."
+    "The next token of each row of logits, likeliest or sampled; a generator and reply a row, all as long."
     import torch
     from transformers.generation import logits_process as filters
 
@@ -707,7 +738,7 @@ def _generate_batch(
 
 # %% ../../nbs/3_models/02_local.ipynb #f44cdb1e
 def _score_batch(m: _Loaded, rows: Sequence[Sequence[int]], keep: int) -> list[tuple]:
-    "Per row, log-probabilities of the next token at its last `keep` positions, [keep, vocabulary], and its share of the seconds."
+    "Per row log-probabilities of the next token at its last `keep` positions, [keep, vocabulary], seconds."
     import torch
 
     start = time.perf_counter()
@@ -768,7 +799,7 @@ def run_batches(
 
 # %% ../../nbs/3_models/02_local.ipynb #d9b5b036
 def memory_error(spec: ModelSpec, tried: bool = False) -> TooLarge | None:
-    "Why the weights of a model that is here do not fit into memory, by the bytes of its files or because loading failed; None if they may."
+    "Why the weights of a model that is here do not fit, by file sizes or a failed load; None if they may."
     device, dtype = _device_and_dtype(spec)
     need = weight_bytes(find_model(spec), dtype, spec.quantization)
     free, total = memory_of(device)
@@ -778,6 +809,15 @@ def memory_error(spec: ModelSpec, tried: bool = False) -> TooLarge | None:
     remedy = f"Take {four}a smaller model (--set chat.name=...), or stop what else uses the memory"
     what = f"{spec.name} ({spec.quantization or 'not quantized'}, {dtype})"
     return too_large(what, device, need, f"{remedy}; `mtrag doctor` says what fits")
+
+
+def _make_way(device: str, need: int) -> None:
+    "Before a chat model of so many bytes comes to a GPU: the other chat model goes, helpers if they must."
+    here = "cuda:0" if device == "cuda" else device
+    entries = [(kind, model) for model, (where, kind) in [*RESIDENTS.items()] if where == here]
+    for kind, model in sorted(entries, key=lambda entry: entry[0]):  # chat models first
+        if kind == "chat" or memory_of(device)[0] < need:
+            model.let_go()
 
 # %% ../../nbs/3_models/02_local.ipynb #c83406d1
 _END = "\n</think>\n\n"  # between a thought and the reply
@@ -799,7 +839,7 @@ class _Templated:
         return self._ids_of(self._plain(text))
 
     def encode(self, prompt: Prompt) -> list[int]:
-        "Token ids of a prompt: the model's own chat template, then the beginning of the reply; no thought lies between."
+        "Token ids of a prompt: the model's chat template, then the reply's beginning; no thought between."
         return self._ids_of(self._text(prompt) + self._plain(prompt.prefill))
 
     def count(self, texts: Sequence[str]) -> list[int]:
@@ -838,7 +878,7 @@ class _Templated:
 
 # %% ../../nbs/3_models/02_local.ipynb #c83406d2
 class TransformersChat(_Templated, Resident):
-    "A causal language model with a chat template, local weights, any precision. Loaded when first used; safe to call from several threads."
+    "A causal language model with a chat template, in any precision; loaded when used, thread-safe."
 
     resides = "chat"  # beside no other chat model on a GPU; "helper": beside one
 
@@ -858,7 +898,7 @@ class TransformersChat(_Templated, Resident):
 
     @property
     def exact(self) -> bool:
-        "Whether a prompt is answered alike in any batch: in fp32 on a CPU. Half precision and four bits round differently in each."
+        "Whether any batch gives the same answer: fp32 on a CPU. Other precisions round differently."
         return _device_and_dtype(self.spec) == ("cpu", "fp32") and not self.spec.quantization
 
     loaded = property(lambda self: self._loaded is not None)
@@ -870,20 +910,20 @@ class TransformersChat(_Templated, Resident):
         return (m.device, m.dtype) if m else _device_and_dtype(self.spec)
 
     def load(self) -> _Loaded:
-        "The model, loaded on the first call. Raises TooLarge for one that does not fit; another chat model of its GPU goes first."
+        "The model, loaded on the first call, another chat model of its GPU unloaded. Raises TooLarge."
         with self._lock:
             if self._loaded is not None:
                 return self._loaded
             device, dtype = _device_and_dtype(self.spec)
             if self.resides == "chat" and device.startswith("cuda"):
                 weights = weight_bytes(find_model(self.spec), dtype, self.spec.quantization)
-                make_way(device, 2 * weights)  # as much again for its work
+                _make_way(device, 2 * weights)  # as much again for its work
             if problem := memory_error(self.spec):
                 raise problem
             if (loaded := made_if_it_fits(lambda: _load_transformer(self.spec))) is None:
                 make_room()
                 raise memory_error(self.spec, tried=True)
-            repeat_key_heads(capability_of(device))
+            _repeat_key_heads(capability_of(device))
             enter(self, device, self.resides)
             self._loaded = loaded
             return loaded
@@ -899,7 +939,7 @@ class TransformersChat(_Templated, Resident):
             trim_memory()
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
-        "Complete each prompt, as `ChatModel.generate`. Raises NotFinite, TooLarge; ReplyError or PartlyFailed for a thought without a reply."
+        "As `ChatModel.generate`. Raises NotFinite, TooLarge; ReplyError, PartlyFailed: thought, no reply."
         how = temperature, seeds_for(seed, len(prompts))
         adapters = [getattr(p, "adapter", "") for p in prompts]
         with self._lock:
@@ -910,7 +950,7 @@ class TransformersChat(_Templated, Resident):
                 rows = [self.encode(p) for p in prompts]
             out = self._complete(rows, max_new_tokens, *how, tuple(stop), on_text, adapters)
         out = [_after(*both) for both in zip(thoughts, out)] if most else out
-        return all_answered(out, self.spec.name)
+        return _all_answered(out, self.spec.name)
 
     def _think(self, prompts: Sequence[Prompt], most: int, *how) -> tuple[list, list]:
         "The thought before each reply, and the token ids up to where the reply goes on."
@@ -993,3 +1033,16 @@ def _after(thought: Completion, reply: Completion) -> Completion:
     tokens, seconds = thought.tokens_out + reply.tokens_out, thought.seconds + reply.seconds
     both = {"tokens_in": thought.tokens_in, "tokens_out": tokens, "seconds": seconds}
     return replace(reply, thought=thought.text.strip(), **both)
+
+
+def _all_answered(found: Sequence[Completion], who: str) -> list[Completion]:
+    "All of a batch. Raises ReplyError for the only one, PartlyFailed for some of several."
+    out: list = []
+    for c in found:
+        try:
+            out.append(answered(c, who))
+        except ReplyError as e:
+            out.append(e)
+    if not (failed := [e for e in out if isinstance(e, ReplyError)]):
+        return out
+    raise failed[0] if len(out) == 1 else PartlyFailed(out)

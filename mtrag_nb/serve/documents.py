@@ -34,7 +34,7 @@ from xml.etree import ElementTree
 from xml.parsers import expat
 
 from ..core.files import checksum
-from ..core.html import INVISIBLE, ShownText, closed, drop_unseen
+from ..core.html import INVISIBLE, ShownText, drop_unseen
 from ..core.types import DataError, plain, structured
 
 # %% auto #0
@@ -453,8 +453,7 @@ _META = re.compile(
 
 def _html_content(markup: str) -> _Content:
     page = _Page()
-    page.feed(closed(markup))
-    page.close()
+    page.read(markup)
     page.flush()
     notes = _left_note(page.left)
     if page.hidden:

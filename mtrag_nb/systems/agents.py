@@ -14,12 +14,11 @@ from typing import Annotated, Literal
 from annotated_types import Ge
 
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
-from ..core.record import WebSearched
 from ..core.settings import BGE_M3, ChunkSettings, EmbedderSpec, ModelSpec, RetrievalSettings
 from ..core.settings import Settings, StageSettings, constant
 from ..core.text import clipped, format_docs_for_gen, sentences
 from ..core.types import Context, ReplyError, Turn, digest
-from ..models.calls import rrf
+from ..models.calls import WebSearched, rrf
 from ..models.chat import ChatModel, Prompt, Sampling, chat
 from .self_crag import IRRELEVANT
 from .stages import GRADERS, SCALE_PROMPTS, Toolbox, clean_answer, clean_rewrite

@@ -20,7 +20,8 @@ from ..core.html import Table, words_table
 from ..core.record import Calls, Checked, Drafted, Grade, Graded, Rank, Ranked, Refused
 from ..core.record import Retried, Retrieved, Rewritten, Step, Trajectory, trajectory
 from ..core.settings import PROFILES, Settings, with_settings
-from ..core.text import Label, Verdict, cite, clipped, format_docs_for_gen, weakest_sentence
+from ..core.text import Label, Verdict, cite, clipped, format_docs_for_gen, sentences
+from ..core.text import support
 from ..core.types import Context, MTRAGError, Outcome, Reason, SettingsError, Task, Turn
 from ..core.types import digest, dotted, plain
 from ..models.calls import MeteredChat, kept_if_usable
@@ -725,7 +726,8 @@ def check_node(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
         v = tools.check(state["query"], draft, texts, format_docs_for_gen(contexts))
     if v.passed:
         return {"grounded": True, **answered(state["draft"], contexts)}, Checked(verdict=v)
-    weak = " ... ".join(draft[a:b] for a, b in spans) or weakest_sentence(draft, texts)
+    weak = " ... ".join(draft[a:b] for a, b in spans)
+    weak = weak or min(sentences(draft) or [draft], key=lambda s: support(s, texts))
     step = Checked(verdict=v, unsupported=weak, spans=spans)
     return {"grounded": False, "unsupported": weak}, step
 

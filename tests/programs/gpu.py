@@ -25,7 +25,7 @@ from mtrag_nb.core.record import Run
 from mtrag_nb.core.settings import BGE_M3, PROFILES, ModelSpec
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.chat import Prompt, chat, make_room
-from mtrag_nb.models.embed import CrossEncoderReranker, Embedder
+from mtrag_nb.models.embed import _CrossEncoderReranker, Embedder
 from mtrag_nb.models.local import TransformersChat
 from mtrag_nb.runs.run import machine, package_versions
 from tests.support import tiny
@@ -183,7 +183,7 @@ def helper_rows(embedder: Path, reranker: Path, device: str, dtype: str, n: int)
     }
     model.unload()
     before = memory()
-    judge = CrossEncoderReranker(ModelSpec(str(reranker), device=device, dtype=dtype))
+    judge = _CrossEncoderReranker(ModelSpec(str(reranker), device=device, dtype=dtype))
     judge.score("What is it?", children[:16])
     _, scoring = timed(lambda: judge.score("What is it?", children[: n // 4]))
     reranked = {

@@ -1,4 +1,4 @@
-"""Qdrant's embedded engine behind the interface of `QdrantClient`: what LlamaIndex's Qdrant store calls, in a folder, without a server."""
+"""Qdrant's embedded engine behind `QdrantClient`'s interface, as LlamaIndex's store calls it: no server."""
 
 # Written by tools/sync.py from nbs/4_search/01_edge.ipynb.
 
@@ -17,17 +17,17 @@ import qdrant_edge as edge
 from pydantic import BaseModel
 from qdrant_client import models as qm
 
-__all__ = ["as_edge", "EdgeError", "EdgeLocked", "EdgeClient"]
+__all__ = ["EdgeError", "EdgeLocked", "EdgeClient"]
 
 _NAMES = {"Range": "RangeFloat", "IdfCorpusParams": "IdfParams"}  # the engine's names
 
 
-def as_edge(value: object) -> object:
+def _as_edge(value: object) -> object:
     "A value of `qdrant_client.models` as the engine takes it."
     if isinstance(value, dict):
-        return {k: as_edge(v) for k, v in value.items()}
+        return {k: _as_edge(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [as_edge(v) for v in value]
+        return [_as_edge(v) for v in value]
     if isinstance(value, qm.IsEmptyCondition):
         return edge.IsEmptyCondition(value.is_empty.key)
     if isinstance(value, qm.HasIdCondition):
@@ -35,15 +35,15 @@ def as_edge(value: object) -> object:
     if not isinstance(value, BaseModel):
         return value
     name = type(value).__name__
-    fields = {k: as_edge(v) for k, v in value if v is not None}
+    fields = {k: _as_edge(v) for k, v in value if v is not None}
     return getattr(edge, _NAMES.get(name, name))(**fields)
 
 
 def _query_request(r: qm.QueryRequest) -> edge.QueryRequest:
     "A query of qdrant-client as one of the engine."
-    how = {"params": as_edge(r.params), "with_payload": True, "with_vector": bool(r.with_vector)}
-    nearest = edge.Query.Nearest(as_edge(r.query), using=r.using or None)
-    return edge.QueryRequest(limit=r.limit, query=nearest, filter=as_edge(r.filter), **how)
+    how = {"params": _as_edge(r.params), "with_payload": True, "with_vector": bool(r.with_vector)}
+    nearest = edge.Query.Nearest(_as_edge(r.query), using=r.using or None)
+    return edge.QueryRequest(limit=r.limit, query=nearest, filter=_as_edge(r.filter), **how)
 
 
 class EdgeError(RuntimeError):
@@ -147,7 +147,7 @@ class EdgeClient:
         self, collection_name: str, points: Iterable[qm.PointStruct], batch_size: int = 256, **_
     ) -> None:
         "Insert points, or replace those of the same ids; on the disk when it returns."
-        rows = (edge.Point(str(p.id), as_edge(p.vector), p.payload) for p in points)
+        rows = (edge.Point(str(p.id), _as_edge(p.vector), p.payload) for p in points)
         while batch := list(islice(rows, batch_size)):
             self._update(collection_name, "upsert_points", batch)
         self._do(collection_name, "flush")
@@ -186,7 +186,7 @@ class EdgeClient:
     ) -> tuple[list, object]:
         "A page of points, and where the next begins; None at the end."
         what = {"with_payload": with_payload, "with_vector": with_vectors}
-        only = as_edge(scroll_filter)
+        only = _as_edge(scroll_filter)
         request = edge.ScrollRequest(offset=offset, limit=limit, filter=only, **what)
         return self._do(collection_name, "scroll", request)
 
@@ -204,13 +204,13 @@ class EdgeClient:
     def count(
         self, collection_name: str, count_filter: qm.Filter | None = None, exact: bool = True, **_
     ) -> SimpleNamespace:
-        request = edge.CountRequest(exact=exact, filter=as_edge(count_filter))
+        request = edge.CountRequest(exact=exact, filter=_as_edge(count_filter))
         return SimpleNamespace(count=self._do(collection_name, "count", request))
 
     def delete(self, collection_name: str, points_selector: qm.Filter | Sequence[str], **_) -> None:
         "Delete points; their text is in the files until `optimize`."
         if isinstance(points_selector, qm.Filter):
-            self._update(collection_name, "delete_points_by_filter", as_edge(points_selector))
+            self._update(collection_name, "delete_points_by_filter", _as_edge(points_selector))
         else:
             self._update(collection_name, "delete_points", list(points_selector))
         self._do(collection_name, "flush")
