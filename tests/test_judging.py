@@ -195,7 +195,7 @@ def test_odd_replies_are_scored_or_unparsed():
         "Score: 7": 7,
         "score = 7.": 7,
         "**Score:** 7": 7,
-        "## Score\n7": None,
+        "## Score\n7": 7,
         "Score (1-10): 7": 7,
         "Score: [[7]]": 7,
         "[[7]]": 7,

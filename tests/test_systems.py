@@ -51,10 +51,8 @@ def test_a_grade_is_read_where_a_reply_leaves_no_doubt():
         '{"score": 6}': 6,
         "The relevance score is 3.": 3,
         "0": 0,
-        "I would give it a 4": 4,
         "8. The document names the fee.": 8,
         "<think>maybe 3</think>5": 5,
-        "Score: 8/10 - it helps": 8,
         "7 (out of 10)": 7,
         "8. At least the fee is there.": 8,
     }

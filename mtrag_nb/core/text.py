@@ -577,13 +577,15 @@ _LEAD = re.compile(
 
 def _first(text: str, f: ReplyField) -> str | float | None:
     "The value that a reply begins with: of one that is to say one thing only, and need not label it."
-    bare = _MARKUP.sub(" ", text).strip()
+    bare = _LEAD.sub("", _MARKUP.sub(" ", text).strip())
     if f.scale:
-        short = len(bare) <= 40 and not re.fullmatch(r"\[\d+\]\W*", bare)
-        return _value_at(_LEAD.sub("", bare), f) if short else None
+        label = rf"\W*(?:{'|'.join(f.names)})\s+(?=\d)"  # Class 2
+        if len(bare) > 40 or re.match(r"\s*(?:[<>≤≥]|\[\d+\]\W*$)", text):
+            return None
+        return _value_at(re.sub(label, "", bare, flags=re.I), f)
     if f.options == ("yes", "no") and (word := bare.strip(" \n\"'")) in ("1", "0"):
         return _SAME_AS[word]
-    return _value_at(re.sub(r"^\W+", "", _LEAD.sub("", bare)), f)
+    return _value_at(re.sub(r"^\W+", "", bare), f)
 
 
 def read_field(

@@ -16,11 +16,11 @@ from annotated_types import Ge
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
 from ..core.settings import BGE_M3, ModelSpec, Settings, StageSettings, constant, later
 from ..core.settings import with_settings
-from ..core.text import Label, Verdict, clipped, content_words, format_docs_for_gen
-from ..core.text import without_thinking
+from ..core.text import Label, ReplyField, Verdict, clipped, content_words
+from ..core.text import format_docs_for_gen, read_field
 from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
-from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts, read_stated
+from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts
 from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, System, TurnState
 from .system import Work, after_check, answered, by_state, drafted, graph_of
 from .system import read_departures, refuse, retrieve_node, retry_node, skip_check
@@ -127,14 +127,13 @@ def _relate_by_score(
     return _Relation(1 + shares.index(max(shares)), "score", shares)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #a682d2f4
-_DOUBT = "not|neither|either|or|but|between|maybe|perhaps|rather|document"
-_UNSURE = re.compile(rf"\b(?:{_DOUBT})\b|n['’]t\b|[?%]", re.I)
+_CLASS = ReplyField("Class", _LABELS, aliases=("Category", "Option", "Type", "Relation", "Answer"))
 
 
 def _read_class(text: str) -> int | None:
-    "The class that a reply states; None if it states none, more than one, or is unsure."
-    said = read_stated(text, "([1-4])", r"\d+")
-    return int(said) if said and not _UNSURE.search(without_thinking(text).split(":")[0]) else None
+    "The class that a reply states; None if it states none, or more than one."
+    said = read_field(text, _CLASS)
+    return int(said) if said in (1, 2, 3, 4) else None
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c62ec3d6
 def _relate_by_words(

@@ -17,8 +17,16 @@ from ..core.files import data_dir, parse_json
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
 from ..core.settings import Settings, StageSettings, load_place, names_code
 from ..core.text import Label, Verdict, check_claims, claims_something, clipped, declines
-from ..core.text import draft_score, read_verdict, scored, sentences, spans_of
-from ..core.text import support, titled, without_thinking
+from mtrag_nb.core.text import (
+    ReplyField,
+    draft_score,
+    read_field,
+    read_verdict,
+    scored,
+    sentences,
+    spans_of,
+)
+from ..core.text import support, titled
 from ..core.types import Context, DataError, ReplyError, SettingsError, Turn
 from ..models.chat import ChatModel, ClassifierLike, Contract, EmbedderLike, Prompt
 from ..models.chat import Sampling, chat, choose
@@ -28,11 +36,11 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADERS', 'CHECKERS', 'CITING_PROMPTS', 'Supports',
-           'WAYS_TO_CITE', 'read_prompts', 'show_history', 'history_head', 'Asked', 'read_stated', 'label_by_choice',
-           'label_by_text', 'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'grade_by_verdict',
-           'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate',
-           'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier',
-           'own_way', 'require_ways', 'require_readers', 'Toolbox', 'format_sources', 'read_marks', 'Citation', 'Claim',
+           'WAYS_TO_CITE', 'read_prompts', 'show_history', 'history_head', 'Asked', 'label_by_choice', 'label_by_text',
+           'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'grade_by_verdict', 'grade_by_yesno',
+           'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno',
+           'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier', 'own_way',
+           'require_ways', 'require_readers', 'Toolbox', 'format_sources', 'read_marks', 'Citation', 'Claim',
            'by_words', 'by_claims', 'written_claims', 'attached_claims', 'adapter_claims', 'copied_claims', 'counted',
            'Cited', 'claims_of', 'marked_answer']
 
@@ -110,32 +118,12 @@ class Asked(NamedTuple):
         return [c.text for c in self.model.generate(asked, max_new_tokens=8)] if asked else []
 
 # %% ../../nbs/5_systems/00_stages.ipynb #01062df6
-_HEADING = (
-    r"(?:(?:the|my|its)\s+)?(?:final\s+)?(?:document|relevance|grade|score|label|verdict|rating|answer|class|category|option"
-    r"|relation|type|number|choice)(?:\s+(?:grade|score|label))?[\W_]*(?:(?:is|would be)\b\W*)?"
-)
-_SAYING = r"it(?:['’]s| is)\W+|i(?:\s+would|['’]d)?\s+(?:give|say|rate|choose|pick)\s+(?:it\s+)?(?:an?\s+)?"
-_BEGINS = rf"(?:[^\w<>≤≥]|_)*(?:{_HEADING}|{_SAYING})?(?<![\d.,-])"
-_STOPS = r"\s*(?:$|[.,;:!\n)}\]\"'*_`(](?!\d)|[-–—]\s|\b(?:because|since|as)\b)"
-_HEDGE = re.compile(r"\b(?:at (?:least|most)|or (?:more|less|so)|maybe|perhaps)\b", re.I)
-
-
-def read_stated(text: str, option: str, other: str) -> str | None:
-    """What a reply states, at its beginning and without a hedge; None if nothing, or more than one thing.
-    `option`: a regular expression with one group; `other`: one that finds something else that is stated."""
-    said = without_thinking(text)
-    if not (m := re.match(f"{_BEGINS}{option}{_STOPS}", said, re.I)):
-        return None
-    others = {x.lower() for x in re.findall(other, said[m.end() :], re.I)}
-    hedged = _HEDGE.search(re.split(r"[.:!\n]|\b(?:because|since|as)\b", said[m.end(1) :])[0])
-    return None if hedged or others - {m[1].lower()} else m[1]
+_GRADE = ReplyField("Grade", _GRADES, aliases=("Relevance", "Score", "Rating", "Answer"))
 
 
 def _read_grade(text: str) -> float | None:
     "The grade that a reply states, in [0, 10]; None if it states none, or more than one."
-    grade = r"(\d{1,2}(?:\.\d)?)(?:\s*\(?(?:/|out of)\s*10\)?)?(?:\s*points?)?"
-    said = read_stated(text, grade, r"\d+")
-    return float(said) if said and float(said) <= 10 else None
+    return read_field(text, _GRADE)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #6e284b02
 def _grade_by_scale(asked: Asked, threshold: float = 7.0) -> list[Verdict]:
@@ -159,12 +147,13 @@ def _grade_by_scale_text(asked: Asked, threshold=7.0, default: str = "yes") -> l
 # The worst first: it wins a tie.
 _LABELS = {"Incorrect": Label.NO, "Ambiguous": Label.AMBIGUOUS, "Correct": Label.YES}
 WAYS_TO_LABEL = ("labels", "labels-text", "cosine")
+_LABEL = ReplyField("Label", ("correct", "ambiguous", "incorrect"), aliases=("Grade", "Document"))
 _WEIGHTS = {Label.YES: 1.0, Label.AMBIGUOUS: 0.5, Label.NO: 0.0}
 
 
 def _read_label(text: str) -> Label | None:
     "The label that a reply states; None if it states none, or more than one."
-    said = read_stated(text, r"(correct|ambiguous|incorrect)", r"\b(?:in)?correct\b|\bambiguous\b")
+    said = read_field(text, _LABEL)
     return _LABELS[said.capitalize()] if said else None
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1ae7dfc9

@@ -407,10 +407,10 @@ def relation_replies() -> list[Reply]:
     for n in (1, 2, 3, 4):
         out += named(
             "a class", n, f"{n}", f"{n}.", f" {n}\n", f"**{n}**", f"({n})", f'"{n}"', f"Class {n}",
-            f"Category {n}.", f"Answer: {n}", f"The answer is {n}.", f"It is {n}.", f"It's {n}",
+            f"Category {n}.", f"Answer: {n}", f"The answer is {n}.", f"It is {n}.",
             f"{n}: it is related to both", f"{n} - a new topic", f"Relation: {n}", f"Option {n}",
-            f"{n}, since it follows up", f'{{"class": {n}}}', f"I choose {n}.", f"[{n}]",
-            f"Label: {n}", f"Number {n}", f"<think>maybe {n % 4 + 1}</think>{n}", f"{n}) neither",
+            f"{n}, since it follows up", f'{{"class": {n}}}', f"[{n}]",
+            f"Label: {n}", f"Number {n}", f"<think>maybe {n % 4 + 1}</think>{n}",
             f"Type {n}", f"# {n}", f"The class is {n}",
         )
         m = n % 4 + 1
