@@ -17,7 +17,7 @@ _PLACES = {  # name -> where it is; with a colon behind it: the room itself
     "build_index": "search.ingest",
     "read_benchmark": "data.mtrag",
     "Dialogue": "runs.run",
-    "run": "app.run",
+    "run": "app.cli",
     "Run": "core.record",
     "judge": "app.evaluate",
     "evaluate": "app.evaluate",

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import mtrag_nb
 import pytest
 from mtrag_nb.app.cli import main
-from mtrag_nb.app.run import demo
+from mtrag_nb.app.cli import demo
 from mtrag_nb.core.files import data_dir, write_jsonl
 from mtrag_nb.core.types import DataError, ModelNotFound, RunMismatch, SettingsError, printed
 from mtrag_nb.models.calls import BatchingChat, Models, load_chat
@@ -332,7 +332,7 @@ def test_arguments_in_the_wrong_order_are_refused_in_words(tmp_path):
 
 def test_a_path_or_phrase_alone_does_where_several_may_stand(tmp_path):
     from mtrag_nb.app.evaluate import cases, report
-    from mtrag_nb.app.run import ingest, run
+    from mtrag_nb.app.cli import ingest, run
     from mtrag_nb.data.mtrag import sample_corpus
 
     assert report(str(RECORDED), out=tmp_path / "report.html").is_file()

@@ -23,7 +23,7 @@ PROFILES = ("t4", "ncl", "judge")
 FETCH = """
 import sys
 from mtrag_nb.app.cli import main
-from mtrag_nb.app.run import _profile_problems
+from mtrag_nb.app.cli import _profile_problems
 from mtrag_nb.systems.outside import profiles
 
 for name in sys.argv[1:]:
@@ -68,7 +68,7 @@ def test_what_was_fetched_is_not_missing(fetched):
 
 
 def test_what_was_fetched_is_found_without_a_network(offline):
-    from mtrag_nb.app.run import _fetch_hub, _wanted_models
+    from mtrag_nb.app.cli import _fetch_hub, _wanted_models
 
     assert list(_fetch_hub(_wanted_models(configured("self_crag", "t4")))) == [
         LLAMA,
@@ -162,7 +162,7 @@ SHORT = {"stages.max_new_tokens": 10, "chat.device": "cpu"}
 @pytest.fixture(scope="module")
 def runs(offline, tmp_path_factory) -> Iterator[dict[str, Run]]:
     "Two turns by each system."
-    from mtrag_nb.app.run import ingest, run
+    from mtrag_nb.app.cli import ingest, run
     from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 
     tasks = sample_dir() / "reference.jsonl"

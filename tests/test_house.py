@@ -287,7 +287,7 @@ def test_what_a_cell_imports_from_a_room_is_there():
 # Systems
 
 
-PAPERS = {"8_show/04_papers.ipynb", "app/07_reproduce.ipynb"}  # about the papers, by name
+PAPERS = {"8_show/04_papers.ipynb"}  # about the papers, by name
 
 
 def test_a_system_is_named_in_one_place():

@@ -238,7 +238,7 @@ def test_a_function_may_return_what_frameworks_return(monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", ["engine", "search"])
 def test_its_retriever_takes_the_place_of_ours(name, tmp_path):
     "By FILE.py:NAME, without an index of this package: a system of ours answers from its passages."
-    from mtrag_nb.app.run import run
+    from mtrag_nb.app.cli import run
     from mtrag_nb.core.files import write_jsonl
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.chat import ScriptedChat, first_sentence

@@ -18,7 +18,7 @@ from zlib import crc32
 
 import pytest
 
-from mtrag_nb.app.run import run
+from mtrag_nb.app.cli import run
 from mtrag_nb.core.files import Shard, read_json, read_jsonl, write_jsonl
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.settings import ModelSpec, load_settings
@@ -286,7 +286,7 @@ def test_what_else_goes_over_a_cluster_is_what_one_process_does(
 ):
     "Judgements, live conversations and an index in three shards on two nodes: the same files, the same hits."
     from mtrag_nb.app.evaluate import judge
-    from mtrag_nb.app.run import ingest, live
+    from mtrag_nb.app.cli import ingest, live
     from mtrag_nb.data.mtrag import sample_corpus, sample_dir
     from mtrag_nb.search.store import child_name, open_index
 

@@ -10,6 +10,8 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -18,9 +20,10 @@ from unittest.mock import patch
 
 import pytest
 
-from mtrag_nb.app.cli import COMMANDS, main
-from mtrag_nb.app.cli import _Parser
+from mtrag_nb.app.cli import COMMANDS, Command, _Parser, main, run
+from mtrag_nb.app.evaluate import evaluate, judge
 from mtrag_nb.core import settings as core_settings
+from mtrag_nb.core.files import write_jsonl
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import SettingsError
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
@@ -168,6 +171,42 @@ def test_a_place_that_can_only_be_read_is_one_line_with_its_remedy():
     assert lines == [
         "mtrag: locked/x: cannot be written here. Name a folder that may be written to"
     ]
+
+
+def disk_that(fails: int) -> patch:
+    "Every file that takes the place of another fails with this number."
+
+    def fail(old, new, **options):
+        raise OSError(fails, os.strerror(fails), str(new))
+
+    return patch.object(os, "replace", fail)
+
+
+def test_a_full_disk_is_one_line_and_another_fault_of_it_a_traceback():
+    with disk_that(errno.ENOSPC):
+        code, lines = outcome(*RUN, "full")
+    assert code == 1 and "the disk is full" in lines[-1] and not list(Path("full").glob("*.part"))
+    assert not Path("full/manifest.json").exists()
+    with disk_that(errno.EIO):
+        code, lines = outcome(*RUN, "full")
+    assert code == "TRACEBACK" and os.strerror(errno.EIO) in lines[0]
+
+
+def test_an_interrupt_says_that_what_is_finished_is_kept():
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with patch.dict(COMMANDS, {"doctor": Command(interrupted)}):
+        code, lines = outcome("doctor")
+    assert code == 130 and lines[-1].startswith("mtrag: interrupted; what is finished")
+
+
+def test_a_reader_that_has_had_enough_ends_a_command_without_a_word():
+    doctor = "from mtrag_nb.app.cli import main; raise SystemExit(main(['doctor']))"
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    piped = subprocess.Popen([sys.executable, "-c", doctor], **both)
+    piped.stdout.close()
+    assert (piped.wait(60), piped.stderr.read()) == (1, "")
 
 
 # Arguments
@@ -460,3 +499,29 @@ def test_a_file_for_the_agents_is_refused_by_another_system_in_words(name):
     asked = {"retrieval.relevance_threshold": 7.0}
     with pytest.raises(SettingsError, match="unknown setting 'agents.grade_threshold'"):
         configured(name, changes=_becomes(asked, configured(name)))
+
+
+def test_an_option_that_does_not_exist_is_named_before_one_that_is_missing():
+    code, lines = outcome("run", "--sytem", "quote", "--tasks", SAMPLE)
+    assert code == 2
+    assert lines[-1] == "mtrag run: error: no option --sytem. Did you mean --system?"
+
+
+def test_a_limit_that_is_given_as_text_is_named():
+    said = "limit is a whole number, not the text '2'"
+    with pytest.raises(SettingsError, match=said):
+        run(SAMPLE, "odd", limit="2")
+    with pytest.raises(SettingsError, match=said):
+        judge([DONE], limit="2")
+    with pytest.raises(SettingsError, match=said):
+        evaluate(str, SAMPLE, limit="2")
+
+
+def test_a_line_without_an_answer_and_contexts_is_not_taken_for_a_ranking():
+    write_jsonl("bare.jsonl", [{"task_id": "a<::>1", "answer": 12}])
+    code, lines = outcome("score", "bare.jsonl", "--encoder", "none")
+    assert code == 2
+    assert lines[-1] == (
+        "mtrag: bare.jsonl:1: neither an answer nor contexts. A prediction has `predictions` (text) or "
+        "`contexts` (document_id, score), or both"
+    )

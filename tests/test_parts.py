@@ -51,7 +51,7 @@ def offline(tmp_path_factory) -> Iterator[Path]:
 
 def run_of(system: str, name: str, models=None, **changes) -> Run:
     "Two turns of the sample by a system, with passages of their own."
-    from mtrag_nb.app.run import run
+    from mtrag_nb.app.cli import run
     from mtrag_nb.data.mtrag import sample_dir
     from mtrag_nb.systems.outside import configured
 
@@ -135,7 +135,7 @@ def test_labels_that_say_nothing_of_support_are_one_clear_line(tmp_path):
 def test_a_yes_no_reranker_orders_what_was_found(offline):
     "Words and vectors are fused, and the reranker's probabilities decide."
     from mtrag_nb.app.evaluate import report, score
-    from mtrag_nb.app.run import ingest, run
+    from mtrag_nb.app.cli import ingest, run
     from mtrag_nb.data.mtrag import sample_corpus, sample_dir
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.embed import HashEmbedder, _YesNoReranker
@@ -172,7 +172,7 @@ def granite(folder: Path | str = GRANITELIB) -> ModelSpec:
 def test_adapters_decide_three_stages_from_fetch_to_report(offline):
     pytest.importorskip("peft")
     from mtrag_nb.app.evaluate import report, score
-    from mtrag_nb.app.run import run
+    from mtrag_nb.app.cli import run
     from mtrag_nb.core.record import Graded, Rewritten
     from mtrag_nb.data.mtrag import sample_dir
     from mtrag_nb.models.calls import Models

@@ -249,7 +249,7 @@ def test_broken_systems_retrievers_and_views_are_errors_that_name_their_package(
 
 def test_a_grader_and_a_check_of_a_file_of_ones_own(tmp_path, monkeypatch):
     "One file, no line elsewhere: true or false, or a number that the threshold cuts; an edited one is another run."
-    from mtrag_nb.app.run import run
+    from mtrag_nb.app.cli import run
 
     mine = tmp_path / "mine.py"
     mine.write_text(

@@ -12,7 +12,7 @@ from llama_index.core.node_parser.interface import NodeParser
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 
-from mtrag_nb.app.run import demo, ingest, run
+from mtrag_nb.app.cli import demo, ingest, run
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
@@ -105,7 +105,7 @@ def test_the_demo_parses_stores_and_queries(tmp_path, calls):
 
 
 KINDS = {"Splitter": NodeParser, "Parser": NodeParser, "Store": BasePydanticVectorStore}
-ROOMS = ("search.", "serve.library", "app.run")  # where passages are cut, kept and asked for
+ROOMS = ("search.", "serve.library", "app.cli")  # where passages are cut, kept and asked for
 
 
 def test_no_splitter_or_store_but_of_llamaindex():

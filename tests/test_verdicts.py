@@ -379,7 +379,7 @@ REFUSE = {"Latin": "Das geht aus den Dokumenten nicht hervor.", "Han": "文档�
 def three_languages(tmp_path_factory):
     "German, Chinese and Arabic documents: ingested, searched by words, answered by the nearest sentence, blamed and reported."
     from mtrag_nb.app.evaluate import evaluate
-    from mtrag_nb.app.run import ingest
+    from mtrag_nb.app.cli import ingest
     from mtrag_nb.core.settings import load_settings
     from mtrag_nb.models.calls import Models
     from mtrag_nb.search.store import open_index

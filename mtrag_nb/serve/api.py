@@ -64,7 +64,7 @@ def _own_machine(host: str) -> bool:
 
 
 def check_address(host: str, token: str) -> None:
-    "Raises SettingsError for an address that others reach without a token, or a token that is short; `token` may be several, parted by blanks."
+    "Raises SettingsError for an open address without a token, or a short token; blanks part several."
     if any(len(t) < _LEAST_TOKEN for t in token.split()):
         how = "python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
         raise SettingsError(f"a token has at least {_LEAST_TOKEN} characters: {how}")
@@ -105,7 +105,7 @@ def _is_token(given: str, tokens: str) -> bool:
 
 
 def _owned_id(i: str) -> str:
-    "An id of 16 characters made one of whoever asks: its end is a digest of the token; without tokens as it is."
+    "An id of 16 characters as whoever asks has it: its end is a digest of the token, if there is one."
     token, _ = _ASKING.get()
     return i[:10] + hmac.digest(token.encode(), i[:10].encode(), "sha256").hex()[:6] if token else i
 
@@ -177,7 +177,7 @@ class _Rules:
 
 
 def _error(status: int, message: str, after: float = 0.0, **headers: str) -> JSONResponse:
-    "An error as a reply, in the form that OpenAI's clients read; `after`: seconds to wait before the next try."
+    "An error as a reply, as OpenAI's clients read it; `after`: seconds to wait before the next try."
     kind = "server_error" if status >= 500 else "invalid_request_error"
     body = {"message": message, "status": status, "type": kind, "code": None, "param": None}
     if after:
@@ -224,7 +224,7 @@ class _Guard:
         await self.through(scope, receive, send)
 
     async def refuse(self, scope, receive, send, status, message, after=0.0) -> None:
-        "Answer with an error. A body that is too long is read on for a while; of others only what is on its way."
+        "Answer with an error. A body that is too long is read on for a while; of others what is on its way."
         if status == 413:
             await _drained(receive, seconds=self.rules.drain)
         elif status != 408:
@@ -232,7 +232,7 @@ class _Guard:
         await _error(status, message, after, connection="close", **_HEADERS)(scope, receive, send)
 
     async def through(self, scope, receive, send) -> None:
-        "Hand a request on, its body counted and timed; if that is stopped, answer in the app's place, whatever the app makes of it."
+        "Hand a request on, its body counted and timed; if that stops it, answer in the app's place."
         r, path = self.rules, scope["path"]
         most, size, ended, stopped, begun = r.long_body.get(path, r.body), 0, False, (), False
         until = time.monotonic() + r.seconds * (10 if path in r.long_body else 1)
@@ -282,7 +282,7 @@ async def _drained(receive: Callable, most: int = 2**26, pause=1.0, seconds=10.0
 
 # %% ../../nbs/serve/06_api.ipynb #80487079
 class _Sent(BaseModel):
-    "What a client sends. Half a character (a lone surrogate) stands in no file and no reply, so it is refused."
+    "What a client sends. A lone surrogate, which stands in no file and no reply, is refused."
 
     @model_validator(mode="before")
     @classmethod
@@ -360,7 +360,7 @@ class Message(_Sent, extra="allow"):
 
 
 class Chat(_Sent, extra="allow"):
-    "A request as OpenAI's chat completions have it. What decides how an answer is made is the system's, and is ignored here."
+    "A request of OpenAI's chat completions. What decides how answers are made is the system's: ignored here."
 
     model: str
     messages: list[Message]
@@ -386,7 +386,7 @@ _Events = AsyncIterator[tuple[str, dict]]
 
 
 async def _progress(service: Service, **question) -> _Events:
-    "What happens to a question: 'step', 'writing', last 'reply' or 'error', with data. Raises Denied before the first, or in place of the last."
+    "Events of a question: 'step', 'writing', last 'reply' or 'error', with data. Raises Denied."
     loop, queue, last = asyncio.get_running_loop(), asyncio.Queue(), 0.0
 
     def put(event: str, data: dict) -> None:
@@ -434,7 +434,7 @@ def _sse(event: str, data: dict) -> str:
 
 
 async def _streamed(events: _Events, show: Callable[[str, dict], str] = _sse) -> StreamingResponse:
-    "Events as a stream. The first is waited for, so that a question that is refused is an error and no stream."
+    "Events as a stream. The first is waited for, so that a refused question is an error and no stream."
     first = await anext(events)
 
     async def lines():
@@ -473,7 +473,7 @@ def _turns_of(messages: Sequence[Message]) -> list[Turn]:
 
 
 def _chain(service: Service, turns: Sequence[Turn], client: str) -> str:
-    "The conversation that a chat goes on with, each end of one once, and only its own client; '' for a new one."
+    "The conversation that a chat goes on with, each end once, and only its own client's; '': a new one."
     with service._lock:
         i = service.talks.ends.get(end := end_of(turns), "")
         if not i or service.chains.get(i) != client or end in service.claimed:
@@ -549,8 +549,9 @@ def _add_documents(app: FastAPI, service: Service) -> None:
         file: UploadFile = File(),
         collection: str = Form("", description="what it is filtered by; any name"),
     ):
-        """Put a document in: PDF, DOCX, HTML, Markdown or text. One of a name that is there takes its place. What comes: its `id`,
-        `name`, `pages`, `chunks`, `sha256`, `notes` on what was left out, `seconds`, `status` (added, replaced, unchanged)."""
+        """Put a PDF, DOCX, HTML, Markdown or text in, in the place of one of that name. What comes: `id`,
+        `name`, `pages`, `chunks`, `sha256`, `notes` on what was left out, `seconds`, `status` (added,
+        replaced, unchanged)."""
         name = safe_name(file.filename or "", service.limits)
         into = collection.strip() or service.collection
         if len(into) > 80 or not into.isprintable():
@@ -574,12 +575,12 @@ def _add_documents(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/documents/{i}", tags=["documents"])
     def read(i: str):
-        "A document's text in reading order, in parts with their section and page; `start` counts characters of the whole."
+        "A document's text in reading order, in parts with section and page; `start` counts its characters."
         return document_text(service, i)
 
     @app.delete("/api/documents/{i}", tags=["documents"])
     async def remove(i: str):
-        "Remove a document: it is neither found nor cited any more, and its passages go from the record. What answers quoted of it stays."
+        "Remove a document, its citations and its passages on record. What answers quoted of it stays."
         return await asyncio.to_thread(delete_document, service, i)
 
 # %% ../../nbs/serve/06_api.ipynb #54d9f605
@@ -594,12 +595,14 @@ def _known(service: Service, conversation: str) -> str:
 def _add_questions(app: FastAPI, service: Service) -> None:
     @app.post("/api/query", tags=["questions"])
     async def query(q: Query, request: Request):
-        """Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events. The reply: `answer`; `outcome`
-        (answered, i_dont_know or asked_back; a turn that broke is a status of 500); `reason` of a refusal, by name, and `why`;
-        `doubt`, a warning where the documents do not seem to answer; `citations` (`n`, `document`, `section`, `page`, `passage`,
-        its id, `text`, and `marks`, start and end of the sentences that claims rest on); `unsupported`, sentences that rest on no
-        passage; `confidence`, null without one that was held against people's ratings, and its `licence`; `grades`, `seconds`,
-        `tokens`; `trajectory_id`, `conversation_id`, `turn`, `system`, and `run`, the run folder that has the turn on record."""
+        """Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events. The
+        reply: `answer`; `outcome` (answered, i_dont_know or asked_back; a turn that broke is a status of
+        500); `reason` of a refusal, by name, and `why`; `doubt`, a warning where the documents do not seem
+        to answer; `citations` (`n`, `document`, `section`, `page`, `passage`, its id, `text`, `marks`:
+        start and end of the sentences that claims rest on); `unsupported`, sentences that rest on no
+        passage; `confidence`, null if it was not held against people's ratings, with its `licence`;
+        `grades`, `seconds`, `tokens`; `trajectory_id`, `conversation_id`, `turn`, `system`, and `run`, the
+        run folder that has the turn on record."""
         what = q.model_dump(include={"question", "system", "collection", "top_k"})
         conversation = _known(service, q.conversation_id) or _owned_id(new_id())
         events = _progress(service, conversation=conversation, **what)
@@ -624,7 +627,7 @@ def _add_questions(app: FastAPI, service: Service) -> None:
         return lines
 
 # %% ../../nbs/serve/06_api.ipynb #41eaf31e
-_WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"  # the policy of a turn's page
+_WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"  # of a turn's page
 _TURN = "/api/conversations/{i}/{turn}"
 _REPORT = "frame-ancestors 'self'; sandbox allow-scripts"  # beside the policy that it holds itself
 
@@ -669,7 +672,7 @@ def _add_turns(app: FastAPI, service: Service) -> None:
 
     @app.get(_TURN, tags=["conversations"])
     def turn_of(i: str, turn: int):
-        "A turn in words: what was searched for, found and thrown away; what is marked, and which stage lost it."
+        "A turn in words: what was searched for, found, dropped and marked, and which stage lost it."
         return about_turn(service, _known(service, i), turn)
 
     @app.post(f"{_TURN}/mark", tags=["marks"])
@@ -699,7 +702,7 @@ def _add_marks(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/marks", tags=["marks"])
     def marks(form: Literal["reference", "answers"] = "reference"):
-        "The marked turns as a file of tasks, contexts, targets and answerability; or the answers to them as predictions."
+        "The marked turns as tasks, contexts, targets and answerability; or their answers as predictions."
         answers = form == "answers"
         lines = predictions_of(service) if answers else marked(service.folder).lines.values()
         return _as_file((line for line in lines if _owns(line["conversation_id"])), form)
@@ -712,7 +715,7 @@ def _add_marks(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/questions/drawn", tags=["test set"])
     def drawn_questions(seed: _Seed = 0):
-        "Questions drawn from the library by rule, to be accepted or not: the same for the same seed and documents."
+        "Questions drawn from the library by rule, to accept or not; the same for the same seed."
         return drawn(service, seed)
 
     @app.post("/api/questions", tags=["test set"], status_code=204)
@@ -722,7 +725,7 @@ def _add_marks(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/questions", tags=["test set"])
     def test_set(form: Literal["given", "search"] = "given"):
-        "The accepted questions as a file of tasks, contexts, targets and answerability; `search`: without those that the whole library answers."
+        "The accepted questions as a file of tasks; `search`: without those that the whole library answers."
         return _as_file(accepted(service, form), f"questions-{form}")
 
 # %% ../../nbs/serve/06_api.ipynb #3da2d41c
@@ -741,7 +744,7 @@ def _add_chat(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/chat/completions", tags=["chat"])
     async def chat(c: Chat, request: Request, x_conversation_id: str = Header("")):
-        "Ask a system with a whole chat. `metadata.conversation_id`, or the header, names the conversation that it goes on with."
+        "Ask a system with a chat. `metadata.conversation_id`, or the header, names the conversation."
         if (c.n or 1) != 1:
             raise Denied(422, "there is one answer: n is 1")
         *history, last = _turns_of(c.messages)
@@ -760,7 +763,7 @@ def _add_chat(app: FastAPI, service: Service) -> None:
 
 
 async def _remembered(events: _Events, service: Service, client: str, end: str) -> _Events:
-    "The events of a chat; whose it is is remembered. One that broke or was refused has not gone on from the end of the one before."
+    "The events of a chat, whose client is remembered. A broken or refused one has not gone on."
     event = "error"
     try:
         async for event, data in events:
@@ -773,8 +776,10 @@ async def _remembered(events: _Events, service: Service, client: str, end: str) 
 
 # %% ../../nbs/serve/06_api.ipynb #31701ee4
 _ABOUT = (
-    "A question is answered by a system of mtrag_nb, from documents that were uploaded, and every turn is on record. An error is a "
-    "JSON object `error` with a message; a turn that broke is a status of 500 that names the node and the trajectory."
+    "A question is answered by a system of mtrag_nb, from documents that were uploaded, and every turn is "
+    "on record. An error is a JSON object `error` with a message; a turn that broke is a status of 500 that "
+    "names the node and the trajectory."
+    "JSON object `error` with a message; a turn that broke is a status of 500 that names node and trajectory."
 )
 _DOCS = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # its policy
 
@@ -862,13 +867,13 @@ def make_app(
 def rules_of(
     service: Service, host: str = "127.0.0.1", token: str = "", names: tuple[str, ...] = (), **more
 ) -> _Rules:
-    "The rules of a service (names: others by which the host is known; more: any other field): an upload may be as long as its limits say."
+    "The rules of a service; `names`: others of the host; `more`: any other field."
     long_body = {"/api/upload": service.limits.upload_bytes + 65536}
     return _Rules(_hosts_of(host, names), token, long_body=long_body, **more)
 
 # %% ../../nbs/serve/06_api.ipynb #d190e45a
 class _Server(uvicorn.Server):
-    "A server that a signal stops in good order: what was begun is finished, then the process goes on to its end."
+    "A server that a signal stops in good order: what was begun is finished, then the process ends."
 
     stopping: Callable[[], object] = staticmethod(lambda: None)  # called when the signal comes
     ready: Callable[[], object] = staticmethod(lambda: None)  # when it answers, and can be stopped
@@ -887,8 +892,9 @@ _MOST = 400  # connections in all; at 500 uvicorn itself would turn away whoever
 
 
 class _Patient(H11Protocol):
-    """A connection that waits `seconds` for a whole request. Where an address has more than its `share`, or all together more
-    than there may be, the oldest silent one of that address, or of the one with most, is dropped."""
+    """A connection that waits `seconds` for a whole request. Where an address has more than its `share`, or
+    there are too many in all, the oldest silent one of that address, or of the one with most, is
+    dropped."""
 
     seconds, share = 10.0, 100
     address = property(lambda self: self.client[0] if self.client else "")

@@ -57,7 +57,7 @@ _MAX_CHARS = 20_000_000  # of text that came out
 _MAX_HEADINGS = 50_000
 _SECONDS = dict.fromkeys(_ENDINGS, 20) | {"pdf": 300, "docx": 60}  # for one document
 _MEMORY = 2_000_000_000  # bytes of address space
-_ODD = "This is no ordinary document: do not trust it"  # what to do about a file that was made to go beyond them
+_ODD = "This is no ordinary document: do not trust it"  # of a file that was made to exceed them
 
 # %% ../../nbs/serve/00_documents.ipynb #117d9446
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def document_of(passage_id: str) -> str:
 
 
 def start_of(passage_id: str) -> int:
-    "Where a passage begins in its document's text: document#start-end#start-end, the second place within the first."
+    "Where a passage begins in its document: document#start-end#start-end, the second place in the first."
     return sum(int(span.partition("-")[0]) for span in passage_id.split("#")[1:])
 
 
@@ -140,14 +140,15 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CHARSETS = re.compile(
-    r"(?i)utf-?8|us-ascii|iso-8859-\d+|latin-?1|windows-125\d|cp125\d|koi8-[ru]|shift_jis|euc-(jp|kr)|gb(2312|k|18030)"
+    r"(?i)utf-?8|us-ascii|iso-8859-\d+|latin-?1|windows-125\d|cp125\d|koi8-[ru]|shift_jis|euc-(jp|kr)"
+    r"|gb(2312|k|18030)"
     "|big5|macintosh"
 )
 _GUESSED = "its encoding was guessed (Windows-1252): save it as UTF-8 if letters are wrong"
 
 
 def _decoded(data: bytes, declared: str = "") -> tuple[str, list[str]]:
-    "Bytes as text, in the encoding that the file names if it is one of `_CHARSETS`, and a note if it was guessed. Raises DataError for bytes that are none."
+    "Bytes as text, in the encoding that the file names if `_CHARSETS` has it; notes. DataError: no text."
     marked = next((name for mark, name in _MARKS if data.startswith(mark)), "")
     encoding = marked or (declared.lower() if _CHARSETS.fullmatch(declared) else "utf-8")
     remedy = "Is it another kind of file? Give it the ending that it is"
@@ -188,7 +189,7 @@ def _text_level(line: str) -> int:
 
 
 def _text_headings(text: str) -> list[Heading]:
-    "The headings of a plain text: lines that are underlined, which rank by their first appearance, and lines that stand alone and look like one."
+    "Lines that are underlined, ranked by first appearance, or that stand alone and look like headings."
     lines, found, ranks, at = text.split("\n"), [], [], 0
     for above, line, below in zip(["", *lines], lines, [*lines[1:], ""]):
         title, rule, end = " ".join(line.split()), below.strip(), at + len(line)
@@ -235,7 +236,7 @@ def _markdown_headings(text: str, start: int = 0) -> list[Heading]:
 
 # %% ../../nbs/serve/00_documents.ipynb #b1f6d0e3
 def _row_text(cells: Sequence[str], head: Sequence[str] = (), first: bool = False) -> str:
-    "A row of a table as a statement: under its heads, or two cells as name and value; the first row, without a number, may be heads."
+    "A row as a statement: under its heads, or as name and value; the first, without a number, may be heads."
     if head and len(cells) <= len(head):
         parts = [f"{h}: {c}" if h else c for h, c in zip(head, cells) if c]
     else:
@@ -271,7 +272,7 @@ _WRAPPED = re.compile(
 
 
 def _unwrapped(text: str) -> str:
-    "A text with a space for each line end in the middle of a sentence, so that its length stays; what is fenced stays as it is."
+    "A text of the same length with a space for each line end within a sentence; fenced code stays."
     return _WRAPPED.sub(lambda m: m[0] if m[1] else " ", text)
 
 
@@ -298,7 +299,8 @@ def _read_text(data: bytes) -> _Content:
 
 # %% ../../nbs/serve/00_documents.ipynb #6babf9ed
 _BLOCKS = frozenset(
-    "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure footer form "
+    "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure "
+    "footer form "
     "head header hr html legend li main ol p pre section summary table tbody tfoot thead tr ul".split()
 )
 _LINES = ("li", "tr", "dt", "dd")  # blocks that begin a line, not a paragraph
@@ -312,7 +314,7 @@ def _left_note(left: Counter) -> list[str]:
 
 # %% ../../nbs/serve/00_documents.ipynb #38948d8b
 class _Page(ShownText):
-    "Turns the shown parts of a page into a text with headings. It is one class because the parser calls its methods."
+    "Turns the shown parts of a page into a text with headings; one class, as the parser calls its methods."
 
     def __init__(self):
         super().__init__()
@@ -427,7 +429,7 @@ class _Page(ShownText):
             rows.append(cells)
 
     def flush(self, gap="\n\n", level=0):
-        "End a block: its text goes out, after the wider of the gaps around it. The next has this level; None: it keeps its own."
+        "End a block after the wider gap around it. `level`: of the next block; None: it keeps its own."
         if self._row:
             self._end_row()
         text = drop_unseen("".join(self._block)).replace("\xa0", " ").strip("\n")
@@ -583,7 +585,7 @@ def _marks_of(element) -> dict[str, bool]:
 
 
 def _suppressing_styles(xml: bytes) -> dict[str, dict[str, bool]]:
-    "The marks of each style that has some, also from those that it is based on; those of a paragraph that names no style are under ''."
+    "Style -> its marks, inherited ones too; those of a paragraph that names no style are under ''."
     styles, out, usual = {}, {}, None
     for s in _usual(xml).iter(f"{_W}style"):
         base = s.find(f"{_W}basedOn")
@@ -615,7 +617,7 @@ def _style_of(element, kind: str) -> str:
 
 # %% ../../nbs/serve/00_documents.ipynb #76099695
 def _readable(element, lost: Counter, styles: Mapping[str, Mapping], marks: Mapping = {}) -> list:
-    "An element of a DOCX as elements that mammoth reads; what is left out is counted in `lost`. `marks`: of the paragraph's style."
+    "An element as elements that mammoth reads; what is left out counts in `lost`. `marks`: of its paragraph."
     tag = element.tag
     if tag.rpartition("}")[2] in _PICTURES:
         lost["pictures, charts and objects were left out"] += 1
@@ -716,7 +718,7 @@ _NO_LETTER = re.compile(r"/(?:g|cid|glyph|index|char|c|a)\d+$", re.I)  # a glyph
 
 
 def _line(runs: list[tuple], page: int) -> _Line | None:
-    "A line of runs (text, y, size, font); None if it holds nothing. Digits of another size are kept apart from those beside them: raised by ^, lowered by _."
+    "A line of runs (text, y, size, font); None if empty. Raised digits beside digits get ^, lowered _."
     out, before, y, sizes, bold = "", 0.0, 0.0, Counter(), Counter()
     for text, at, size, font in runs:
         if text and out[-1:].isdigit() and text[0].isdigit() and min(before, size) > 0:
@@ -742,14 +744,14 @@ def _hides_letters(font: Mapping) -> bool:
 
 
 def _lacks_vowels(text: str) -> bool:
-    "Whether a fifth of the words of a text are Latin letters without a vowel, as of 1 in 500 passages of the benchmark: code, or letters that stand for others."
+    "Whether a fifth of the words have no vowel, as in 1 of 500 benchmark passages: code, or wrong letters."
     words = re.findall(r"[^\W\d_]{3,}", unicodedata.normalize("NFC", text.lower()))
     bare = sum(w.isascii() and not set(w) & set("aeiouy") for w in words)
     return len(words) >= 15 and bare > len(words) / 5
 
 # %% ../../nbs/serve/00_documents.ipynb #844024f8
 def _page_lines(page, number: int) -> tuple[list[_Line], int, Mapping[str, str]]:
-    "The lines of a page of pypdf in reading order, how many characters are in fonts that hide their letters, and the text of each other font."
+    "A page's lines in reading order, the characters in fonts that hide their letters, other fonts' text."
     lines, now, hidden, known, written = [], [], 0, {}, defaultdict(str)
 
     def visit(text, cm, tm, font, size):
@@ -821,7 +823,7 @@ _EDGE = re.compile(r"^\d{1,4}\b|\b\d{1,4}$")  # a number at either end of a line
 
 
 def _running_lines(pages: Sequence[Sequence[_Line]]) -> dict[tuple[int, int], str]:
-    "The running heads and page numbers: (page from 0, line) -> its text. They are alike on three pages or more, at one height, and a head stands apart from the text."
+    "Running heads and page numbers, (page from 0, line) -> text: alike on 3 pages, at one height."
     pairs = [(a, b) for lines in pages for a, b in zip(lines, lines[1:])]
     gaps = Counter(round(a.y - b.y) for a, b in pairs if a.y > b.y)
     usual, out = gaps.most_common(1)[0][0] if gaps else 0, {}
@@ -884,7 +886,7 @@ def _separator(a: _Line, b: _Line, usual: _Usual) -> str:
 
 
 def _joined_text(lines: Sequence[_Line], headings: Sequence[tuple]) -> tuple[str, list[int]]:
-    "The text of the lines, and where in it each begins. lines[i:j] of `headings` stand alone. A cut word keeps its hyphen if it has one elsewhere."
+    "The text of the lines and where each begins. lines[i:j] of `headings` stand alone. Cut words are joined."
     usual, parts, starts, at = _usual_look(lines), [], [], 0
     edges = {i for heading in headings for i in heading[:2]}
     inside = {k for i, j, *_ in headings for k in range(i + 1, j)}
@@ -925,7 +927,7 @@ def _may_be_heading(text: str) -> bool:
 
 
 def _marks_by_look(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
-    "The headings of a PDF, larger than its text or bolder, and its title: the one line on page 1 that is larger than all others, or ''. A number says the level; else the look."
+    "Larger or bolder lines as headings; and the title: the one largest line of page 1, or ''."
     (size, bold, full, _), found, i = _usual_look(lines), [], 0
 
     def look(mark):
@@ -964,7 +966,7 @@ def _attached(reader) -> int:
 
 
 def _all_lines(reader) -> tuple[list[_Line], list[str]]:
-    "The lines of all pages without running heads, and notes. Raises DataError if there is no text, or too much."
+    "The lines of all pages without running heads, and notes. Raises DataError for no text, or too much."
     pages, typed, pictures, size, hidden, broken = [], [], set(), 0, 0, 0
     written = defaultdict(str)  # font -> what is written in it
     for n, page in enumerate(reader.pages, 1):
@@ -1045,7 +1047,8 @@ class Document:
 
     def __repr__(self):
         pages = f", {len(self.pages)} pages" if self.pages else ""
-        return f"{self.name}: {self.title!r}, {len(self.sections)} sections{pages}, {len(self.text)} characters"
+        size = f"{len(self.sections)} sections{pages}, {len(self.text)} characters"
+        return f"{self.name}: {self.title!r}, {size}"
 
 # %% ../../nbs/serve/00_documents.ipynb #3b2ea0fb
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -1066,12 +1069,12 @@ _MAX_TITLE, _MAX_PATH = 300, 9  # characters of a heading; steps of a path
 
 
 def _name_of(path: str | Path, name: str = "") -> str:
-    "What a document is called: `name`, or as its file. One name, whether a machine writes its accents as letters of their own or not."
+    "What a document is called, `name` or as its file: the same however a machine writes its accents."
     return unicodedata.normalize("NFC", name or Path(path).name)
 
 
 def kind_of(name: str) -> str:
-    "The kind of document that a file of this name is read as. Raises DataError for a name that leads elsewhere or has an unknown ending."
+    "The kind that a file of this name is read as. Raises DataError for a name that leads out, or its ending."
     leads_out = ".." in re.split(r"[/\\]", name) or os.path.isabs(name) or name.startswith("\\")
     if leads_out or not name.isprintable():
         problem = f"the name {name[:80]!r} leads elsewhere, or cannot be shown"
@@ -1136,7 +1139,7 @@ _RAISED = {  # error of a library -> problem and remedy
 
 
 def parse_document(path: str | Path, name: str = "") -> Document:
-    "A document, read in this process: for files that one has written oneself. Raises DataError (file, remedy) for any that cannot be read."
+    "A document, read in this process: for files of one's own. Raises DataError (file, remedy)."
     path, name = Path(path), _name_of(path, name)
     try:
         data = _file_data(path, kind := kind_of(name))
@@ -1173,8 +1176,8 @@ def _set_limit(name: str, most: float) -> None:
 
 
 def _only_reading(memory: int) -> list[str]:
-    """Take from this process, for good, what reading a document does not need. `memory`: bytes of address space, which
-    Linux holds it to; the rest holds everywhere. The list is to be filled with the one file that may be read."""
+    """Take from this process, for good, what reading a document does not need. `memory`: bytes of address
+    space, which Linux holds it to. The list is to be filled with the one file that may be read."""
     _set_limit("RLIMIT_AS", memory)
     _set_limit("RLIMIT_FSIZE", 0)
     allowed = []
@@ -1195,12 +1198,12 @@ def _only_reading(memory: int) -> list[str]:
 
 
 def _limit_processor(seconds: float) -> None:
-    "This process ends when it has used so much more processor time. On Linux and macOS; the rest goes by the parent's clock."
+    "This process ends after so much more processor time (Linux, macOS), else by the parent's clock."
     _set_limit("RLIMIT_CPU", math.ceil(time.process_time() + seconds) + 1)
 
 
 def _answer_requests(memory: int) -> None:
-    "The work of the reader's process: for each line with a path, a name and seconds, a line with a document or a problem."
+    "The reader's process: for each line with a path, a name and seconds, a document or a problem as a line."
     logging.disable(logging.CRITICAL)
     out, sys.stdout, allowed = sys.stdout, sys.stderr, _only_reading(memory)
     for line in sys.stdin:
@@ -1215,7 +1218,7 @@ def _answer_requests(memory: int) -> None:
 
 # %% ../../nbs/serve/00_documents.ipynb #edddf745
 class Reader:
-    "Reads documents in a process of its own, for several threads in turn. seconds: for one document, the start included; memory: bytes."
+    "Reads documents in a process apart, for threads in turn. seconds: of one, with the start; memory: bytes."
 
     def __init__(self, seconds: float = max(_SECONDS.values()), memory: int = _MEMORY):
         self.seconds, self.memory = seconds, memory
@@ -1247,7 +1250,7 @@ class Reader:
             timer.cancel()
 
     def read(self, path: str | Path, name: str = "") -> Document:
-        "A document. Raises DataError (file, remedy) for one that cannot be read, takes too long or too much memory."
+        "A document. Raises DataError (file, remedy) for one that is unreadable, too slow or too large."
         kind = _KINDS.get(Path(name or path).suffix.lower(), "text")
         seconds, answer = min(self.seconds, _SECONDS[kind]), ""
         with self._lock:
@@ -1322,7 +1325,7 @@ def iter_documents(
     name: str = "",  # what a file is called; "": as it is
     known: Mapping[str, str] = {},  # name -> SHA-256 of a file that need not be read again
 ) -> Iterator[Document | DataError | str]:
-    "The documents of a folder or file; in place of one that cannot be read why, of one that is known its name. Raises DataError for none."
+    "Documents of a folder or file; for an unreadable one why, for a known one its name. DataError: none."
     source = Path(source)
     files = [(source, name)] if source.is_file() else list(_found(source))
     if not files:

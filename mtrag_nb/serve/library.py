@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from ..app.cli import Chosen, NeededDir, Option, chosen, done
-from ..app.run import on_device
+from ..app.cli import on_device
 from ..core.files import only_writer, read_json, write_json
 from ..core.html import html_table, text_table
 from ..core.settings import ChunkSettings, SparseSettings
@@ -172,7 +172,7 @@ def _repeats(units: Sequence[_Unit], s: _SectionSettings) -> list[int]:
 
 
 def _cuts(units: Sequence[_Unit], s: _SectionSettings) -> Iterator[tuple[int, int, int]]:
-    "Where the chunks of a section begin and end, at the least cost: units[repeated:last], of which units[first:] are new."
+    "Where chunks of a section begin and end, at the least cost: units[repeated:last], new from `first`."
     n, repeats = len(units), _repeats(units, s)
     cost, ends = [0] * (n + 1), [n] * n
     for first in reversed(range(n)):
@@ -226,7 +226,7 @@ def _groups(sections: Iterable[Section], s: _SectionSettings) -> Iterator[list[S
 def section_chunks(
     document: Document, settings: _SectionSettings = _SectionSettings()
 ) -> list[_SectionChunk]:
-    "The chunks of a document, in order: none over two sections unless these are small, none with half a sentence."
+    "The chunks of a document, in order: no half sentence; of several sections only if they are small."
     chunks, text = [], document.text
     for group in _groups(document.sections, settings):
         header, start, end = _header(group), group[0].start, group[-1].end
@@ -387,7 +387,7 @@ def _begin_with(
     chunks: ChunkSettings | None,
     sparse: SparseSettings | None,
 ) -> Manifest:
-    "The manifest that a change begins with: of the library, or of a new one. Raises IndexMismatch if it was made with others."
+    "The manifest that a change begins with, of the library or a new one. Raises IndexMismatch."
     asked = {"embedder": embedder.fingerprint, "dim": embedder.dim}
     if chunks is not None:
         asked["chunks"] = _document_chunks(chunks)
@@ -411,7 +411,7 @@ def passages_of(index: Index, document: str) -> list[tuple[int, Context]]:
 
 
 class Library:
-    "A collection of documents that grows and shrinks. Holds nothing open: what it says is what is in the folder now."
+    "A collection of documents that grows and shrinks. Holds nothing open: it says what is in the folder now."
 
     def __init__(self, folder: str | Path):  # made with the first document that is added
         self.folder = Path(folder)
@@ -440,7 +440,7 @@ class Library:
         name: str = "",  # what a file is called in the library; "": as it is
         progress: bool = False,  # a progress bar on stderr
     ) -> Change:
-        "Add documents, or replace those of the same names. Raises DataError if none could be read, InUse if another process changes the library."
+        "Add documents, or replace those of the same names. Raises DataError if none could be read, InUse."
         read = isinstance(source, Document)
         if name and not Path(source).is_file():
             raise SettingsError(f"a name is given to one file, not to {source}")
@@ -464,7 +464,7 @@ class Library:
         return change
 
     def remove(self, documents: Sequence[str]) -> Change:  # names or ids
-        "Remove documents, and all that tells of them. Raises DataError, and removes none, if one is not there; InUse."
+        "Remove documents, and all that tells of them: all or, with a DataError, none. Raises InUse."
         _library_manifest(self.folder)  # before anything is written, be it a lock
         with only_writer(self.folder, "library"):
             manifest = _library_manifest(self.folder)
@@ -557,7 +557,7 @@ def library(
     models: "Models | None" = None,
     progress: bool = True,
 ) -> bool:  # False if a document could not be read
-    "Change a library, or print what it holds. Raises SettingsError for an option or a name too many or too few."
+    "Change a library, or print what it holds. Raises SettingsError for options that do not go together."
     _check_words(what, which, {"collection": collection, "name": name, "device": device})
     settings = on_device(chosen(settings), device)
     there = Library(index)

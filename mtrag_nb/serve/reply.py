@@ -54,7 +54,7 @@ _PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `as_passages` write
 
 
 def place_of(c: Context, spans: Sequence[tuple[int, int]] = ()) -> dict:
-    "Document, section and page (`last_page` of several) of a passage, or of spans of its text; None and '' for what is not known."
+    "Document, section, page (`last_page` of several) of a passage or spans of it; None and '': not known."
     title, _, section = c.title.partition(" › ")
     section = section or (title if c.source else "")
     place = {"document": c.source or title or c.document_id, "section": section, "page": None}
@@ -86,14 +86,15 @@ def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
 
 
 def told_step(step: Step, name: Callable[[str], str] = document_of) -> dict:
-    "A step as progress: the node, what it says in words, its seconds. `name`: id of a passage -> what a reader calls it."
+    "A step as progress: node, words, seconds. `name`: id of a passage -> what a reader calls it."
     lines = [list(line) for line in step.lines(name)]
     return {"node": step.node, "told": lines, "seconds": step.seconds}
 
 # %% ../../nbs/serve/02_reply.ipynb #3378814e
 def _cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
-    """Claims and citations of a turn; none of one without an answer. A claim: where it stands in the answer, what it cites, and
-    whether that supports it. A citation: a passage, its text, and `marks`, the sentences in it that claims rest on."""
+    """Claims and citations of a turn; none without an answer. A claim: its place in the answer, what it
+    cites, whether that supports it. A citation: a passage, its text, and `marks`, the sentences that claims
+    rest on."""
     cited = claims_of(t, contexts) or Cited(claims=(), way="")
     claims, citations = [], []
     for c in cited.claims:
@@ -192,7 +193,7 @@ class ServedRun:
     "A run folder that is open for turns. Safe to use from several threads."
 
     def __init__(self, folder: Path, system: System, tools: Toolbox, entries: Mapping):
-        "The folder is made, or gone on with; entries of its manifest: `identity`, `about`, ... (`runs.run.begin_session`)."
+        "`entries`: of the manifest, see `runs.run.begin_session`. A folder that is there is resumed."
         begin_session(folder, entries)
         self.folder, self.system, self.tools = folder, system, tools
         self.calls = RecordedChat(tools.chat, folder / "calls.jsonl")
@@ -207,7 +208,7 @@ class ServedRun:
         on_step: Callable[[Step], object] = lambda step: None,
         on_text: Callable[[str], object] | None = None,  # takes a reply so far, in any thread
     ) -> Trajectory:
-        "A turn, from the task to its record. A fault of a node is on the record; only a record that cannot be written raises."
+        "A turn, from task to record. A node's fault is on the record; only a record that fails raises."
         self.tasks.append({"digest": digest(task), "task": plain(replace(task, contexts=None))})
         metered = MeteredChat(self.calls, on_text=on_text)
         graph = self.system.graph(replace(self.tools, chat=metered))
@@ -266,7 +267,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def readable(read: Callable[[], object]) -> list[str]:
-    "Read a file of a record, and set aside lines that its reader names, else the file; what was wrong, in words. Raises DataError, DiskFull."
+    "Read a file, setting aside lines that its reader names, else all; what was wrong. DataError, DiskFull."
     said = []
     while True:
         try:
@@ -354,7 +355,7 @@ class Conversations:
         return list(read_lines(path, read, "a turn of a conversation"))
 
     def lines(self, i: str) -> list[dict]:
-        "The turns of a conversation, in order; none if it is not there. Raises DataError for an id that is none, or a line."
+        "A conversation's turns, in order; none if it is not there. Raises DataError for a bad id or line."
         by_turn = {line["turn"]: line for line in self._read(i) if "turn" in line}
         return [by_turn[n] for n in sorted(by_turn)]
 
@@ -389,7 +390,7 @@ class Conversations:
 
 # %% ../../nbs/serve/02_reply.ipynb #doubt001
 def for_reading(settings: Settings, changes: Iterable[str] = ()) -> Settings:
-    "The settings of a system that copies, for people to read: the nearest sentences alone, the nearest first, unless a change says how."
+    "Settings for people to read: a system that copies gives the nearest sentences alone, nearest first."
     copies = getattr(settings.own, "generator", "write") != "write"
     if not copies or any(k.endswith(".generator") for k in changes):
         return settings
@@ -397,7 +398,7 @@ def for_reading(settings: Settings, changes: Iterable[str] = ()) -> Settings:
 
 
 def doubt_of(models: Models, t: Trajectory, contexts: Mapping[str, Context]) -> str:
-    "A warning where all kept passages are ambiguous, and no copied sentence is as near to the question as the grade asks; else ''."
+    "A warning where all kept passages are ambiguous and no copied sentence is near the question; else ''."
     grades = [g for step in t.of(Graded) for g in step.grades if g.id in t.kept]
     if not (t.answered and grades and all(g.verdict.label is Label.AMBIGUOUS for g in grades)):
         return ""
@@ -410,7 +411,7 @@ def doubt_of(models: Models, t: Trajectory, contexts: Mapping[str, Context]) -> 
 
 # %% ../../nbs/serve/02_reply.ipynb #0fee43bf
 def with_sources(reply: Mapping) -> str:
-    "An answer for a client that shows only text: after each sentence the numbers of its sources, or that they do not support it, and a list of them below."
+    "An answer as text alone: each sentence with its sources' numbers or a mark of none, and a list below."
     answer, at = reply["answer"], 0
     parts = [f"{reply['doubt']}\n\n"] if reply.get("doubt") else []
     for c in reply["claims"]:
@@ -517,7 +518,7 @@ _Reasons = Callable[[str], Iterable[Reason]]  # a system's name -> its reasons
 
 
 def _recover_run(path: Path, talks: Conversations, reasons: _Reasons) -> tuple[int, int]:
-    "Bring the record of one run into order; counts as `recover`. A turn that was begun and has no end is a broken one."
+    "Repair the record of one run; counts as `recover`. A turn that was begun and has no end is a broken one."
     for name in _SUMMED:
         talks.aside += check_log(
             path / f"{name}.jsonl", whole=name != "calls"
@@ -542,8 +543,8 @@ def _recover_run(path: Path, talks: Conversations, reasons: _Reasons) -> tuple[i
 def recover(
     folder: Path, talks: Conversations, reasons: _Reasons = lambda system: ()
 ) -> tuple[int, int]:
-    """Bring the record of a service that was killed, the runs in a folder, into order: counts of turns that had not ended, and of turns that had not
-    reached their conversation. What is no run is set aside, and named in `talks.aside`."""
+    """Repair the runs of a service that was killed: counts of turns that had not ended, and of those that
+    had not reached their conversation. What is no run is set aside, and named in `talks.aside`."""
     lost = late = 0
     names = ("manifest.json", "trajectories.jsonl")
     runs = {p.parent for name in names for p in folder.glob(f"*/{name}")}
@@ -595,7 +596,7 @@ def _drop(path: Path, text: str) -> int:
 
 
 def _only_logs(folder: Path, text: str) -> bool:
-    "Whether a text stands in a run; if so, what was made from it is removed: all but its logs and what it was made with."
+    "Whether a text stands in a run; if so, what was made from it is removed: all but logs and what made it."
     found = any(text.encode() in p.read_bytes() for p in folder.rglob("*") if p.is_file())
     for path in (p for p in folder.iterdir() if found and p.name not in _KEPT):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -620,7 +621,7 @@ def _forget_conversation(folder: Path, conversation: str) -> int:
 
 # %% ../../nbs/serve/02_reply.ipynb #fd998ae5
 def _without_texts(o: object, document: str) -> object:
-    "A line of any log without the text of a document's passages, which have an id beside it, and without marks in it."
+    "A log's line without the text of a document's passages, which have an id beside it, and marks in it."
 
     def read(o: dict) -> dict:
         ids = [str(o.get(key)) for key in ("id", "document_id", "passage")]
@@ -631,7 +632,7 @@ def _without_texts(o: object, document: str) -> object:
 
 
 def to_delete(folder: Path, **what: str) -> None:
-    "Write down the id of a conversation or a document that is to go. Raises DiskFull, and nothing is begun, if there is no room."
+    "Write down the id of a conversation or document that is to go. Raises DiskFull before anything is begun."
     with JsonlLog(folder / "deleting.jsonl", sums=True) as log:
         log.append(what)
 
@@ -651,7 +652,7 @@ def cross_out(folder: Path, **what: str) -> None:
 
 
 def delete_from(folder: Path, talks: Conversations, **what: str) -> int:
-    "Delete what is written down to go out of every file of a record that nobody writes to. The turns of a conversation that were in runs."
+    "Delete from every file of a record what is to go. The turns of a conversation that were in runs."
     turns, runs = 0, sorted(p for p in (folder / "runs").glob("*") if p.is_dir())
     [i] = what.values()
     for path in folder.glob("*.part"):  # of a writer that was killed

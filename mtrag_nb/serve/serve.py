@@ -112,7 +112,7 @@ def _wide() -> int:
 
 
 def _wrapped(text: str, indent: str = "") -> str:
-    "A text as wide as the terminal, at most 100 characters; what would steer the terminal is shown as a sign."
+    "A text as wide as the terminal, at most 100 characters; control characters are shown as signs."
     first, lines = "", []
     for line in clean(text).splitlines():
         how = {"initial_indent": first, "subsequent_indent": indent}
@@ -122,7 +122,7 @@ def _wrapped(text: str, indent: str = "") -> str:
 
 
 def _turn_lines(name: str, t: Trajectory, found: dict[str, Context], doubt: str = "") -> list[str]:
-    "What is printed of a turn: the answer, behind a doubt if there is one, with the passages that it cites, by number, or why there is none."
+    "A turn as printed: the answer, behind a doubt, with the passages it cites, or why there is none."
     if t.failed:
         where = f"{t.error.node or 'the turn'}: {t.error.type}: {t.error.message}"
         return [clean(f"Something broke in {where}"), "The conversation is as it was."]
@@ -168,7 +168,7 @@ _ToAsk = Annotated[str, SystemOption(f" (default: by profile; {_BY_PROFILE})")]
 
 
 def _last_index() -> Path:
-    "The most recently changed library or index, in this folder or two below it, and a line that says so. Raises DataError if there is none."
+    "The most recently changed library or index, here or two folders below. Raises DataError for none."
     depths = [f"{below}{part}" for below in ("*/", "*/*/") for part in ("", "generation-*/")]
     found = [p for depth in depths for p in Path().glob(f"{depth}documents.json")]
     if not found:
@@ -243,8 +243,9 @@ def _policy_of(html: str) -> str:
         return " ".join(f"'sha256-{base64.b64encode(d).decode()}'" for d in digests)
 
     return (
-        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; connect-src 'self'; frame-src 'self'; "
-        f"script-src {sums('script')}; style-src {sums('style')}; require-trusted-types-for 'script'; trusted-types 'none'"
+        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; connect-src 'self'; "
+        f"frame-src 'self'; script-src {sums('script')}; style-src {sums('style')}; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
     )
 
 
@@ -254,7 +255,7 @@ def home_page() -> tuple[str, str]:  # the page, and its policy
 
 # %% ../../nbs/serve/07_serve.ipynb #3578c8cd
 def _token_in(path: str | None) -> str:
-    "The token: of a file, else of MTRAG_TOKEN, else none. Raises DataError for a file that cannot be read or is empty."
+    "The token of a file, else of MTRAG_TOKEN, else none. Raises DataError for an unreadable or empty file."
     if not path:
         return os.environ.get("MTRAG_TOKEN", "").strip()
     try:
@@ -332,7 +333,7 @@ def serve(
     out: Dir = "runs/served",  # the record: runs, conversations, marks (default runs/served)
     host: str = "127.0.0.1",  # the address to listen at; one that others reach needs a token
     port: _Port = 8000,  # the port (default 8000)
-    token_file: File = None,  # what requests must bring: a token, or one a line, each with conversations of its own; without it MTRAG_TOKEN is taken, if it is set
+    token_file: File = None,  # tokens, one a line, each with conversations of its own (default MTRAG_TOKEN)
     name: _Names = (),  # another name that it is called by (may be repeated)
     collection: str = "documents",  # of uploads that name none (default documents)
     rate: int = 240,  # requests of one address in a minute (default 240)
@@ -347,7 +348,7 @@ def serve(
     ready: Callable[[str], object] = partial(print, flush=True),  # takes the address
     waiting: int = 64,  # questions that wait while others are answered
 ) -> bool:
-    "Serve until a signal comes. Raises SettingsError for an address that others reach without a token, InUse for a record in use."
+    "Serve until a signal comes. Raises SettingsError for an open address without a token, InUse."
     setup, token = settings or Setup(), _token_in(token_file)
     who = with_variant(system or SERVING, variant)
     _needs_api()

@@ -79,7 +79,7 @@ def numbered(e: BaseException) -> str:
 
 
 def denied(e: MTRAGError) -> Denied:
-    "An error from below as a refusal; its text without the paths of this machine, and of a fault only its number."
+    "An error from below as a refusal, without the paths of this machine; of a fault only its number."
     if isinstance(e, Denied):
         return e
     status = next((s for kind, s in _STATUS.items() if isinstance(e, kind)), 500)
@@ -109,7 +109,7 @@ _PAGE = 3_000  # characters
 
 
 def safe_name(name: str, limits: Limits = Limits()) -> str:
-    "The name of a document, of that which an upload gives. Raises Denied for one that is a path, or is none, or whose kind is not read."
+    "An upload's name. Raises Denied for a path, for none, or for a kind that is not read."
     name = name.strip()
     if not name or len(name) > limits.name_chars:
         raise Denied(422, f"a document's name has 1 to {limits.name_chars} characters")
@@ -123,7 +123,7 @@ def safe_name(name: str, limits: Limits = Limits()) -> str:
 
 # %% ../../nbs/serve/04_service.ipynb #5df597b4
 class _Generation:
-    "A generation of the library, open, with the runs that search it. `opened.close` raises DiskFull if a run could not write its predictions."
+    "A generation of the library, open, with the runs that search it. Its `close` raises DiskFull."
 
     def __init__(self, index: Index):
         self.index, self.runs, self.users, self.opened = index, {}, 0, ExitStack()
@@ -199,7 +199,7 @@ _SHOWN = "id name collection kind pages characters children sha256 added".split(
 
 
 class _Documents:
-    "The documents of a library that is served. Safe to use from several threads: one is read at a time, one change made."
+    "The documents of a served library. Safe for threads: one is read at a time, one change made."
 
     def __init__(
         self,
@@ -231,11 +231,11 @@ class _Documents:
         raise Denied(404, f"no document {i[:40]!r}. GET /api/documents names them")
 
     def submit(self, path: Path, name: str, collection: str) -> Future:
-        "Put a file in (`put`) when it is its turn. Raises Denied if too many wait, or the service is stopping."
+        "Put a file in (`put`) in its turn. Raises Denied if too many wait, or the service is stopping."
         return self.uploads.submit(self.put, path, name, collection)
 
     def put(self, path: Path, name: str, collection: str) -> dict:
-        "Put a file in, or in the place of one of the same name. Raises Denied if it is too long, DataError if it cannot be read."
+        "Put a file in, or in the place of its namesake. Raises Denied if it is too long, DataError."
         start = time.monotonic()
         try:
             document = self.reader.read(path, name)
@@ -284,7 +284,7 @@ class _Documents:
             process.kill()
 
     def close(self) -> None:
-        "Finish the change that is under way; those that wait are not begun, and what is being read is not read to its end."
+        "Finish the change that is under way; those that wait are not begun, and reading stops."
         self.stop()
         while self.uploads.waiting:  # its reader may have been about to start
             self.stop()
@@ -308,7 +308,7 @@ def _service_settings(system: str, profile: str | Settings, changes={}, top_k=0)
 
 @lru_cache(64)
 def _reasons_of(system: str) -> tuple:
-    "The reasons of a system, by its name in a record; none of one that is not registered, since a record opens no place."
+    "A system's reasons, by its name in a record; none of one that is not registered: no place is opened."
     try:
         return () if is_place(system) else system_named(system.partition("+")[0]).reasons
     except SettingsError:
@@ -316,8 +316,8 @@ def _reasons_of(system: str) -> tuple:
 
 # %% ../../nbs/serve/04_service.ipynb #9fc68ad5
 def _served(own: str) -> dict[str, str]:
-    """The name by which clients ask for a system -> what it is opened by: the service's own first, in its variant, or at its
-    place, of which clients see only the system's name; and every other registered one."""
+    """Name by which clients ask for a system -> what opens it: the service's own first, in its variant, or
+    at its place, of which clients see only the system's name; and every other registered one."""
     base = own.partition("+")[0]
     names = {s: s for s in (own if s == base else s for s in system_names())}
     first = system_named(own).name if is_place(own) else own
@@ -390,7 +390,7 @@ class Service(AbstractContextManager):
         self._take_up()
 
     def _take_up(self) -> None:
-        "Finish what an interruption left: deletions that were asked for, turns without a reply; files that cannot be read go aside."
+        "Finish what an interruption left: deletions, turns without a reply; unreadable files go aside."
         own = {"deleting": deletions, "reference": marked, "questions": accepted_questions}
         said = []
         for name, read in own.items():
@@ -464,8 +464,8 @@ def ask(
     history: Sequence[Turn] | None = None,  # before the question; None: as it is on record
     on_event: Callable[[str, dict], object] = lambda event, data: None,
 ) -> dict:
-    """The reply to a question, once it is on the record. Raises Denied; a turn that broke is a reply with an `error`.
-    Events: "step", a node has finished; "writing", a model's text so far."""
+    """The reply to a question, once on record; with an `error` if the turn broke. Raises Denied. Events:
+    "step", a node has finished; "writing", a model's text so far."""
     system, conversation = system or service.system, conversation or new_id()
     only = _only_one(service, conversation)
     with service.gate.through(), service.generations.present() as held, only:
@@ -493,7 +493,7 @@ def ask(
 
 # %% ../../nbs/serve/04_service.ipynb #0d276e18
 class _Turn:
-    "A turn on record with what it found, its task, and what is marked of it. Raises Denied if it is not there."
+    "A turn on record with what it found, its task and its mark. Raises Denied if it is not there."
 
     def __init__(self, service: Service, conversation: str, turn: int):
         replies = {line["turn"]: line["reply"] for line in service.talks.lines(conversation)}
@@ -512,7 +512,7 @@ class _Turn:
         self.generations = service.documents.generations()
 
     def evidence(self, t: Trajectory, contexts: Iterable[Context] = ()) -> Evidence:
-        "A turn of this task as evidence; a gold passage that came into the library later was not in its index."
+        "A turn as evidence; a gold passage that came into the library later was not in its index."
         now = read_manifest(self.folder)["identity"].get("generation", 0)
         gold = {t.task_id: self.gold} if self.gold else {}
         ids = [p.id for p in self.gold.passages] if self.gold else []
@@ -569,7 +569,7 @@ def search(service: Service, query: str, collection: str = "", most: int = 10) -
 
 
 def document_text(service: Service, i: str) -> dict:
-    "A document as `_Documents.get` has it, with its text in reading order, each part with its section and page. Raises Denied."
+    "A document, with its text in reading order, each part with section and page. Raises Denied."
     about, parts, end = service.documents.get(i), [], 0
     with service.generations.present() as held:
         for start, c in passages_of(held.index, i):
@@ -582,7 +582,7 @@ def document_text(service: Service, i: str) -> dict:
 
 # %% ../../nbs/serve/04_service.ipynb #5f04a59a
 def _passage_of(service: Service, it: _Turn, i: str) -> Context:
-    "A passage that a turn found, or one of the library, by its id. Raises Denied for one that is nowhere, or was removed."
+    "A passage of a turn or of the library, by its id. Raises Denied for one that is nowhere, or was removed."
     seen = (c for c in it.contexts.values() if i in (c.id, c.document_id))
     if (c := next(seen, None)) is None:
         try:
@@ -605,7 +605,7 @@ def mark(
     turn: int,
     passage: str = "",  # the id of one
     answers: bool = True,  # whether it answers the question
-    **said: str,  # verdict (right, wrong, refuse, ask or none), answer (a better one), note; what is not given stays
+    **said: str,  # verdict (right, wrong, refuse, ask, none), answer, note; what is not given stays
 ) -> dict:
     "Put what somebody says of a turn on record; then as `about_turn`. Raises Denied."
     with service.gate.through(), service._lock:
@@ -628,7 +628,7 @@ def mark(
 
 # %% ../../nbs/serve/04_service.ipynb #ce16660c
 def report_html(service: Service, owns: Callable[[str], bool] = bool) -> str:
-    "The report of the marked turns of the conversations that one owns, as `mtrag report` writes it. Raises Denied where nothing is marked."
+    "`mtrag report` of the marked turns of the conversations that one owns. Raises Denied for none."
     from mtrag_nb.show.report import report
 
     lines, runs = marked(service.folder).lines, []
@@ -660,7 +660,8 @@ def predictions_of(service: Service) -> list[dict]:
     return lines
 
 # %% ../../nbs/serve/04_service.ipynb #draw0002
-_SUBJECT = r"(?:(?:In|On|At|For|From) [^,.;]{2,40}, )?(?P<s>(?:[Tt]he|An?|an?|Each|[A-Z][\w-]+)(?: [\w/-]+){0,6}?)"
+_PLACE = r"(?:(?:In|On|At|For|From) [^,.;]{2,40}, )?"
+_SUBJECT = _PLACE + r"(?P<s>(?:[Tt]he|An?|an?|Each|[A-Z][\w-]+)(?: [\w/-]+){0,6}?)"
 _FACTS = {  # a sentence that states a fact -> the question that it answers
     rf"{_SUBJECT} (?P<v>is|are|was|were) (?:a|an|the|one|[/\d\"A-Z]\S*) ": "What {v} {s}?",
     rf"{_SUBJECT} costs? ": "How much does {s} cost?",
@@ -674,7 +675,7 @@ _NO_SUBJECT = re.compile(
 
 
 def _fact_of(sentence: str) -> tuple[str, str, str] | None:
-    "The form of the question that a sentence answers, its verb and its subject; None for a sentence that states no fact of these forms."
+    "The form, verb and subject of the question that a sentence answers; None where it states no such fact."
     fits = 4 < len(sentence.split()) <= 40 and sentence.endswith(".")
     for pattern, form in _FACTS.items() if fits else ():
         if (m := re.match(pattern, f"{sentence[:-1]} ")) and not _NO_SUBJECT.match(s := m["s"]):
@@ -716,7 +717,7 @@ def _facts(contexts: Iterable[Context]) -> tuple[list[_Fact], list[_Fact]]:
 
 
 def _task_of(service: Service, fact: _Fact, kind: str, before: _Fact | None = None) -> dict | None:
-    "A drawn question as a line of a reference file, `drawn` beside it; None where no passage is left for an unanswerable one."
+    "A drawn question as a line of a reference file; None where no passage is left for an unanswerable one."
     passages, i, label = [fact.context], digest([fact.id, kind]), "ANSWERABLE"
     said = [Turn("user", fact.question)]
     if kind == "follow-up":
@@ -745,7 +746,7 @@ _DRAWN, _KINDS = 12, ("question", "follow-up", "unanswerable")  # questions at a
 
 
 def drawn(service: Service, seed: int = 0) -> list[dict]:
-    "Questions drawn from the library, the same for the same seed and documents: one, a follow-up, an unanswerable one, by turns."
+    "Questions from the library, one, a follow-up, an unanswerable one, by turns; the same for the same seed."
     rng, lines = Random(seed), {}
     with service.generations.present() as held:
         ids = service.documents.generations()
@@ -766,13 +767,13 @@ def drawn(service: Service, seed: int = 0) -> list[dict]:
 
 
 def accepted(service: Service, form: str = "given") -> list[dict]:
-    "The questions that were accepted; in the form `search` without those that are unanswerable only by what is given."
+    "The accepted questions; in the form `search` without those that only the given passages leave open."
     lines = accepted_questions(service.folder)
     return [x for x in lines if form == "given" or x["drawn"]["kind"] != "unanswerable"]
 
 
 def accept(service: Service, task_id: str, seed: int = 0, keep: bool = True) -> list[dict]:
-    "Put a question that was drawn into the test set, or take it out again; the test set. Raises Denied for one that was not drawn."
+    "Put a drawn question into the test set, or take it out again; the test set. Raises Denied."
     with service.gate.through(), service._lock:
         lines = {line["task_id"]: line for line in accepted(service)}
         if not keep and not lines.pop(task_id, None):
@@ -855,7 +856,7 @@ def again(
 
 # %% ../../nbs/serve/04_service.ipynb #b35220b8
 def _delete_now(service: Service, **what: str) -> int:
-    "Delete a conversation or a document, by its id, from the record, once no turn is under way; the turns that were deleted."
+    "Delete a conversation or document from the record, once no turn is under way; the deleted turns."
     with service.gate.alone(), service._lock:
         to_delete(service.folder, **what)
         with suppress(DiskFull):

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from browser import Checks
 
-from mtrag_nb.app.run import run
+from mtrag_nb.app.cli import run
 from mtrag_nb.core.files import write_jsonl
 from mtrag_nb.data.mtrag import check_format
 from mtrag_nb.search.retrieve import Retriever

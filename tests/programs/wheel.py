@@ -181,7 +181,7 @@ def light_uses(bin: Path) -> dict[str, list]:
         "light: mtrag doctor": [
             bin / "python",
             "-c",
-            "from mtrag_nb.app.run import doctor; doctor()",
+            "from mtrag_nb.app.cli import doctor; doctor()",
         ],
         "light: mtrag report": [bin / "python", "-c", REPORT],
         "light: mtrag score": [
