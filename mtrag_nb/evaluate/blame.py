@@ -62,7 +62,7 @@ def cost_point(run: Evidence, measure: str) -> CostPoint:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1783ebcf
 def _sure_scores(t: Trajectory) -> dict[str, list[float | None]]:
-    "The scores that a system has before it answers, by kind: of the first gate, the first grades, the first search."
+    "The scores before an answer, by kind: of the first gate, the first grades, the first search."
     grades = next((s.grades for s in t.of(Graded) if s.grades), ())
     hits = next((s.hits for s in t.retrievals if s.hits), ())
     found = {"gate score": t.gates[:1], "best grade": grades}
@@ -71,7 +71,7 @@ def _sure_scores(t: Trajectory) -> dict[str, list[float | None]]:
 
 
 def _confidences(turns: Iterable[Trajectory]) -> tuple[str, dict[str, float]]:
-    "How sure a system could have been before it answered: the first kind of score that every finished turn with passages has; by task."
+    "How sure a system could be before it answered, by task: by the first kind of score that all turns have."
     each = {t.task_id: _sure_scores(t) for t in turns if not t.failed and t.found}
     for name in next(iter(each.values()), ()):
         found = {i: [x for x in some[name] if x is not None] for i, some in each.items()}
@@ -81,7 +81,7 @@ def _confidences(turns: Iterable[Trajectory]) -> tuple[str, dict[str, float]]:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #ef600ef3
 def _losses(run: Evidence, measure: str = "RougeL") -> dict[str, float]:
-    "1 minus the conditioned score of each answer, of a measure in [0, 1]. A task without a label or score, or UNDERSPECIFIED, is left out."
+    "1 - conditioned score of each answer, in [0, 1]; without tasks that have none, or are UNDERSPECIFIED."
     out = {}
     for i, t in run.turns.items():
         label = run.label(i)
@@ -262,7 +262,7 @@ def _evidence_cause(run: Evidence, t: Trajectory, relevant: set[str]) -> tuple[s
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #46316a0f
 def _unsupported(run: Evidence, t: Trajectory, draft: Drafted) -> bool:
-    "Whether most of a draft stands in no passage that the generator saw: what a check of groundedness is there to see."
+    "Whether most of a draft stands in no passage that the generator saw: which a check should see."
     texts = [run.contexts[i].text for i in t.contexts if i in run.contexts]
     return support(draft.text, texts) < LEAST_SUPPORT
 
@@ -277,7 +277,7 @@ def _let_through(run: Evidence, t: Trajectory) -> Checked | None:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #bde894b9
 def _undrafted_cause(t: Trajectory, refused: bool) -> tuple[str, str]:
-    "What went wrong where gold had arrived and no draft is on record: the system refused or asked back, or its answer was bad."
+    "What went wrong where gold had arrived and no draft is on record: refused, asked back, or a bad answer."
     if t.refused:
         return "refused though gold was there", t.steps[-2].node if len(t.steps) > 1 else ""
     if t.asked_back:
@@ -324,8 +324,8 @@ def _answered_cause(run: Evidence, t: Trajectory) -> tuple[str, str]:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #564da878
 def _clarified_cause(t: Trajectory, label: str) -> tuple[str, ...]:
-    """What became of a turn whose system can ask back, cause and node; () for one that was rightly let pass. That of a system
-    that cannot is not judged on an underspecified question."""
+    """What became of a turn whose system can ask back, cause and node; () for one that was rightly let pass.
+    That of a system that cannot is not judged on an underspecified question."""
     vague, node = label in TO_ASK, t.of(Clarified)[-1].node
     if t.asked_back and label:
         return ("right",) if vague else ("failed", "asked back though clear", node)
@@ -423,7 +423,7 @@ class BlameReport(Report):
         return mean_interval([float(rule(b)) for b in some], [self.talks[b.task_id] for b in some])
 
     def counts(self, by: str = "cause") -> dict[str, int]:  # or "stage"
-        "How many failed turns each cause or stage has, most first; those of which none can be named count as ''."
+        "How many failed turns each cause or stage has, most first; '' counts those without one."
         return dict(Counter(getattr(b, by) for b in self.failed).most_common())
 
     def by(self, what: str) -> dict[str, dict[str, int]]:  # group -> stage -> failed turns
@@ -470,8 +470,8 @@ class BlameReport(Report):
         n = Counter(b.verdict for b in self.turns.values())
         return (
             f"{self.name}: {len(self.judged)} turns judged: {n['right']} right, {n['undecided']} undecided, "
-            f"{n['failed']} failed ({sum(not b.stage for b in self.failed)} without a stage to name); {n['not judged']} not judged. {self._reasons()}{self.judge}"
-            "Intervals: over conversations."
+            f"{n['failed']} failed ({sum(not b.stage for b in self.failed)} without a stage to name); "
+            f"{n['not judged']} not judged. {self._reasons()}{self.judge}Intervals: over conversations."
         )
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #f6650d60
@@ -496,7 +496,7 @@ def _by_judge(run: Evidence) -> str:
     return f"Verdicts of {who.get('judge', 'a judge')}; right and wrong beside the rule's: {held.note}. "
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c18b5378
-# a stage made perfect (`6_runs/01_forks`), or another run that stands for it -> the stage, in the order of the chain
+# a stage made perfect (`6_runs/01_forks`) -> the stage, in the order of the chain
 REPAIRS = {
     "human rewrite": "rewrite",
     "gold passages": "retrieve",
@@ -520,13 +520,13 @@ class Proof:
 
     @property
     def own(self) -> str:
-        "The repair of the blamed stage; '' if it was not tried. A passage that is not in the index is repaired as one that was not found."
+        "The repair of the blamed stage; '' if not tried. A passage not in the index counts as not found."
         stage = "retrieve" if self.blame.stage == "index" else self.blame.stage
         return next((r for r, s in self.stages.items() if s == stage and r in self.tried), "")
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        "The minimal repairs: single ones that make the turn right, in the order of the chain; pairs only without any."
+        "The minimal repairs, in the order of the chain: single ones that make the turn right; else pairs."
         right = [r for r, verdict in self.tried.items() if verdict == "right"]
         return tuple([r for r in self.stages if r in right] or right)
 
@@ -540,7 +540,7 @@ class Proof:
 
     @property
     def stage(self) -> str:
-        "The stage to blame by the proof: the rule's, unless it is refuted; then that of the first repair in the chain."
+        "The stage to blame by the proof: the rule's; if refuted, that of the first repair in the chain."
         if self.status != "refuted":
             return self.blame.stage
         return self.stages[self.repairs[0].split("+")[0]]
@@ -557,7 +557,7 @@ class Proof:
 
 
 def proof_of(run: Evidence, known: Blame) -> Proof | None:
-    "What is kept of the proof of a turn; None for one that did not fail or was not tried, and if the run has changed since."
+    "The kept proof of a turn; None for one that did not fail or was not tried, or if the run has changed."
     kept = run.proof.get("turns", {}).get(known.task_id)
     return Proof(known, kept["tried"], kept["why"]) if kept and known.verdict == "failed" else None
 
@@ -747,7 +747,7 @@ def gate_table(found: Mapping[str, Sequence[Gate]]) -> tuple[list[str], list[lis
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #75cac651
 def _blame_item(item: Item, gold: Gold, relevant: Iterable[str], idk: float | None = None) -> Blame:
-    "What became of an answer, as far as answer and qrels say. `idk`: 1 if it refuses; None: as the item says."
+    "What became of an answer, by answer and qrels. `idk`: 1 if it refuses; None: as the item says."
     refused = item.refused if idk is None else idk == 1
     if gold.answerability in TO_REFUSE:
         ending = ("right",) if refused else ("failed", "answered from nothing")
@@ -784,7 +784,7 @@ def blame_items(name: str, items: Sequence[Item], gold: Mapping[str, Gold]) -> B
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #twin0002
 def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
-    "A report with what became of the same turns in a run with gold given. Raises DataError if they share no turn."
+    "A report with what the same turns became with gold given. Raises DataError if they share no turn."
     if not report.turns.keys() & given.turns.keys():
         what, remedy = f"{report.name} and {given.name}", "Name two runs over the same tasks"
         raise DataError(f"{what} share no turn", remedy=remedy)
@@ -792,8 +792,8 @@ def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
 
 
 def reassign_generation_failures(report: BlameReport, given: BlameReport) -> BlameReport:
-    """A report in which 'gold not found' is left only where the turn does not fail with gold given (by another prompt or
-    model), too."""
+    """A report in which 'gold not found' is left only where the turn does not fail with gold given (by
+    another prompt or model), too."""
     found = beside_gold(report, given)
 
     def settled(b):

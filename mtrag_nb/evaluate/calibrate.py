@@ -62,7 +62,7 @@ def _pair_of(t: Task, gold: Mapping[str, Gold], document: str, relevant: bool) -
 
 
 def _relevance_pairs(tasks: Sequence[Task], gold: Mapping, n=100, seed=0) -> list[_Candidate]:
-    "Gold passages of n tasks against those of other conversations in the same domain. Raises DataError if there are too few tasks to draw from."
+    "Gold passages of n tasks against others of their domain. Raises DataError for too few tasks."
     known = _with_gold(tasks, gold)
     if len(known) < n:
         raise DataError(f"{len(known)} tasks have gold passages and a rewrite, wanted are {n}")
@@ -79,7 +79,7 @@ def _relevance_pairs(tasks: Sequence[Task], gold: Mapping, n=100, seed=0) -> lis
 def read_candidates(
     path: str | Path,  # a prediction file of task A or C whose contexts have texts
 ) -> dict[str, list[tuple[str, str]]]:  # task id -> (passage id, text), best first
-    "The passages that were retrieved for each task. Raises DataError (file, line) for a context without a text."
+    "The passages retrieved for each task. Raises DataError (file, line) for a context without a text."
     found = {}
     for n, o in read_jsonl(path, nan_is_null=True):
         try:
@@ -97,7 +97,7 @@ _Candidates = Mapping[str, Sequence[tuple[str, str]]]  # as `read_candidates` gi
 def _retrieved_pairs(
     tasks: Sequence[Task], gold: Mapping[str, Gold], candidates: _Candidates, n: int = 100
 ) -> list[_Candidate]:
-    "What was retrieved for n tasks that have gold passages, gold or not. Raises DataError if there are too few of them."
+    "What was retrieved for n tasks with gold passages, gold or not. Raises DataError for too few tasks."
     known = [t for t in _with_gold(tasks, gold) if candidates.get(t.id)]
     if len(known) < n:
         what = "gold passages, a rewrite and retrieved passages"
@@ -108,13 +108,13 @@ def _retrieved_pairs(
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #d2a023e9
 def balanced_accuracy(passed: Sequence[bool], truth: Sequence[bool]) -> float | None:
-    "Mean of the share of positives that passed and the share of negatives that did not; None if a class is empty."
+    "Mean of the share of positives passed and of negatives that did not; None if a class is empty."
     p, t = np.asarray(passed, bool), np.asarray(truth, bool)
     return None if t.all() or not t.any() else float((p[t].mean() + (~p[~t]).mean()) / 2)
 
 
 def _best_threshold(scores: Sequence[float], truth: Sequence[bool]) -> tuple[float, float, float]:
-    "The threshold with the best balanced accuracy, and the range that ties with it; rounded. Raises DataError if a class is empty."
+    "The best threshold by balanced accuracy, and the range of ties. Raises DataError if a class is empty."
     x, t = np.asarray(scores, float), np.asarray(truth, bool)
     if t.all() or not t.any():
         raise DataError("a threshold needs both kinds to choose from: all are of one")
@@ -241,8 +241,9 @@ def _check_answer(
 def _measure_checks(
     rated: Sequence[RatedAnswer], models: Models | None, n: int | None = None, checker=None
 ) -> dict[str, Discrimination]:
-    """Every way to check, against people's ratings of faithfulness; without models only `support` and `claims`. Those that ask a
-    model, and a classifier of claims, have only n answers, drawn at random, and `support` is measured on these, too."""
+    """Every way to check, against people's ratings of faithfulness; without models only `support` and
+    `claims`. Those that ask a model, and a classifier of claims, have only n answers, drawn at random, and
+    `support` is measured on these, too."""
     answers = [r for r in rated if r.system != "reference"]
     some = answers if n is None else random.Random(0).sample(answers, min(n, len(answers)))
     ways = {"support": answers, "claims": answers}
@@ -264,7 +265,7 @@ _COST = {"cosine": 0, "support": 0, "claims": 0, "likelihood": 1, "yesno": 1, "v
 
 
 def _best_way(found: Mapping[str, Discrimination]) -> str | None:
-    "The cheapest way that overlaps with the best one's interval; None: no way is shown to be better than guessing."
+    "The cheapest way that overlaps the best one's interval; None: none is shown to beat guessing."
     cost = {**_COST, **{w: 0.5 for w in found if w.startswith("nli:")}}
     scored = {w: m for w, m in found.items() if w in cost and m.threshold is not None}
     known = {w: m for w, m in scored.items() if m.low is not None and m.low > 0.5}
@@ -276,7 +277,7 @@ def _best_way(found: Mapping[str, Discrimination]) -> str | None:
 
 
 def _changes_for(found: _Ways) -> dict[str, float | str]:  # dotted setting -> value
-    "The settings that measurements of grade and check ask for; nothing for a stage that no way can be trusted with."
+    "The settings that measurements of grade and check ask for; none for a stage without a trusted way."
     out = {}
     for stage in ("grade", "check"):
         if way := _best_way(found.get(stage, {})):
@@ -384,8 +385,8 @@ def read_calibration(path: str | Path) -> Calibration:
 
 
 def calibrated(settings: Settings, path: str | Path, but: Iterable[str] = ()) -> Settings:
-    """The settings with what a calibration says, but for some (dotted) that stay as they are. Raises SettingsError if it was
-    measured with other models."""
+    """The settings with what a calibration says, but for some (dotted) that stay as they are. Raises
+    SettingsError if it was measured with other models."""
     found = read_calibration(path)
     named = {"chat": settings.chat.name, "embedder": settings.embedder.name}
     other = [k for k, said in found.models.items() if said and named[k] not in said]
@@ -397,13 +398,14 @@ def calibrated(settings: Settings, path: str | Path, but: Iterable[str] = ()) ->
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #1e326992
 def overlap_note(conversations: Iterable[str], chose: Iterable[str]) -> str:
-    "How many tasks of a table, by their conversations, lie in those that chose a threshold (`Calibration.chose`)."
+    "How many tasks of a table lie in the conversations that chose a threshold (`Calibration.chose`)."
     talks, known = list(conversations), set(chose)
-    return f"{sum(c in known for c in talks)} of {len(talks)} tasks lie in conversations that chose a threshold"
+    n = sum(c in known for c in talks)
+    return f"{n} of {len(talks)} tasks lie in conversations that chose a threshold"
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #a9a1598d
 def rated_file_of(root: Path) -> Path:
-    "The rated answers among the benchmark's files: the half that this project develops on, where it is there."
+    "The rated answers among the benchmark's files: where it is there, the half to develop on."
     found = sorted(root.glob("**/*human_evaluations*.json*"), key=lambda p: "_dev" not in p.name)
     if not found:
         raise DataError("there are no rated answers (*human_evaluations*.json) in it", root)

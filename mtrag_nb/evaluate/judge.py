@@ -88,7 +88,8 @@ _WORD = re.compile(rf"{_OPEN}(yes|no|partial|true|false)\b{_CLOSE}(?={_ENDS})", 
 _REASON = re.compile(r"[.;!](?:\s|$)|,?\s*[\"'}]|\b(?:since|because|as)\b|\n")
 _DONE = re.compile(r"[\s.,;:!)]*(?:\([^()\d]*\)?[\s.,;]*)?")
 _TAKEN_BACK = re.compile(
-    r"^[\s.,;:!(–—-]*(?:and\s+)?(?:yes|no|true|false)\b|[?/]|\b(?:so|thus|hence|therefore|then)\W+(?:yes|no|true|false)\b"
+    r"^[\s.,;:!(–—-]*(?:and\s+)?(?:yes|no|true|false)\b|[?/]"
+    r"|\b(?:so|thus|hence|therefore|then)\W+(?:yes|no|true|false)\b"
     r"|\b(?:but|except|however|though|although|or|if|maybe|perhaps|partial|partly|partially|mostly)\b",
     re.I,
 )
@@ -179,7 +180,7 @@ class ReadReply:
 
 
 def read_judge_reply(text: str, fields: Sequence[_Field], cut: bool = False) -> ReadReply:
-    "Read a reply, field by field; cut: at max_new_tokens. What is not stated, or stated in two ways, is None."
+    "Read a reply, field by field; cut: at max_new_tokens. None: not stated, or stated in two ways."
     text, values = without_thinking(_before_stop(text)), {}
     for f in fields:
         found, reasons = _stated(text, f, cut), re.match(r"\W*reasoning\b", text, re.I)
@@ -237,16 +238,16 @@ def _check_way(way: str) -> None:
 
 
 def _ask_judge(model: ChatModel, prompts, fields, way="text", reason=True) -> list[ReadReply]:
-    """Put prompts to a judge, with a line of reasoning before the fields or without, and read a reply for each. Raises
-    SettingsError for an unknown way."""
+    """Put prompts to a judge, with a line of reasoning before the fields or without, and read a reply for
+    each. Raises SettingsError for an unknown way."""
     _check_way(way)
     begun = [replace(p, prefill="Reasoning:" if reason else "") for p in prompts]
     return WAYS[way](model, begun, fields, reason)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #5c7c9c9e
 def _settle(protocol: str, way: str, r: ReadReply, f: _Field, worth=None) -> Judgement:
-    """The judgement of a reading by the field that makes the score: its value, the expected value of a choice, or the
-    default. `worth`: option -> score; None: the number itself."""
+    """The judgement of a reading by the field that makes the score: its value, the expected value of a
+    choice, or the default. `worth`: option -> score; None: the number itself."""
     value, missing = r.values[f.name], tuple(n for n, v in r.values.items() if v is None)
     points = worth or {o: float(o) for o in f.options}
     low, high = min(points.values()), max(points.values())
@@ -362,7 +363,7 @@ def _agreement(title: str, words, worth: Mapping[str, float], said: _Said) -> _A
 
 
 def _idk_agreement(judge: Sequence[float | None], rule: Sequence[float], talks) -> _Agreement:
-    "Compare IDK verdicts (1, 0.5, 0 or None) with the rule's, where 0.5 counts as no: only a whole refusal is one."
+    "Compare IDK verdicts (1, 0.5, 0 or None) with the rule's; 0.5 counts as no: only a whole refusal is one."
     words = {1.0: "yes", 0.5: "partial", 0.0: "no", None: "unparsed"}
     both = zip(judge, rule, talks, strict=True)
     said = [(words[j], "yes" if r == 1 else "no", t) for j, r, t in both]
@@ -371,8 +372,8 @@ def _idk_agreement(judge: Sequence[float | None], rule: Sequence[float], talks) 
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e0b53d37
 def _split_statements(model: ChatModel, questions: _Texts, answers, how="rule") -> list[list[str]]:
-    """The statements of each answer: sentences by rule, or lines that the judge writes with most of their words from it;
-    where it writes none, the rule splits."""
+    """The statements of each answer: sentences by rule, or lines that the judge writes with most of their
+    words from it; where it writes none, the rule splits."""
     if how not in ("rule", "judge"):
         raise SettingsError(f"statements are split by rule or judge, not {how!r}")
     if how == "rule":
@@ -392,7 +393,7 @@ def _split_statements(model: ChatModel, questions: _Texts, answers, how="rule") 
 def judge_statements(
     model, questions: _Texts, answers: _Texts, documents: _Texts, way="text", split="rule"
 ) -> list[Judgement]:
-    "The share of each answer's statements that the documents support, in [0, 1]; None for an answer without statements."
+    "The share of each answer's statements that the documents support, in [0, 1]; None without statements."
     statements = _split_statements(model, questions, answers, split)
     pairs = [(d, s) for d, ss in zip(documents, statements, strict=True) for s in ss]
     told = [{"documents": d or _NO_DOCUMENTS, "statement": s} for d, s in pairs]
@@ -417,7 +418,7 @@ def _supported(read: Sequence[tuple[str, ReadReply]], way: str) -> Judgement:
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #dd86904e
 def _judge_ratings(model: ChatModel, columns: Sequence[_Texts], way="text") -> list[Judgement]:
-    "A rating of each answer, in [0, 1]; columns: histories (as `show_history` has them), questions, answers, targets, documents."
+    "A rating of each answer, in [0, 1], from histories (`show_history`), questions, answers, targets, documents."
 
     def prompt(h, q, a, t, d):
         talk, reply = f"Conversation:\n{h}\n\n" if h else "", _PROMPTS["reply.score"]
@@ -460,7 +461,7 @@ class Item:
 
     @cached_property
     def refused(self) -> bool:
-        "Whether the turn was recorded as a refusal, its file calls it one, or its answer declines where neither says anything."
+        "Whether the turn was recorded as a refusal, its file says so, or else its answer declines."
         if self.outcome is None and self.verdict is None:
             return declines(self.answer, self.phrases)
         if self.outcome is Outcome.I_DONT_KNOW or self.verdict == 1:
@@ -479,7 +480,7 @@ class Item:
 
     @cached_property
     def support(self) -> float | None:
-        "K-precision of the answer; None for a refusal and a question, which claim nothing, for an error, and without passages or their texts."
+        "K-precision of the answer; None for refusals and questions, errors, and without texts of passages."
         claims = not (self.refused or self.failed or self.asked_back or "" in self.texts)
         return k_precision(self.answer, self.texts) if claims else None
 
@@ -487,8 +488,8 @@ class Item:
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #6164c6b0
 def run_items(run: Run, tasks: Sequence[Task] = ()) -> list[Item]:
-    """The turns of a run, with the histories of `tasks`; (): as far as the run keeps them. One that answers without a search
-    on record does not record its searches: none of its turns refused before one."""
+    """The turns of a run, with the histories of `tasks`; (): as far as the run keeps them. One that answers
+    without a search on record does not record its searches: none of its turns refused before one."""
     told = {t.id: t.history for t in tasks or run.tasks.values()}
     turns = run.trajectories.values()
     items = [turn_item(t, run.passages, told.get(t.task_id, ())) for t in turns]
@@ -497,7 +498,7 @@ def run_items(run: Run, tasks: Sequence[Task] = ()) -> list[Item]:
 
 
 def turn_item(t: Trajectory, passages: Mapping[str, Context], history: tuple = ()) -> Item:
-    "A recorded turn, with the contexts that its generator saw. Raises DataError if one of them is not in `Run.passages`."
+    "A recorded turn, with what its generator saw. Raises DataError for a context not in `Run.passages`."
     if lost := [c for c in t.contexts if c not in passages]:
         what = f"turn {t.task_id!r} saw the context {lost[0]!r}, which is not among its passages"
         raise DataError(what, remedy="Copy passages.jsonl again")
@@ -512,7 +513,7 @@ def turn_item(t: Trajectory, passages: Mapping[str, Context], history: tuple = (
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #d7b70d36
 def file_verdicts(path: str | Path) -> dict[str, float]:
-    "Task id -> 1, 0.5 or 0: whether the answer refuses, where a prediction file says so. Raises DataError for any other verdict."
+    "Task id -> 1, 0.5 or 0: whether the answer refuses, as the file says. Raises DataError for others."
     found = {}
     for n, o in read_jsonl(path, nan_is_null=True):
         said = o["metrics"].get("idk_eval") if isinstance(o.get("metrics"), dict) else None
@@ -527,8 +528,8 @@ def file_verdicts(path: str | Path) -> dict[str, float]:
 
 
 def prediction_items(path: str | Path, tasks: Sequence[Task] = ()) -> list[Item]:
-    """The answers of a prediction file of task B or C, to tasks that were read with contexts; (): the file repeats its
-    input. Raises DataError for a line without an answer, or without its task."""
+    """The answers of a prediction file of task B or C, to tasks that were read with contexts; (): the file
+    repeats its input. Raises DataError for a line without an answer, or without its task."""
     predicted, verdicts = read_predictions(path, answers=True), file_verdicts(path)
     known = {t.id: t for t in tasks or read_tasks(path, contexts=True)}
     if lost := [t for t in predicted if t not in known]:
@@ -539,7 +540,7 @@ def prediction_items(path: str | Path, tasks: Sequence[Task] = ()) -> list[Item]
 
 
 def _predicted_item(task: Task, p: Prediction, verdict: float | None) -> Item:
-    "An answer to a task, over the passages that its file names; where it names none, over those that came with the task."
+    "An answer to a task, over the passages that its file names, else over those that came with the task."
     about = (task.id, task.conversation_id, task.turn, task.domain, task.question, p.answer)
     whose, passages = predicted_contexts(p, task)
     contexts = tuple(map(as_context, passages))
@@ -549,8 +550,8 @@ def _predicted_item(task: Task, p: Prediction, verdict: float | None) -> Item:
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #86f753f0
 def check_reference(items: Sequence[Item], gold: Mapping, tasks: Sequence[Task], source) -> None:
-    """Raises DataError if none of the answered tasks is in the reference file (gold and tasks), or if it asks something else
-    under the same id; `source`: where the items come from, for the message."""
+    """Raises DataError if none of the answered tasks is in the reference file (gold and tasks), or if it
+    asks something else under the same id; `source`: where the items come from, for the message."""
     remedy = "Name the file of its tasks with --reference"
     if not items:
         again = "Go on with the run, or name another"
@@ -569,13 +570,13 @@ def asked_digest(item: Item, gold: Gold | None) -> str:
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #d5003df4
 def circular(run: Run) -> frozenset[str]:
-    "The measures that decided inside a run: they do not score it. Checks by support and by claims are K-precision."
+    "The measures that decided inside a run: they do not score it. Support and claims are K-precision."
     how = {v.how for t in run.trajectories.values() for v in t.verdicts}
     return frozenset({"K-precision"} if how & {"support", "claims"} else ())
 
 
 def judge_of(run: Run) -> dict[str, str]:
-    "The identity of the judge whose judgements a run is read with; {} if nobody judged. Raises DataError for a file that names none."
+    "The identity of the judge that a run is read with; {} if none. Raises DataError for an unnamed judge."
     path = run.judged_in / "judge.json"
     if not path.exists():
         return {}
@@ -592,8 +593,8 @@ PROTOCOLS = ("refusal", "faithfulness", "correctness", "idk", "rl_f_local", "rb_
 def _judge_item(
     item: Item, gold, model, embedder, way="text", protocols=PROTOCOLS, split="rule"
 ) -> dict[str, Judgement]:
-    """Everything that the judge says of an answer, by protocol; correctness and rating need the target of its gold. Raises
-    SettingsError for an unknown protocol."""
+    """Everything that the judge says of an answer, by protocol; correctness and rating need the target of
+    its gold. Raises SettingsError for an unknown protocol."""
     if unknown := set(protocols) - set(PROTOCOLS):
         names = ", ".join(PROTOCOLS)
         raise SettingsError(f"unknown protocol {sorted(unknown)[0]!r}: there are {names}")
@@ -651,8 +652,8 @@ _WRONG_BELOW, _RIGHT_FROM = 3.5, 6.5  # between the bands of the prompt of corre
 
 
 def verdict_by_judge(found: Mapping[str, Judgement]) -> TargetVerdict | None:
-    """What an answer is by the correctness among its judgements, its kind being right, partly, wrong or unparsed; None: its
-    cosine with the target spared the judge."""
+    """What an answer is by the correctness among its judgements, its kind being right, partly, wrong or
+    unparsed; None: its cosine with the target spared the judge."""
     j = found.get("correctness")
     if j is None or j.unparsed:
         why = "the judge's verdict could not be read" if j else "the judge was not asked"
@@ -664,7 +665,7 @@ def verdict_by_judge(found: Mapping[str, Judgement]) -> TargetVerdict | None:
 
 
 def verdict_agreement(items: Sequence[Item], judgements: Mapping, gold: Mapping) -> _Agreement:
-    "Whether answers are right: a judge's verdicts (task id -> protocol -> judgement) beside the rule's, where the judge was asked."
+    "Whether answers are right: a judge's verdicts (task id -> protocol -> judgement) beside the rule's."
     both = [(i, judgements.get(i.task_id, {})) for i in items if i.task_id in gold]
     asked = [(i, v) for i, js in both if "correctness" in js and (v := verdict_by_judge(js))]
 
@@ -741,9 +742,10 @@ class JudgeReport(Report):
     def note(self) -> str:
         back = f"{self.asked_back} asked back, " if self.asked_back else ""
         return (
-            f"{self.answered} answered, {self.refused} refused, {back}{self.failed} ended in an error (not judged), "
-            f"{self.pending} not judged yet. Hallucination flag: {self.hallucinations}. "
-            "Unread scores count as the minimum and unread flags as yes; worst and best are the means that they leave possible. "
+            f"{self.answered} answered, {self.refused} refused, {back}{self.failed} ended in an error "
+            f"(not judged), {self.pending} not judged yet. Hallucination flag: {self.hallucinations}. "
+            "Unread scores count as the minimum and unread flags as yes; worst and best are the means "
+            "that they leave possible. "
             "rl_f_local and rb_llm_local come from this judge and do not compare with the leaderboard's."
         )
 
@@ -756,8 +758,8 @@ class JudgeReport(Report):
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #690c28ef
 def judge_report(run: Run | str | Path, folder=None, tasks: Sequence[Task] = (), gold=None):
-    """Sum up the judgements of a run that belong to its present answers, in `folder` or where the run says (`JudgeReport`).
-    With tasks and gold, judgements on other histories or targets are pending."""
+    """Sum up the judgements of a run that belong to its present answers, in `folder` or where the run says
+    (`JudgeReport`). With tasks and gold, judgements on other histories or targets are pending."""
     run = _with_judgements(as_run(run), folder) if folder else as_run(run)
     items = run_items(run, tasks)
     fresh = [i for i in items if not i.failed and _judged_on(run, i, gold)]
@@ -780,7 +782,7 @@ def judge_report(run: Run | str | Path, folder=None, tasks: Sequence[Task] = (),
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f3cbccfc
 def _judge_items(items, gold, ask, model, folder: Path, size: int, minutes=None, progress=False):
-    "Judge items into a folder, `size` at a time; `ask` takes an item, its gold and a model, and gives its judgements by protocol."
+    "Judge items into a folder, `size` at a time; `ask`: item, gold, model -> judgements by protocol."
 
     def judge(item: Item) -> Judged:
         calls = Calls()
@@ -818,7 +820,7 @@ def judge_run(
     progress: bool = True,
     shard: Shard | None = None,  # only the conversations that fall to this part, into `out`
 ) -> JudgeReport:
-    "Judge the turns of a run, or go on. Raises RunMismatch for judgements of another judge, DataError for another reference file."
+    "Judge the turns of a run, or go on. Raises RunMismatch for another judge, DataError for a reference."
     run, settings = as_run(run), settings or load_settings()
     models, folder = models or Models(settings), Path(out) if out else run.folder
     # how rl_f_local splits an answer; and what a small model can do

@@ -73,7 +73,7 @@ def _value_of(run: Evidence, task_id: str) -> float | None:
 
 @dataclass(frozen=True)
 class Ending:
-    "How a turn ended: all that is needed to hold it against the same turn of another run, and nothing of its text."
+    "How a turn ended, to be held against the same turn of another run; without its text."
 
     talk: str  # conversation
     turn: int  # in it, from 1
@@ -168,7 +168,7 @@ class Pair:
     def _ratio(self, some: int, others: int) -> float | None:
         return some / n if (n := some + others) else None
 
-    # of those that were right before the share that stays right, of the wrong ones that is fixed; None without any
+    # of the right ones the share that stays right, of the wrong ones that is fixed; None without any
     cl = property(lambda self: self._ratio(self.kept, self.spoilt))
     cs = property(lambda self: self._ratio(self.fixed, self.left))
 
@@ -211,13 +211,13 @@ def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
 PRICES = tuple(n / 10 for n in range(11))  # of a wrong answer
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.25)  # of unanswerable questions
 _TESTABLE = 11  # conversations that have to differ
-# Two models whose answers people rate alike, 78 tasks of 10 conversations (`9_studies/04_measures`): what they
-# differ by in ROUGE-L, and in right answers less wrong ones at price 0 and 1. What style alone does between writers.
+# What two models differ by whose answers people rate alike, 78 tasks of 10 conversations
+# (`9_studies/04_measures`): ROUGE-L, and right answers less wrong ones at price 0 and 1. That is style alone.
 FLOOR, PRICED_FLOOR = 0.041, (0.019, 0.026)
 
 
 def right_and_wrong(e: Ending) -> tuple[float, float] | None:
-    "How much of an ending is right, and how much wrong; a refusal of what can be answered is neither. None: not judged."
+    "How much of an ending is right, and wrong; refusing what can be answered is neither. None: not judged."
     if e.verdict == "right":
         return 1.0, 0.0
     if e.verdict == "undecided":
@@ -280,7 +280,7 @@ def price_curve(
     shares: Sequence[float] = SHARES,
     level: float = 0.95,  # of the intervals; 1 - .05 / n for n pairs of one table (Bonferroni)
 ) -> PriceCurve | None:
-    "The difference of a pair by price and share; without unanswerable turns at share 0 alone. None if no turn is judged."
+    "The difference of a pair by price and share (0 without unanswerable turns). None if no turn is judged."
     ends = {i: (right_and_wrong(e), right_and_wrong(p.after[i])) for i, e in p.before.items()}
     ids = [i for i, x in ends.items() if None not in x and p.after[i].label not in TO_ASK]
     if not ids:
@@ -323,8 +323,10 @@ class Audit(Report):
 
     @property
     def note(self) -> str:
-        about = "Without a mechanism, and with it, from the same state on. Intervals: paired, over conversations"
-        return ". ".join([about, *lost_of(self.pairs), ""]).strip()
+        about = "Without a mechanism, and with it, from the same state on"
+        return ". ".join(
+            [about, "Intervals: paired, over conversations", *lost_of(self.pairs), ""]
+        ).strip()
 
 
 def audit_pairs(run: Evidence, off: Mapping[str, Evidence]) -> Audit:
@@ -337,7 +339,7 @@ def right_by_target(
     gold: Mapping[str, Gold],
     questions: Mapping[str, str] = {},  # task id -> question, for targets of yes or no
 ) -> Callable[[str, str], bool | None]:
-    "Whether a draft is right, as far as the target can say: task id, draft -> right, wrong, or nobody can say."
+    "Whether a draft is right by its target: task id, draft -> right, wrong, or (None) nobody can say."
 
     def right(task_id: str, draft: str) -> bool | None:
         targets = gold[task_id].targets if task_id in gold else ()
@@ -416,7 +418,7 @@ _WITHOUT, _KNOWING = "+without ", "+oracle:"
 
 
 def _fork_name(system: str) -> str:
-    "The mechanism that a fork goes without, or the rung that it stands on, as `audit_run` and `climb` call them; '' for no fork."
+    "The mechanism that a fork goes without, or its rung, as `audit_run` and `climb` call them; '' for none."
     if _WITHOUT in system:
         return system.rpartition(_WITHOUT)[2]
     if _KNOWING not in system:
@@ -480,7 +482,7 @@ def forked(run: Evidence) -> Forked:
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #607ace02
 def _first_verdict(run: Evidence, task_id: str, last: str) -> str:  # last: of the turn as it ended
-    "The verdict on the first draft as an answer: right, failed, undecided, not judged; '' for a turn without one."
+    "The verdict on the first draft as an answer; '' for a turn without one."
     t, label = run.turns[task_id], run.label(task_id)
     if not t.drafts:
         return ""
@@ -585,7 +587,7 @@ class RunSummary:
 
     @cached_property
     def correction(self) -> float | None:
-        "The share of all tokens that went into checks and retries of finished turns; None for a run without tokens."
+        "The share of all tokens in checks and retries of finished turns; None without tokens."
         turns = self.run.turns.values()
         steps = [s for t in turns if not t.failed for s in _correction_steps(t)]
         spent, total = (sum(x.calls.tokens for x in some) for some in (steps, turns))
@@ -841,7 +843,7 @@ def prove(
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #28b1bbc0
 @dataclass(frozen=True)
 class _LossTest:
-    "Whether a mean difference of turns, new less old, is a loss: what decides, and the exit code that follows."
+    "Whether a mean difference of turns, new less old, is a loss: what decides, and the exit code."
 
     interval: Interval  # of the difference, 95 %, over conversations
     floor: float  # its lower end, had one turn more been lost
@@ -885,7 +887,7 @@ class _LossTest:
 
 
 def measure_loss(changes: Mapping[str, float], talks: Mapping[str, str], least: float) -> _LossTest:
-    "Test differences, new less old by task, clustered by conversation (by task), for a loss that matters, or a greater one."
+    "Test differences, new less old by task, with conversations by task, for a loss of `least` or more."
     scores = {"new": changes, "old": dict.fromkeys(changes, 0.0)}
     row = compare(scores, talks).pairs[0]
     values, at = list(changes.values()), [talks[i] for i in changes]
@@ -903,7 +905,7 @@ _WAYS = {"judge": ("judge_", "rb_llm", "rl_f"), "BERTScore": ("rb_agg", "Bert-")
 
 
 def _turn_scores(run: Evidence, measure: str, price: float) -> dict[str, float]:
-    "Task id -> score of the turns that have one; 0 for a turn that broke. Raises DataError for an unknown measure."
+    "Task id -> score, where there is one; 0 for a broken turn. Raises DataError for an unknown measure."
     if measure == "right":
         ends = {i: right_and_wrong(e) for i, e in endings(run).items()}
         found = {i: x[0] - price * x[1] for i, x in ends.items() if x}
@@ -955,7 +957,7 @@ class GateReport(Report):
 
     @property
     def spoilt(self) -> list[dict]:
-        "The turns whose score fell, most first: question, both answers, and what failed first in the new run."
+        "The turns whose score fell, most first: question, answers, and what failed first in the new run."
 
         def told(change, i):
             old, new, blamed = self.base.turns[i], self.new.turns[i], blame_turn(self.new, i)
@@ -973,7 +975,8 @@ class GateReport(Report):
     def note(self) -> str:
         i, loss = self.loss.interval, self.loss
         return (
-            f"{i.n} turns of {i.clusters} conversations, {loss.changed} of which differ; {len(self.spoilt)} turns spoilt, {self.mended} mended; "
+            f"{i.n} turns of {i.clusters} conversations, {loss.changed} of which differ; "
+            f"{len(self.spoilt)} turns spoilt, {self.mended} mended; "
             f"p {show(loss.p, 4)} (sign-flip test over conversations). A loss of {loss.least:g} matters; "
             f"the least that so many conversations show in 4 of 5 cases: {show(loss.detectable or None)}."
         ) + "".join(f" Left out: {n} ({why})." for why, n in self.left_out.items() if n)
@@ -1006,7 +1009,7 @@ def gate_runs(
     least: float = 0.03,  # the loss of a turn, on average, that matters
     shared: bool = False,  # True: compare what both have, however much that is
 ) -> GateReport:
-    "Hold a new run against an old one. Raises DataError if they cannot be compared, SettingsError for a price of another measure."
+    "Hold a new run against an old one. Raises DataError if they cannot be compared, SettingsError."
     if not (0 < least < math.inf and 0 <= price < math.inf):
         raise SettingsError("the loss that matters is above 0, a wrong answer's price at least 0")
     if price and measure != "right":
@@ -1117,7 +1120,7 @@ def _mechanism(run: Evidence, node: str, kind: str, visits: _Visits, gate: Gate 
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #1cb23c44
 def _worth(p: Pair) -> dict[str, object]:
-    "What an audited mechanism was worth: turns changed; with intervals the shares of decided turns fixed and spoilt, gain, cost a turn."
+    "Of an audited mechanism: turns changed; shares of decided turns fixed and spoilt, gain, cost a turn."
     talks, both = [p.after[i].talk for i in p.decided], list(p.decided.values())
     kinds = {"fixed": (False, True), "spoilt": (True, False)}
     share = {n: mean_interval([float(x == k) for x in both], talks) for n, k in kinds.items()}
@@ -1153,7 +1156,8 @@ class MechanismCard(Report):
     @property
     def note(self) -> str:
         if self.card["audited"]:
-            return "Audited: shares of decided turns, and gain, with a mechanism less without; intervals over conversations."
+            what = "shares of decided turns, and gain, with a mechanism less without"
+            return f"Audited: {what}; intervals over conversations."
         return "What a mechanism fixed and spoilt is not audited: `mtrag audit RUN`."
 
 

@@ -145,8 +145,9 @@ def _ordered(rows: Sequence[_TurnRow], by: str, highest: bool) -> list[_TurnRow]
 def _filtered(
     index, wanted, which="every turn", text="", labelled=(), by=_FAILED_FIRST, highest=False
 ) -> list[_TurnRow]:
-    """The rows that fulfil all conditions, in the wanted order, the highest value first or the lowest. wanted: a field of
-    _TurnRow -> its value (None: any); which: a key of `_TurnIndex.worth`, or `labelled`, of the turns with a label."""
+    """The rows that fulfil all conditions, in the wanted order, the highest value first or the lowest.
+    wanted: a field of _TurnRow -> its value (None: any); which: a key of `_TurnIndex.worth`, or `labelled`,
+    of the turns with a label."""
 
     def belongs(r: _TurnRow) -> bool:
         if which == "labelled":
@@ -344,7 +345,7 @@ class CaseBrowser:
         self.show()
 
     def jump(self, task_id: str, run: str = "") -> None:
-        "Show a turn, whatever the filters say: they are taken back if they leave it out. Raises DataError if no run has it."
+        "Show a turn; filters that leave it out are taken back. Raises DataError if no run has it."
         if self._find(task_id, run) is None:
             c, self._busy = self.controls, True
             for f in c.filters.values():
@@ -399,7 +400,7 @@ class CaseBrowser:
         return said, page(body, styled=False)
 
     def save_label(self) -> None:
-        "Append label and note of the present turn; what goes wrong stands beside the button, and the text stays in its box."
+        "Append label and note of the present turn; an error stands beside the button, the text stays."
         row, c = self.current, self.controls
         if row is None:
             return
@@ -412,7 +413,7 @@ class CaseBrowser:
             c.said.value = _said("saved", line["label"] or "note")
 
     def static_html(self) -> str:
-        "The turns as a static page, the runs one after the other; of a long run a part, since the page is kept in the notebook."
+        "The turns as a static page, run by run; of a long run a part, since the notebook keeps the page."
         runs = self.index.runs.values()
         short = min(100, self.page_turns)
         most = [self.page_turns if len(r.turns) <= self.page_turns else short for r in runs]
@@ -421,7 +422,8 @@ class CaseBrowser:
 
     def __repr__(self) -> str:
         at = f", at {self.current.task_id} of {self.current.run}" if self.current else ""
-        return f"{len(self.index.rows)} turns of {', '.join(self.index.runs)}; {len(self.found)} match the filters{at}"
+        rows, names = len(self.index.rows), ", ".join(self.index.runs)
+        return f"{rows} turns of {names}; {len(self.found)} match the filters{at}"
 
     _repr_html_ = static_html
 
@@ -529,8 +531,9 @@ class _Case:
 
 
 def pick_cases(run: Evidence, other=None, measure: str = "K-precision", each=2) -> list[_Case]:
-    """The turns that the rules point at, in their order, the `each` largest of a kind first; ties go to the smaller task id.
-    Differences are of a second run over the same tasks, by K-precision, judge or a score."""
+    """The turns that the rules point at, in their order, the `each` largest of a kind first; ties go to the
+    smaller task id. Differences are of a second run over the same tasks, by K-precision, judge or a
+    score."""
     cases = []
     for kind, rule in _RULES.items():
         said = {i: x for i in run.turns if (x := rule(run, other, i, measure))}
@@ -540,7 +543,7 @@ def pick_cases(run: Evidence, other=None, measure: str = "K-precision", each=2) 
 
 # %% ../../nbs/8_show/03_browser.ipynb #9ae6d872
 class CaseView(View):
-    "A case of a run, beside another run that has its turn; with seconds or without, so many characters before a fold."
+    "A case of a run, beside another run that has its turn; `chars` before a fold."
 
     def __init__(self, case: _Case, run: Evidence, other=None, timing=True, chars: int = 600):
         t = run.turns[case.task_id]
@@ -790,7 +793,7 @@ def _annotated(found: Sequence[Mapping]) -> dict:
 
 
 def _record(k: _Known, line: Mapping) -> str:
-    "What the spans of a turn do not show: the turn without its steps, its task, the contexts that no search found."
+    "What the spans do not show: the turn without its steps, its task, contexts that no search found."
     found = {i for s in k.turn.retrievals for i in s.contexts}
     texts = map(json.loads, re.findall(r'"(?:[^"\\]|\\.)*"', json.dumps(line)))
     ids = dict.fromkeys(i for i in texts if i in k.run.contexts and i not in found)
@@ -891,7 +894,7 @@ def export_runs(
     out: str | Path | None = None,  # the file; None: in the folder of the first run
     tasks: Iterable[Task] = (),  # with the turns before each question
 ) -> tuple[Path, dict[str, int]]:  # the file, and how many of what it holds
-    "Write runs for another tool. Raises SettingsError for an unknown format, or several runs where one is wanted."
+    "Write runs for another tool. Raises SettingsError for an unknown format, or more runs than it holds."
     runs = list(runs)
     if to not in _FORMATS:
         raise SettingsError(f"no format is called {to!r}: there are {', '.join(_FORMATS)}")

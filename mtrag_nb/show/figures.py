@@ -178,7 +178,7 @@ def save_figure(
     formats: Sequence[str] = ("png", "svg"),  # of these and "pdf"
     dark: bool = False,  # write NAME_dark, too
 ) -> tuple[Path, ...]:
-    "Write a figure, a file for each format; the same figure gives the same bytes. Raises SettingsError for a name that is no file name, or a format."
+    "Write a figure, a file a format, the same bytes each time. Raises SettingsError for a name or format."
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
         allowed = "letters, digits, dot, dash and underscore can"
         raise SettingsError(f"{name!r} cannot name a file: {allowed}")
@@ -243,8 +243,9 @@ _FEW_TURNS = 30  # below, bars are counts
 
 
 def _bars(ax: Axes, rows, colours, scale, least=0.045, names={}, dark=_INK, **look) -> None:
-    """Rows (from the top: name of a part -> count) as stacked bars; `scale`: for each the count that has length 1. A part at
-    least so long has its count written into it, one that no row has is left out; names: what the legend calls it."""
+    """Rows (from the top: name of a part -> count) as stacked bars; `scale`: for each the count that has
+    length 1. A part at least so long has its count written into it, one that no row has is left out; names:
+    what the legend calls it."""
     left = np.zeros(len(rows))
     for name, colour in colours.items():
         parts = np.array([r.get(name, 0) for r in rows], float)
@@ -289,7 +290,7 @@ def outcomes_figure(parts: Mapping[object, Telemetry]) -> Figure:
 # %% ../../nbs/8_show/01_figures.ipynb #38a1cb74
 @drawn
 def breakdown_figure(runs: Mapping[str, Mapping[object, Telemetry]], head: str) -> Figure:
-    "How the turns ended, by group (head: domain or turn; of each run as `breakdown` gives them), the runs three in a row."
+    "How the turns ended, by group (head: domain or turn; as `breakdown` gives them), three runs a row."
     groups = sorted({g for parts in runs.values() for g in parts})
     sizes = {g: max(p[g].turns for p in runs.values() if g in p) for g in groups}
     if len(sizes) < 2:
@@ -348,7 +349,7 @@ def score_figure(
     talks: Mapping[str, str],  # task id -> conversation
     bins: int = 20,
 ) -> Figure:
-    "The distribution of one measure in each run, with mean and interval, or conversations where they are too few."
+    "The distribution of one measure in each run, with mean and interval, or few conversations."
     values = [v for by_task in scores.values() for v in by_task.values() if v is not None]
     if not values:
         return _nothing_figure(f"No task has a value of {_words(measure)}.")
@@ -418,7 +419,7 @@ def comparison_figure(
     scores: Mapping[str, Mapping[str, float | None]] | None = None,  # system -> task id -> score
     talks: Mapping[str, str] | None = None,  # task id -> conversation
 ) -> Figure:
-    "Means with intervals, or conversations, if scores are given; and the paired differences, from four systems on of the best alone."
+    "Means of scores with intervals, and paired differences, from four systems on of the best alone."
     pairs = [p for p in found.pairs if p.difference is not None]
     some, n = _Scored(scores or {}, talks or {}), len(found.systems)
     if n > 3:
@@ -439,10 +440,11 @@ def _series(names: Iterable[str]) -> list[tuple]:
 # %% ../../nbs/8_show/01_figures.ipynb #8af9e5e7
 @drawn
 def risk_coverage_figure(curves: Mapping[str, RiskCoverage], measure: str = "RougeL") -> Figure:
-    "Risk against coverage, one line a run, with the interval of the risk; the mark at its right end is where the system stood."
+    "Risk against coverage, a line a run, with the risk's interval; its right end is where the system stood."
     curves = {n: c for n, c in curves.items() if len(c.points) > 1}
     if not curves:
-        alone = "No run has two answers of different confidence: refusing more would have left nothing to compare."
+        alone = "No run has two answers of different confidence: "
+        alone += "refusing more would have left nothing to compare."
         return _nothing_figure(alone)
     fig = blank(height=3.4)
     ax = fig.subplots()
@@ -477,7 +479,7 @@ def cost_figure(
     measure: str,  # of the quality
     dominated: Mapping[str, Sequence[str]] | None = None,  # run -> those that dominate it
 ) -> Figure:
-    "Cost against quality, means and intervals, a cross a run; up and to the left is better. With the frontier, if it is known who is dominated."
+    "Cost against quality, a cross a run, with intervals; up and left is better. With the frontier, if known."
     known = {n: p for n, p in points.items() if None not in (p.cost.value, p.score.value)}
     worse, means = dominated or {}, {n: (p.cost.value, p.score.value) for n, p in known.items()}
     if len(known) < 2:
@@ -555,7 +557,7 @@ def gain_figure(
     gains: Mapping[str, Mapping[str, Interval]],  # system -> mechanism or rung -> gain
     what: str = "gain in the share of right turns, paired",
 ) -> Figure:
-    "What each mechanism contributed, or each perfect stage would gain: a line of the axis for each, the systems side by side in it."
+    "What each mechanism, or perfect stage, gains: a line each, the systems side by side in it."
     names = list(dict.fromkeys(n for some in gains.values() for n in some))
     rows = sum(map(len, gains.values()))
     fig = blank(7.6, 1.3 + 0.12 * max(rows, 4) + 0.16 * len(names))

@@ -87,7 +87,7 @@ class PaperTable:
         return str(render("report.html", "paper_table", self))
 
     def csv(self) -> str:
-        "Its blocks below each other, each row with where it is from; six decimals, the same on every processor."
+        "Its blocks below each other, each row with its origin; six decimals, the same on every processor."
         table = writer(text := StringIO())
         for b in (self.published, *self.own):
             table.writerow(["from", *b.header])
@@ -112,14 +112,14 @@ def _cell(v: object) -> str:
 
 
 def _filled(paper: str, place: str, facts: _Facts) -> list[tuple[str, str]]:
-    "The rows of a printed table, with what its templates make of the facts. Raises KeyError for an unknown name."
+    "The rows of a printed table, its templates filled with facts. Raises KeyError for an unknown name."
     t = published(paper)["tables"][place]
     both = zip(t["rows"], t["here"], strict=True)
     return [(" ".join(map(str, r[: t.get("names", 1)])), h.format(**facts)) for r, h in both]
 
 
 def _beside(paper: str, place: str, own: Iterable[Block], rows=None, more="") -> PaperTable:
-    "A printed table beside our blocks; `rows`: the printed ones, where its file has none; `more`: a remark of ours."
+    "A printed table beside our blocks; `rows`: printed, where no file has them; `more`: our remark."
     facts = published(paper)
     t, whose = facts["tables"][place], facts["source"].split(". ")[0]
     rows = t["rows"] if rows is None else rows
@@ -187,8 +187,8 @@ def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
     (_, count, percent), *_, (_, total, _) = published("self_crag")["tables"]["Table I"]["rows"]
     share = binomtest(count, total).proportion_ci(method="wilson")
     remark = (
-        f"The paper gives no interval; taken as {total} independent turns, its {percent:.1f} % has a 95 % interval "
-        f"from {100 * share.low:.1f} to {100 * share.high:.1f} %."
+        f"The paper gives no interval; taken as {total} independent turns, its {percent:.1f} % "
+        f"has a 95 % interval from {100 * share.low:.1f} to {100 * share.high:.1f} %."
     )
     return _beside("self_crag", "Table I", map(own, runs), more=remark)
 
@@ -280,7 +280,7 @@ _KINDS_HEAD = ("id", "kind", "question", "answer", "what happened")
 
 
 def _table_interactions(runs: Sequence[Evidence]) -> PaperTable:
-    "Table III of Self-CRAG: our turns that stand for its kinds, and the paper's own turns where a run has them."
+    "Table III of Self-CRAG: our turns of its kinds, and the paper's own turns where a run has them."
 
     def printed(c: Mapping) -> tuple:
         told = c.get("reason") or "reason not printed"
@@ -417,7 +417,7 @@ def _ablation_pairs(runs: Sequence[Evidence]) -> list[tuple[str, Evidence, Evide
 
 # %% ../../nbs/8_show/04_papers.ipynb #7e63d4c0
 def _foreign(run: Evidence, tasks: Sequence[str]) -> float | None:
-    "The share of the found contexts that come from another domain than the question; None if the domains are not known."
+    "The share of found contexts from another domain than the question's; None if not known."
     turns = [run.turns[i] for i in tasks]
     found = [(t.domain, c) for t in turns for s in t.retrievals for c in s.contexts]
     domains = [(asked, run.contexts[c].domain) for asked, c in found if c in run.contexts]
@@ -433,7 +433,7 @@ def _characters(run: Evidence, tasks: Sequence[str]) -> float | None:
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0011
 def _measure_row(a: Evidence, b: Evidence, measure: str) -> tuple | None:
-    "Measure, mean of a, of b, difference from a to b with its interval, over the turns for which both have it; None where there is none."
+    "Measure, means of a and b, difference with interval, over turns with both; None without any."
     known = {"a": a.of(measure), "b": b.of(measure)}
     both = [i for i in known["a"] if i in known["b"]]
     if not both:
@@ -499,7 +499,7 @@ def _table_ablation(facts: Mapping, pairs: Sequence[tuple[str, Evidence, Evidenc
 
 
 def _tables_ablation(runs: Sequence[Evidence]) -> list[PaperTable]:
-    "The ablations of Self-CRAG (sections IV.A and V), and after them any other setting that was changed alone."
+    "The ablations of Self-CRAG (sections IV.A and V), then any other setting changed alone."
     pairs, ablations = _ablation_pairs(runs), published("self_crag")["ablations"]
     tables = [_table_ablation(f, pairs) for f in ablations]
     named = {f["setting"] for f in ablations}
@@ -708,7 +708,7 @@ def paper_tables(
     indexed: Mapping[str, int] = {},  # run -> children in its index, where that is known
     papers: Sequence[str] = PAPERS,
 ) -> dict[str, PaperTable]:
-    "Every published table beside the same from recorded runs, under a name for files and headings; those of Self-CRAG and of NCL's results take all runs if there is none of their own."
+    "Every published table beside ours, by a name for files; Self-CRAG and NCL take all runs if none is theirs."
 
     def of(system: str, some: Sequence[Evidence]) -> list[Evidence]:
         return [r for r in some if _base_name(r) == system]

@@ -63,8 +63,8 @@ def _is_number(html: str) -> bool:
 
 
 def _table(head: str | Sequence[object], rows: Iterable, caption="", above=()) -> Markup:
-    """A table in a frame that scrolls; the first cell of each row heads it. head: the name of one in report.json, or the
-    cells; above: column groups as name and columns."""
+    """A table in a frame that scrolls; the first cell of each row heads it. head: the name of one in
+    report.json, or the cells; above: column groups as name and columns."""
     head = page_texts("heads")[head] if isinstance(head, str) else head
     cells = [[v if isinstance(v, Markup) else Markup(esc(show(v))) for v in r] for r in rows]
     right = [all(_is_number(r[i]) for r in cells) for i in range(len(head))]
@@ -82,7 +82,7 @@ def _mark_of(word: str) -> str:
 
 
 def _link(text: object, *marks: str, title: str = "") -> Markup:
-    "A link (a count, or words) to the turns with some marks, which are the title if there is none; a zero leads nowhere."
+    "A link (a count, or words) to the turns with some marks (its default title); a zero leads nowhere."
     if text == 0:
         return Markup("0")
     said = title or ", ".join(m.replace("_", " ") for m in marks)
@@ -139,7 +139,7 @@ class _Board:
         return [*before, *(_link(s.name, f"r{n}") for n, s in enumerate(self.standings, 1))]
 
     def anchor(self, n: int, task_id: str) -> str:
-        "The name of a turn's place: its run and its task, so that a link identifies them to other tools, too."
+        "The name of a turn's place, by run and task, for links of other tools, too."
         return quote(f"t/{self.standings[n].name}/{task_id}")
 
     def file(self, talk: int) -> str:  # the number of a conversation
@@ -257,14 +257,14 @@ def _grid_key(reports: Sequence[BlameReport]) -> str:
 
 
 def _leading(stages: Mapping[str, int]) -> str:
-    "The stage at which most turns failed first (or those that are equal), with its number of turns; stage -> failed turns."
+    "The stage (or equal ones) at which most turns failed first, its turns; stage -> failed turns."
     most = max(stages.values())
     top = [s or "no stage that can be named" for s, n in stages.items() if n == most]
     return f"{most} of them {'each ' if len(top) > 1 else ''}first at: {' and '.join(top)}"
 
 
 def finding(reports: Sequence[BlameReport]) -> str:
-    "One line: how much failed, which stage most of it went wrong at first, and how many turns no system got right."
+    "One line: how much failed, at which stage most of it first, and how many turns no system got right."
     stages, judged = _stages_to_blame(reports), sum(len(r.judged) for r in reports)
     if not judged:
         return "No turn is judged."
@@ -718,8 +718,8 @@ def _columns(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:  # a r
 
 
 def came_later(groups: dict[str, type] = {}) -> dict[str, object]:
-    """Dotted settings that a record of an earlier version may lack, at the value that means what was done then; with those
-    of a system (`groups`: name -> type of its settings)."""
+    """Dotted settings that a record of an earlier version may lack, at the value that means what was done
+    then; with those of a system (`groups`: name -> type of its settings)."""
     shared = {"chat": ModelSpec, "embedder": ModelSpec, "retrieval": RetrievalSettings}
     every = {**shared, "stages": StageSettings, **groups}
     found = [(g, f) for g, kind in every.items() for f in fields(kind)]
@@ -995,7 +995,7 @@ def views_in(folder: Path) -> list[Path]:
 
 
 def _drop_views(folder: Path, keep: Iterable[str] = ()) -> None:
-    "Remove the views of an earlier report but those to keep, and the folder if nothing is left; nothing else in it."
+    "Remove an earlier report's views but those to keep, and the folder if empty; nothing else in it."
     for old in views_in(folder):
         if old.name not in keep:
             old.unlink()
@@ -1004,7 +1004,7 @@ def _drop_views(folder: Path, keep: Iterable[str] = ()) -> None:
 
 
 def _write_views(board: _Board, folder: Path, back: str) -> int:  # how many files
-    "Write a file a conversation; `back` is the address of the page from there. Files of an earlier report go."
+    "Write a file a conversation; `back`: the page's address from there. An earlier report's files go."
     written = {board.file(n): c for n, c in enumerate(board.talks, 1)}
     for n, (name, c) in enumerate(written.items(), 1):
         body = _made("beside", back, n, _talk_html(board, c))
@@ -1014,9 +1014,11 @@ def _write_views(board: _Board, folder: Path, back: str) -> int:  # how many fil
 
 # %% ../../nbs/8_show/02_report.ipynb #4af623dc
 VIEWS: dict[str, Callable[[Evidence], object]] = {}
-"""Title -> a function of a run's `Evidence` that returns a Figure, a View, markup or a text; '' or None: nothing to show.
+"""Title -> a function of a run's `Evidence` that returns a Figure, a View, markup or a text; '' or None:
+nothing to show.
 
-Each is a section of every report, once a run. A package of one's own adds to them by entry points of the group `mtrag_nb.views`."""
+Each is a section of every report, once a run. A package of one's own adds to them by entry points of the
+group `mtrag_nb.views`."""
 
 
 class _Section(NamedTuple):
@@ -1173,7 +1175,7 @@ _KEPT = "identity settings packages machine commit sessions".split()  # of a man
 
 
 def _run_card(s: RunSummary) -> dict:
-    "A run in numbers, with what people's ratings allow each measure to be used for; data/page/card.json is the schema."
+    "A run in numbers, with what each measure is licensed for; the schema is data/page/card.json."
     rated = read_json(data_dir("measured") / "licence.json")["rows"]
     use = {row["name"].replace("ROUGE-L", "RougeL"): row["use"] for row in rated}
     measures = []
@@ -1199,7 +1201,7 @@ def report(
     reference: str | Path | None = None,  # the file of the tasks; None: the sample's, for its tasks
     whole: bool = True,  # False: the turns alone, in cases.html
 ) -> Path:
-    "Write the report of runs, and their cards beside it. Raises DataError without a run, for one without a turn, the same one twice, a reference file of other tasks."
+    "Write the report of runs, and their cards. Raises DataError for no run or turn, one twice, other tasks."
     board = _board_of(runs, reference)
     first = runs[0].folder if isinstance(runs[0], Run) else Path(runs[0])
     path = _place_of_page(out or first / ("report.html" if whole else "cases.html"))

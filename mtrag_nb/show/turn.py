@@ -33,7 +33,7 @@ _ASK_NO_MODEL = ("support", "claims", "rules")
 
 
 def unlicensed(run: Run, steps: Iterable[Step]) -> list[str]:
-    "The ways by which steps graded and checked that were not measured with the run's models, in words; none for a run from elsewhere."
+    "The ways of grading and checking not measured with the run's models, in words; none from elsewhere."
     identity, files = run.manifest["identity"], (data_dir("measured"), Path(run.folder))
     known = [read_json(f)["calibration"] for d in files if (f := d / "calibration.json").is_file()]
     named = run.manifest.get("settings", {}).get("stages", {}).get("check", "")
@@ -63,7 +63,7 @@ _OUTCOMES: WeakKeyDictionary[Evidence, dict[str, Blame]] = WeakKeyDictionary()
 
 
 def outcome_of(run: Evidence, task_id: str) -> Blame:
-    "What came of a turn, and which stage failed first; computed once. Not judged where a passage that it saw is gone."
+    "What came of a turn, and the stage that failed first; kept. Not judged where a seen passage is gone."
     known = _OUTCOMES.setdefault(run, {})
     if task_id not in known:
         try:
@@ -106,7 +106,7 @@ def outcome_words(run: Evidence, task_id: str) -> str:
 
 
 def fault_of(run: Evidence, task_id: str) -> str:
-    "Why a turn counts as failed: its outcome where that is decided, else what labels, judge and K-precision say against it; ''."
+    "Why a turn counts as failed: its decided outcome, else labels, judge and K-precision; '' if it does not."
     b = outcome_of(run, task_id)
     if b.verdict == "failed":
         return outcome_words(run, task_id)
@@ -243,8 +243,9 @@ class _Shown:
 def turn_html(
     run: Evidence, task_id, mark="", history=True, timing=True, chars=600, opened=True, anchor=""
 ) -> str:
-    """A turn of a run, with everything that is known of it, folded under one line: a mark beside it, the turns before,
-    seconds, so many characters of a text before the fold; the name of its place on the page."""
+    """A turn of a run, with everything that is known of it, folded under one line: a mark beside it, the
+    turns before, seconds, so many characters of a text before the fold; the name of its place on the
+    page."""
     shown = _Shown(run, task_id, history, timing, chars)
     return render("turn.html", "turn", shown, mark, opened, anchor)
 
@@ -253,7 +254,7 @@ _AnyRun = Run | Evidence | str | Path  # or its folder
 
 
 class TurnView(View):
-    "A turn of a run, with seconds or without; `known`: see `Evidence`. Raises DataError if the run has no such turn."
+    "A turn of a run; `known`: see `Evidence`. Raises DataError if the run has no such turn."
 
     def __init__(self, run: _AnyRun, task_id: str, timing=True, chars: int = 600, **known):
         run = as_evidence(run, **known)
@@ -277,13 +278,13 @@ def strip_html(run: Evidence, conversation_id: str) -> str:
 
 
 def _conversation_html(run: Evidence, conversation_id: str, timing=True, opened: str = "") -> str:
-    "A conversation, with seconds or without: the strip, then each turn; the one with the id `opened` is unfolded."
+    "A conversation: the strip, then each turn; the one with the id `opened` is unfolded."
     views, first = _views(run, conversation_id, timing), first_to_fail(run, conversation_id)
     return render("turn.html", "conversation", views, first, opened)
 
 # %% ../../nbs/8_show/00_turn.ipynb #29c043fc
 class ConversationView(View):
-    "A conversation of a run, as `_conversation_html`; `known`: see `Evidence`. Raises DataError if the run does not have it."
+    "A conversation of a run; `known`: see `Evidence`. Raises DataError if the run does not have it."
 
     def __init__(self, run: _AnyRun, conversation_id: str, timing=True, opened="", **known):
         run = as_evidence(run, **known)
@@ -314,12 +315,13 @@ def _tally(run: Evidence) -> list[tuple[str, str, int]]:  # what came of them, t
 
 
 def run_html(run: Evidence, most: int = 400, timing: bool = True, chars: int = 400) -> str:
-    """A run: its outcomes, and each conversation folded; those that fit into so many turns, with seconds or without, and so
-    many characters of a text before the fold."""
+    """A run: its outcomes, and each conversation folded; those that fit into so many turns, with seconds or
+    without, and so many characters of a text before the fold."""
     talks, fit = run.conversations, _fitting(run, most)
     n, left = sum(len(talks[c]) for c in fit), ""
     if n < len(run.turns):
-        left = f"{n} of {len(run.turns)} turns are on this page: the first {len(fit)} of {len(talks)} conversations."
+        left = f"{n} of {len(run.turns)} turns are on this page: "
+        left += f"the first {len(fit)} of {len(talks)} conversations."
 
     def made(c: str) -> tuple:
         failed = sum(bool(fault_of(run, t.task_id)) for t in talks[c])
@@ -370,7 +372,7 @@ def _decisions(t: Trajectory) -> dict[str, object]:
 
 # %% ../../nbs/8_show/00_turn.ipynb #499d6c82
 def _side_by_side(turns: Sequence[Trajectory]) -> list[tuple[str, tuple[object, ...], bool]]:
-    "The decisions of several turns in one order: what, how each decided (None: it had nothing to decide), whether all agree."
+    "The decisions of several turns in one order: what, how each decided (None: not), whether all agree."
     made, order = [_decisions(t) for t in turns], []
     for d in made:
         for before, what in zip([None, *d], d):
@@ -396,7 +398,7 @@ def beside_html(runs: Sequence[Evidence], task_id: str, chars: int = 400) -> str
 
 # %% ../../nbs/8_show/00_turn.ipynb #40a4629b
 def measure_of(run: Evidence, task_id: str, measure: str) -> float | None:
-    "One measure of a turn: K-precision, judge or a score by its name; None, too, for a turn that the run does not have."
+    "One measure of a turn: K-precision, judge or a score's name; None also without the turn."
     if task_id not in run.turns:
         return None
     m = run.measures_of(task_id)
