@@ -15,7 +15,7 @@ from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import DataError, RunMismatch, SettingsError, as_context, expect
 from mtrag_nb.core.types import plain
 from mtrag_nb.data.mtrag import read_gold, read_tasks, sample_dir
-from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, IDK_LABEL, SCORE, _ask_judge
+from mtrag_nb.evaluate.judge import _CONTAINS, HALLUCINATION, _IDK_LABEL, SCORE, _ask_judge
 from mtrag_nb.evaluate.judge import _before_stop, _flagged, _in_object, _judge_item, _judge_prompt
 from mtrag_nb.evaluate.judge import _PROMPTS, _judge_ratings, _judged_on, _keep_judge, _label
 from mtrag_nb.evaluate.judge import _objects, _only, _scale_of_ten, _settle, _split_statements
@@ -199,7 +199,7 @@ def test_a_reply_that_says_one_thing_only_needs_no_label():
         "No information on the price is given.": None,
         "partially yes": None,
     }
-    assert {t: _only(t, IDK_LABEL) for t in said} == said
+    assert {t: _only(t, _IDK_LABEL) for t in said} == said
     r = read_judge_reply(
         "Reasoning: the fee stands in document 1.\n**Hallucination:** NO\n**Score:** 9/10<|im_end|>Score: 1",
         [SCORE, HALLUCINATION],
@@ -213,7 +213,7 @@ def test_a_reply_that_says_one_thing_only_needs_no_label():
         [SCORE, HALLUCINATION],
     )
     assert fenced.values == {"Score": 8.0, "Hallucination": "no"} and fenced.reasoning == "It fits."
-    inferred = read_judge_reply("Reasoning: the text is not relevant, so no.", [CONTAINS])
+    inferred = read_judge_reply("Reasoning: the text is not relevant, so no.", [_CONTAINS])
     assert inferred.values == {"Contains the answer": None}, "a verdict is stated, not inferred"
     labels = {
         "Partial.": "partial",
@@ -223,7 +223,7 @@ def test_a_reply_that_says_one_thing_only_needs_no_label():
         "no or yes?": None,
         "": None,
     }
-    assert {t: read_judge_reply(t, [IDK_LABEL]).values["Label"] for t in labels} == labels
+    assert {t: read_judge_reply(t, [_IDK_LABEL]).values["Label"] for t in labels} == labels
 
 
 def test_odd_replies_are_scored_or_unparsed():

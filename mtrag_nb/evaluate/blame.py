@@ -25,10 +25,9 @@ from .scores import LEAST_SUPPORT, Evidence, as_evidence, decision
 from .statistics import Interval, Report, auroc_interval, mean_interval
 
 # %% auto #0
-__all__ = ['COSTS', 'MINIMAL_CHANGE', 'STAGES', 'REPAIRS', 'STATUSES', 'costs', 'CostPoint', 'cost_point', 'RiskPoint',
-           'RiskCoverage', 'risk_coverage', 'draft_rouge_l', 'Blame', 'strayed', 'blame_turn', 'place_of',
-           'BlameReport', 'blame', 'Proof', 'proof_of', 'ProofReport', 'proof_report', 'Decided', 'Gate', 'merge_gates',
-           'turn_gates', 'gates', 'gate_table', 'blame_items', 'beside_gold', 'reassign_generation_failures']
+__all__ = ['COSTS', 'STAGES', 'REPAIRS', 'STATUSES', 'costs', 'CostPoint', 'cost_point', 'RiskCoverage', 'risk_coverage',
+           'draft_rouge_l', 'Blame', 'blame_turn', 'BlameReport', 'blame', 'Proof', 'proof_of', 'ProofReport',
+           'proof_report', 'Gate', 'gates', 'gate_table', 'blame_items', 'beside_gold', 'reassign_generation_failures']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -93,7 +92,7 @@ def _losses(run: Evidence, measure: str = "RougeL") -> dict[str, float]:
     return out
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #8e694329
-class RiskPoint(NamedTuple):
+class _RiskPoint(NamedTuple):
     "Coverage and risk at one threshold."
 
     threshold: float
@@ -108,7 +107,7 @@ class RiskCoverage:
     "Coverage and risk of a run, had it refused more."
 
     confidence: str  # which number the dial reads
-    points: tuple[RiskPoint, ...]  # from the highest threshold to the lowest
+    points: tuple[_RiskPoint, ...]  # from the highest threshold to the lowest
     turns: int  # that could have been answered: finished, with a label that decides
     left_out: int  # answers without a loss or a confidence
 
@@ -140,7 +139,7 @@ def risk_coverage(run: Evidence, measure: str = "RougeL") -> RiskCoverage:
 
     def point(k):
         risk = mean_interval(lost[: k + 1], talks[: k + 1], resamples=1000)
-        return RiskPoint(sure[order[k]], (k + 1) / len(deciding), risk.value, risk.low, risk.high)
+        return _RiskPoint(sure[order[k]], (k + 1) / len(deciding), risk.value, risk.low, risk.high)
 
     ahead = [sure[i] for i in order[1:]] + [None]
     last = [k for k, i in enumerate(order) if ahead[k] != sure[i]]  # of those with equal confidence
@@ -148,7 +147,7 @@ def risk_coverage(run: Evidence, measure: str = "RougeL") -> RiskCoverage:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1931631b
 # a change of ROUGE-L that counts: two answers to one question, both rated 4 of 4, differ by less
-MINIMAL_CHANGE = 0.27
+_MINIMAL_CHANGE = 0.27
 
 
 def draft_rouge_l(run: Evidence, task_id: str, draft: str) -> float | None:
@@ -210,7 +209,7 @@ class Blame:
 _STRAYED = 0.5  # of a query's content words, more must have been said; of the question's, be left
 
 
-def strayed(query: str, question: str, history: Sequence[str] = ()) -> bool:
+def _strayed(query: str, question: str, history: Sequence[str] = ()) -> bool:
     "Whether a query asks about something else than the conversation does."
     asked, sought = set(content_words(question)), set(content_words(query))
     if not asked or not sought:
@@ -228,7 +227,7 @@ def _strayed_at(run: Evidence, t: Trajectory) -> str:
     history, node, bad = [u.text for u in run.histories.get(t.task_id, ())], "", []
     for s in t.steps:
         if isinstance(s, Rewritten):
-            node = s.node if strayed(s.text, t.question, history) else ""
+            node = s.node if _strayed(s.text, t.question, history) else ""
         if isinstance(s, Retrieved):
             bad.append(node)
     return bad[0] if bad and all(bad) else ""
@@ -293,7 +292,7 @@ def _draft_cause(run: Evidence, t: Trajectory, refused: bool) -> tuple[str, str]
     end = 0.0 if refused else draft_rouge_l(run, t.task_id, t.answer) or 0.0
     for d, score in written:
         right = _told(run, t.task_id, d.text).verdict == "right"
-        better = right and score - end > (0.0 if refused else MINIMAL_CHANGE)
+        better = right and score - end > (0.0 if refused else _MINIMAL_CHANGE)
         if better and (check := t.check_of(d)) and not check.verdict.passed:
             return "good draft rejected", check.node
     if refused and (t.answered or t.drafts[-1].declined):
@@ -324,8 +323,7 @@ def _answered_cause(run: Evidence, t: Trajectory) -> tuple[str, str]:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #564da878
 def _clarified_cause(t: Trajectory, label: str) -> tuple[str, ...]:
-    """What became of a turn whose system can ask back, cause and node; () for one that was rightly let pass.
-    That of a system that cannot is not judged on an underspecified question."""
+    "What came of a turn whose system can ask back, cause and node; (): let pass rightly, or not judged so."
     vague, node = label in TO_ASK, t.of(Clarified)[-1].node
     if t.asked_back and label:
         return ("right",) if vague else ("failed", "asked back though clear", node)
@@ -382,14 +380,14 @@ def blame_turn(run: Evidence, task_id: str) -> Blame:
     return Blame(task_id, "failed", cause, node, why)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #cce4b7d3
-def place_of(turn: int) -> str:
+def _place_of(turn: int) -> str:
     "Where in its conversation a turn stands, roughly."
     return "first" if turn == 1 else "second to fourth" if turn < 5 else "later"
 
 
 _GROUPS = {  # what turns are grouped by -> the group of a turn, by itself and its gold
     "domain": lambda t, known: t.domain,
-    "turn": lambda t, known: place_of(t.turn),
+    "turn": lambda t, known: _place_of(t.turn),
     "question type": lambda t, known: ", ".join(known.question_type) or "none" if known else "none",
     "answerability": lambda t, known: known.answerability if known else "none",
 }
@@ -626,7 +624,7 @@ def proof_report(run: Evidence, report: BlameReport) -> ProofReport | None:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #253b765a
 @dataclass(frozen=True)
-class Decided:
+class _Decided:
     "One decision of a gate."
 
     talk: str  # conversation
@@ -641,7 +639,7 @@ class Gate:
 
     name: str  # node, and what it asks
     what: str  # passages, evidence or drafts
-    cases: tuple[Decided, ...]
+    cases: tuple[_Decided, ...]
     calls: int = 0  # of the model, in all its steps
     tokens: int = 0
 
@@ -682,7 +680,7 @@ def _step_gates(run: Evidence, t: Trajectory) -> Iterator[Gate]:
 
     def gate(name, what, *decided, calls=Calls()):
         "`decided`: good (None: nobody can say), passed, score."
-        cases = tuple(Decided(t.conversation_id, *d) for d in decided if d[0] is not None)
+        cases = tuple(_Decided(t.conversation_id, *d) for d in decided if d[0] is not None)
         return Gate(name, what, cases, calls.n, calls.tokens)
 
     def asked(what, good, asks, s):
@@ -707,7 +705,7 @@ def _step_gates(run: Evidence, t: Trajectory) -> Iterator[Gate]:
         yield gate("citations", "passages", *((gold([i]), i in t.cited) for i in t.contexts))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #e12f27aa
-def merge_gates(some: Iterable[Gate]) -> list[Gate]:
+def _merge_gates(some: Iterable[Gate]) -> list[Gate]:
     "Gates of many turns, each once."
     found: dict[tuple[str, str], list[Gate]] = {}
     for g in some:
@@ -720,15 +718,15 @@ def merge_gates(some: Iterable[Gate]) -> list[Gate]:
     return [whole(key, gs) for key, gs in found.items()]
 
 
-def turn_gates(run: Evidence, t: Trajectory) -> list[Gate]:
+def _turn_gates(run: Evidence, t: Trajectory) -> list[Gate]:
     "The gates of one turn against gold."
-    return merge_gates(_step_gates(run, t))
+    return _merge_gates(_step_gates(run, t))
 
 
 def gates(run: Evidence) -> list[Gate]:
     "All gates of a run against gold."
     known = [t for t in run.turns.values() if t.task_id in run.gold]
-    return merge_gates(g for t in known for g in _step_gates(run, t))
+    return _merge_gates(g for t in known for g in _step_gates(run, t))
 
 
 def gate_table(found: Mapping[str, Sequence[Gate]]) -> tuple[list[str], list[list]]:
@@ -792,8 +790,7 @@ def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
 
 
 def reassign_generation_failures(report: BlameReport, given: BlameReport) -> BlameReport:
-    """A report in which 'gold not found' is left only where the turn does not fail with gold given (by
-    another prompt or model), too."""
+    "A report with 'gold not found' only where the turn does not fail with gold given, too."
     found = beside_gold(report, given)
 
     def settled(b):

@@ -34,8 +34,8 @@ from ..models.chat import EmbedderLike
 from ..systems.stages import PROMPTS, check_by_likelihood
 
 # %% auto #0
-__all__ = ['RaterNames', 'BASELINE', 'MODEL_WAYS', 'rater_names', 'human_ratings', 'Licence', 'licence', 'contextual_support',
-           'lexical_measures', 'encoder_measures', 'model_measures']
+__all__ = ['RaterNames', 'MODEL_WAYS', 'rater_names', 'human_ratings', 'Licence', 'licence', 'lexical_measures',
+           'encoder_measures', 'model_measures']
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #633c82f2
 _UNFAITHFUL = 2  # median rating at or below it
@@ -112,7 +112,7 @@ def _commonest_rating(ratings: np.ndarray) -> float:
     return float(values[counts.argmax()])
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #1505e5b0
-BASELINE = "K-precision"  # the measure that every other one is held against
+_BASELINE = "K-precision"  # the measure that every other one is held against
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,13 @@ def _permitted_use(name: str, parsed: float, a: Interval, gain: Interval) -> tup
         return "refused", f"{1 - parsed:.0%} of its verdicts cannot be read"
     if a.low is None or a.low <= 0.5:
         return "refused", f"AUROC {a}: not shown to be better than guessing"
-    if name == BASELINE:
+    if name == _BASELINE:
         return "baseline", f"AUROC {a}: what others have to beat"
     if gain.low is not None and gain.high < 0:
-        return "refused", f"worse than {BASELINE} by {gain}"
+        return "refused", f"worse than {_BASELINE} by {gain}"
     if gain.low is not None and gain.low > 0:
-        return "licensed", f"better than {BASELINE} by {gain}"
-    return "beside", f"not to be told from {BASELINE}: {gain}"
+        return "licensed", f"better than {_BASELINE} by {gain}"
+    return "beside", f"not to be told from {_BASELINE}: {gain}"
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #e8f52204
 # value, and its 95 % interval, clustered by conversation
@@ -283,14 +283,14 @@ def _human_agreement(p: _HumanRatings, constant: _ConstantAnswer) -> _HumanAgree
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #9b43d56a
 _USES = {  # use -> in the table, in a sentence
     "refused": ("no", "may not be used for faithfulness"),
-    "beside": (f"beside {BASELINE}", f"may be shown beside {BASELINE}, not in its stead"),
+    "beside": (f"beside {_BASELINE}", f"may be shown beside {_BASELINE}, not in its stead"),
     "licensed": ("yes", "may rank answers and compare systems by faithfulness"),
 }
 _BLIND = "and is blind to swapped numbers, names and negations"
 _MAY = "it may rank answers and compare systems by faithfulness"
 _USES["baseline"] = ("baseline", f"is the baseline: {_MAY}, {_BLIND}")
 _LICENCE_HEAD = (
-    f"measure|AUROC|minus {BASELINE}|with passages|without labels|rho|in length bands|alpha|"
+    f"measure|AUROC|minus {_BASELINE}|with passages|without labels|rho|in length bands|alpha|"
     "agreement|alt-test|parsed|s/answer|may be used"
 ).split("|")
 
@@ -374,13 +374,12 @@ class Licence(Report):
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #32317b2e
 def licence(rated: Sequence[RatedAnswer], measured: Sequence[_Measured], names=None) -> Licence:
-    """Hold measures of all answers but the benchmark's own, the baseline among them, against people; without
-    the names of the raters there is no alternative-annotator test. Raises DataError if the baseline is
-    missing or a measure has another number of answers."""
+    """Hold measures of all answers but the benchmark's own against people; without the names of raters there
+    is no alt-test. Raises DataError for a missing baseline, or a measure with another number of answers."""
     p = human_ratings(rated, names)
-    base = next((m for m in measured if m.name == BASELINE), None)
+    base = next((m for m in measured if m.name == _BASELINE), None)
     if base is None:
-        raise DataError(f"{BASELINE} is missing: every other measure is compared with it")
+        raise DataError(f"{_BASELINE} is missing: every other measure is compared with it")
     if short := [m.name for m in measured if len(m.values) != len(p.answers)]:
         what = f"does not say something of each of the {len(p.answers)} answers"
         raise DataError(f"{short[0]!r} {what}")
@@ -428,9 +427,8 @@ def _company(near: set[str], negated: bool, words: Sequence[tuple[str, bool]], i
     return found if words[i][1] == negated else found / 2
 
 
-def contextual_support(answer: str, documents: Sequence[str]) -> float:
-    """Support that looks at the company of each word: a number, a name or a negation from elsewhere in the
-    documents has another. In [0, 1]; 1 for an answer without content words."""
+def _contextual_support(answer: str, documents: Sequence[str]) -> float:
+    "Support by each word's company: a number, name or negation from elsewhere has another. In [0, 1]."
     known, values = list(map(_places, documents)), []
     for row in _marked(answer):
         for j, (w, negated) in enumerate(row):
@@ -475,8 +473,8 @@ def _texts_of(a: RatedAnswer) -> list[str]:
 def lexical_measures(answers: Sequence[RatedAnswer]) -> list[_Measured]:
     "The measures that need no model, and the official ones that the file holds."
     ways = {
-        BASELINE: lambda a: support(a.answer, _texts_of(a)),
-        "contextual support": lambda a: contextual_support(a.answer, _texts_of(a)),
+        _BASELINE: lambda a: support(a.answer, _texts_of(a)),
+        "contextual support": lambda a: _contextual_support(a.answer, _texts_of(a)),
         "ROUGE-L": lambda a: rouge_l(a.answer, a.gold.targets[0]),
         "shortness (a control)": lambda a: -len(a.answer.split()),
     }
@@ -509,8 +507,7 @@ def _shown_documents(a: RatedAnswer) -> str:
 
 
 def _by_judgements(name, found: Sequence[Judgement], seconds, scores, field="", low=0.0, high=1.0):
-    """The scores of judgements as a measure; an unread verdict counts as the lowest. It is unread if `field`
-    is, or where none is named if any is."""
+    "The scores of judgements; unread (`field` is, or without it any) counts as the lowest."
     lost = [field in j.unparsed if field else bool(j.unparsed) for j in found]
     unread = tuple(i for i, s in enumerate(scores) if lost[i] or s is None)
     values = tuple(low if s is None else s for s in scores)
@@ -543,8 +540,7 @@ def _as_measures(way: str, found: Sequence, seconds: float) -> list[_Measured]:
 def model_measures(
     answers: Sequence, model: ChatModel, way: str, record: str | Path, batch=8, progress=False
 ) -> list[_Measured]:
-    """What a chat model says of the answers in one of MODEL_WAYS, with a call record (JSON lines) of this
-    way alone. Raises SettingsError for another way."""
+    "What a chat model says of the answers in one of MODEL_WAYS, with a call record. Raises SettingsError."
     if way not in MODEL_WAYS:
         raise SettingsError(f"a model is asked by {', '.join(MODEL_WAYS)}, not {way!r}")
     calls, found = RecordedChat(model, record), {}

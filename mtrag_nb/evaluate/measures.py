@@ -26,14 +26,14 @@ from ..data.mtrag import conversation_of_line, domain_of_line, prediction_of_lin
 from .statistics import INTERVALS, Interval, Report, mean_interval
 
 # %% auto #0
-__all__ = ['CUTS', 'MEASURES', 'WRONG', 'RIGHT', 'RetrievalScores', 'retrieval_scores', 'rouge_l', 'target_recall',
-           'TargetVerdict', 'best_by_target', 'verdict_of', 'says_target', 'why_not_judged', 'k_precision',
-           'PairScorer', 'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition',
-           'Refusals', 'refusals', 'without_answers', 'RetrievalReport', 'score_retrieval']
+__all__ = ['MEASURES', 'WRONG', 'RIGHT', 'RetrievalScores', 'retrieval_scores', 'rouge_l', 'target_recall', 'TargetVerdict',
+           'best_by_target', 'verdict_of', 'says_target', 'why_not_judged', 'k_precision', 'PairScorer',
+           'bert_k_precision', 'harmonic_mean', 'agg_parts', 'condition', 'Refusals', 'refusals', 'without_answers',
+           'RetrievalReport', 'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
-CUTS = (1, 3, 5, 10)
-MEASURES = (*(f"nDCG@{k}" for k in CUTS), *(f"recall@{k}" for k in CUTS), "MRR")
+_CUTS = (1, 3, 5, 10)
+MEASURES = (*(f"nDCG@{k}" for k in _CUTS), *(f"recall@{k}" for k in _CUTS), "MRR")
 
 
 def _best_first(scores: Mapping[str, float]) -> list[str]:
@@ -54,8 +54,8 @@ def _query(scores: Mapping[str, float], relevant: Mapping[str, int], measures) -
         return dict.fromkeys(measures, 0.0)
     hits = [g > 0 for g in gains]
     found = {"MRR": 1 / (hits.index(True) + 1) if any(hits) else 0.0}
-    found |= {f"nDCG@{k}": _discounted(gains, k) / _discounted(best, k) for k in CUTS}
-    found |= {f"recall@{k}": sum(hits[:k]) / len(best) for k in CUTS}
+    found |= {f"nDCG@{k}": _discounted(gains, k) / _discounted(best, k) for k in _CUTS}
+    found |= {f"recall@{k}": sum(hits[:k]) / len(best) for k in _CUTS}
     return {m: found[m] for m in measures}
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #7468b79d
@@ -105,7 +105,8 @@ class RetrievalScores(Report):
         "What happened to missing queries and tied scores."
         return (
             f"{self.rows[-1].missing} queries missing from the run (left out), {self.unjudged} tasks without "
-            f"qrels (not measured), {self.tied} rankings with tied scores (ordered by id), {self.unordered} not in the order of their scores, {self.repeated} with a passage twice"
+            f"qrels (not measured), {self.tied} rankings with tied scores (ordered by id), "
+            f"{self.unordered} not in the order of their scores, {self.repeated} with a passage twice"
         )
 
     def _table(self):
@@ -157,9 +158,8 @@ def retrieval_scores(
     run: Mapping[str, Mapping[str, float] | Sequence[tuple[str, float]]],  # passages with scores
     domains: Mapping[str, str] | None = None,  # task id -> the row that it counts in; None: one row
 ) -> RetrievalScores:
-    """nDCG and recall as deep as was retrieved, and MRR, by domain and over all. Queries with qrels that are
-    not in the run are left out, as the official script does. Raises DataError for no number, or a lost
-    domain."""
+    """nDCG and recall as deep as was retrieved, and MRR, by domain and over all; queries missing from the run
+    are left out, as by the official script. Raises DataError for no number, or a lost domain."""
     place = (lambda t: "all tasks") if domains is None else domains.get
     if lost := [t for t in run if place(t) is None]:
         raise DataError(f"task {lost[0]!r} has no domain")
@@ -487,14 +487,8 @@ def harmonic_mean(*values: float | None) -> float | None:
     return 0.0 if min(values) <= 0 else len(values) / sum(1 / v for v in values)
 
 
-def rb_agg(r: float | None, l: float | None, k: float | None) -> float | None:
-    """RB_agg from its three parts, in [0, 1]: (BERTScore recall of the target + 1) / 2, ROUGE-L, and
-    (Bert-KPrec + 1) / 2, which is 0 without passages; None if a part is None."""
-    return harmonic_mean(r, l, k)
-
-
 @dataclass(frozen=True)
-class AggParts:
+class _AggParts:
     "The parts of RB_agg under their official names. None: response, target or all passages were blank."
 
     bert_rec: float | None
@@ -503,21 +497,22 @@ class AggParts:
 
     @property
     def rb_agg(self) -> float:
-        "RB_agg as the official script has it: a part that could not be measured is 0, and so is the whole."
+        """The harmonic mean of (BERTScore recall + 1) / 2, ROUGE-L and (Bert-KPrec + 1) / 2, as the official
+        script has it: a part that could not be measured is 0, and so is the whole."""
 
         def shifted(x):
             return 0.0 if x is None else (x + 1) / 2
 
-        return rb_agg(shifted(self.bert_rec), self.rouge_l, shifted(self.bert_kprec))
+        return harmonic_mean(shifted(self.bert_rec), self.rouge_l, shifted(self.bert_kprec))
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #407101d3
 def agg_parts(
     bert: PairScorer, responses: Sequence[str], targets: Sequence[str], passages: _Texts
-) -> list[AggParts]:
+) -> list[_AggParts]:
     "The parts of RB_agg of each response, with one reference answer and its prediction's passages."
     recalls = [s and s[1] for s in bert.score(responses, targets)]
     kprecs = bert_k_precision(bert, responses, passages)
-    return list(map(AggParts, recalls, map(rouge_l, responses, targets), kprecs))
+    return list(map(_AggParts, recalls, map(rouge_l, responses, targets), kprecs))
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e2691d07
 def condition(
@@ -570,8 +565,7 @@ class Refusals(Report):
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #128ac855
 def refusals(labels: Mapping[str, str], idks: Mapping[str, float | str | None]) -> Refusals:
-    """The four cells; by task id: answerability, verdict. A task of `labels` without a verdict of 0, 0.5 or
-    1 is left out, and counted."""
+    "The four cells; by task id: answerability, verdict. Verdicts other than 0, 0.5, 1 are left out."
     cells = [0, 0, 0, 0, 0]
     for task, label in labels.items():
         idk = idks.get(task)
@@ -627,9 +621,8 @@ def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, _Ran
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #7ae9636c
 def _read_rankings(path: str | Path, tasks: Sequence[Task] = ()) -> dict[str, _Ranking]:
-    """What was retrieved for each task: a prediction file of task A, B or C, or a TREC run; without tasks
-    they belong where the file says. Raises DataError (file, line) for a line that is none, or whose task
-    came before, or is not known."""
+    """What was retrieved for each task: a prediction file of task A, B or C, or a TREC run. Raises DataError
+    (file, line) for a line that is none, or whose task came before, or is not known."""
     path, known, out, seen = Path(path), {t.id: t for t in tasks}, {}, {}
     if not path.is_file():
         raise DataError("no such file", path)

@@ -44,9 +44,8 @@ _SOURCES = ("best", "recorded", "rule", "judge")  # "best": the order above
 
 
 def decision(item: Item, found: Mapping = {}, source: str = "best") -> tuple[str, float | None]:
-    """Whether an answer with these judgements by protocol refuses: who says so, and 1, 0.5, 0, or None
-    (nobody can say). "recorded" and "rule" fall back on the rule, "judge" on nothing. Raises SettingsError
-    for another source."""
+    """Who says whether an answer refuses, and what: 1, 0.5, 0, or None (nobody can say). "recorded" and
+    "rule" fall back on the rule, "judge" on nothing. Raises SettingsError for another source."""
     if source not in _SOURCES:
         raise SettingsError(f"refusals are recorded, or read by rule or judge, not {source!r}")
     judged = found.get("idk")
@@ -348,9 +347,8 @@ class ScoreReport(_Scored, Report):
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #b53117e8
 def _retrieval_of(items: Sequence[Item], qrels: Mapping, asked: bool) -> RetrievalScores | None:
-    """What items retrieved, against the qrels; None: no item has a ranking on record. A task without one
-    counts as missing, not as 0. asked: of a run, which has no other tasks to miss; a file may have lost
-    some."""
+    """What items retrieved, against the qrels; None: no ranking is on record. A task without one counts as
+    missing, not as 0. asked: of a run, which has no other tasks to miss; a file may have lost some."""
     ids, ranked = {i.task_id for i in items}, [i for i in items if not i.unranked]
     if items and not ranked:
         return None
@@ -374,9 +372,8 @@ def _seen(run: Run, task_id: str) -> list[Context]:
 
 
 def _called(p: Passage, seen: Sequence[Context], own_ids: bool) -> list[str]:
-    """The ids under which a turn saw a gold passage; its own if it did not. If it saw the id itself, that
-    alone counts; passages that are known by a text alone, or have ids of another system, are compared by
-    text (`is_gold`)."""
+    """The ids under which a turn saw a gold passage; its own if it did not. The id itself, if seen, counts
+    alone; passages known by a text alone, or with ids of another system, are compared by text (`is_gold`)."""
     by_id = any(c.document_id == p.id for c in seen)
     if by_id and not any(p.id in files_of(c) for c in seen):
         return [p.id]
@@ -432,8 +429,7 @@ def _write_scores(report: ScoreReport, stem: Path) -> None:
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #ea4817a5
 def place_of_scores(source: Path, out: str | Path | None = None) -> Path:
-    """The folder for the scores: `out`; else a run's own, and `runs/scores/<name>` for a prediction file.
-    Raises DataError for an `out` that is a file."""
+    "The folder for scores: `out`, a run's own, else `runs/scores/<name>`. Raises DataError for a file."
     folder = Path(out) if out else source if source.is_dir() else Path("runs/scores") / source.stem
     if folder.exists() and not folder.is_dir():
         raise DataError("is a file, and scores go into a folder", folder, remedy="Name a folder")
@@ -729,8 +725,7 @@ class Evidence(_Scored):
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #f3ca711a
 def as_evidence(run: Run | Evidence | str | Path, **known) -> Evidence:
-    """A run, its folder, or its evidence, which stays what it is, with what is known of its tasks (see
-    `Evidence`). Raises SettingsError for something to be known of evidence that is there already."""
+    "A run, folder or evidence as evidence. Raises SettingsError for more that is `known` of evidence."
     if not isinstance(run, Evidence):
         return Evidence(run, **known)
     if known:

@@ -18,9 +18,9 @@ from ..core.html import esc, html_table, show, text_table
 from ..core.types import DataError, SettingsError
 
 # %% auto #0
-__all__ = ['LEAST', 'INTERVALS', 'Interval', 'mean_interval', 'difference_interval', 'statistic_interval', 'sum_intervals',
-           'auroc', 'auroc_interval', 'holm', 'sign_flip_tests', 'Report', 'PairRow', 'Comparison', 'compare_all',
-           'compare', 'krippendorff_alpha', 'spearman', 'spearman_in_bands', 'alt_test']
+__all__ = ['LEAST', 'INTERVALS', 'Interval', 'mean_interval', 'difference_interval', 'sum_intervals', 'auroc', 'auroc_interval',
+           'holm', 'Report', 'PairRow', 'Comparison', 'compare_all', 'compare', 'krippendorff_alpha', 'spearman',
+           'spearman_in_bands', 'alt_test']
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #c3917186
 LEAST = 6  # conversations: below, no interval is given
@@ -207,7 +207,7 @@ def _jackknife_error(without: np.ndarray) -> float:
     return math.sqrt((k - 1) / k * float(((without - without.mean()) ** 2).sum()))
 
 
-def statistic_interval(
+def _statistic_interval(
     statistic: Callable[[np.ndarray], float | None],  # of some positions; None: undefined on these
     clusters: Sequence,  # the conversation of each item
     resamples: int = 1000,
@@ -355,9 +355,8 @@ def _hits(d: np.ndarray, least: float, flips: int, seed: int) -> int:
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #1453c88f
 def _sign_flip(differences: Sequence[float], flips: int = 10_000, seed: int = 0) -> _FlipTest:
-    """Randomisation test of the hypothesis that the sign of each conversation's difference (a sum over its
-    tasks) is arbitrary. Up to _EXACT conversations all patterns of signs are counted, else so many `flips`
-    are drawn."""
+    """Randomisation test that the sign of each conversation's difference (a sum over its tasks) is arbitrary.
+    Up to _EXACT conversations all patterns of signs are counted, else so many `flips` are drawn."""
     d = np.asarray(differences, float)
     d, size = d[d != 0], float(np.abs(d).sum())
     least = abs(float(d.sum())) - 1e-9 * max(1.0, size)  # equal but for rounding counts as equal
@@ -389,12 +388,11 @@ def _testable(differences: Sequence[Sequence[float]]) -> np.ndarray:
     return least < 0.05 / family
 
 
-def sign_flip_tests(
+def _sign_flip_tests(
     differences: Sequence[Sequence[float]], most: int = 40_960_000
 ) -> tuple[list[_FlipTest], np.ndarray, int]:
-    """Sign-flip tests of all comparisons of a table (of each the sums by conversation), with patterns drawn
-    until every verdict after Holm is settled, or `most` are (10,000 times 4 six times): the tests, their p
-    by Holm (NaN: not testable), and how many verdicts are left open."""
+    """Sign-flip tests of all comparisons (sums by conversation), drawn until every verdict after Holm is
+    settled, or `most` are: the tests, their p by Holm (NaN: not testable), and how many verdicts are open."""
     tests = [*map(_sign_flip, differences)]
     able, out = _testable(differences), np.full(len(tests), math.nan)
 
@@ -418,17 +416,14 @@ _POWER = 0.8
 
 
 def _detectable(standard_error: float, clusters: int) -> float:
-    """The smallest true difference that a two-sided test at 5 %, before any adjustment for many tests, finds
-    with 80 % power, by quantiles of Student's t. The error was estimated from so many conversations, at
-    least 2."""
+    "The least true difference that a two-sided test at 5 % finds with 80 % power, by Student's t."
     from scipy.stats import t as student_t
 
     return float(student_t.ppf([0.975, _POWER], clusters - 1).sum()) * standard_error
 
 
 def _more_needed(difference: float, least: float, clusters: int) -> int | None:
-    """How many conversations more than `clusters` it would take to detect a difference of this size, where
-    `least` is detectable now; 0: none, None: there is no difference, or nothing is known of its error."""
+    "How many more conversations would detect a difference, where `least` is detectable now."
     if not difference or math.isnan(least):
         return None
     return max(0, math.ceil(clusters * (least / difference) ** 2 - 1e-9) - clusters)
@@ -543,10 +538,11 @@ class Comparison(Report):
     @property
     def note(self) -> str:
         "How the numbers were obtained."
+        left = f" ({self.open} left open by the random patterns)" if self.open else ""
         return (
             f"common tasks: mean over the {self.shared} tasks that every system has. "
             f"{INTERVALS}. p: sign-flip test over conversations, Holm over {self.family} comparisons, "
-            f"those in which enough conversations differ{f' ({self.open} left open by the random patterns)' if self.open else ''}. "
+            f"those in which enough conversations differ{left}. "
             f"detectable: least true difference found with {_POWER:.0%} power at 5 % (two-sided, one test); "
             "more needed: conversations in addition to detect the observed one."
         )
@@ -629,14 +625,13 @@ def compare_all(
     against: str | None = None,  # compare all with this system only; None: all pairs
     resamples: int = 10_000,
 ) -> list[Comparison]:  # one a measure
-    """Means, intervals and paired comparisons of several measures, clustered by conversation, under one
-    correction. Raises DataError for a task without conversation, an infinite score or a system without
-    scores, SettingsError for an unknown `against`."""
+    """Means, intervals and paired comparisons of several measures over conversations, with one correction.
+    Raises DataError for a task without conversation, no or infinite scores, SettingsError for `against`."""
     ready = {m: _Prepared(s, clusters, against) for m, s in measures.items()}
     keys = [(m, pair) for m, p in ready.items() for pair in p.pairs]
     sums = [_sums(ready[m].difference(pair), ready[m].talks) for m, pair in keys]
     tested = [i for i, d in enumerate(sums) if len(d)]
-    tests, adjusted, left = sign_flip_tests([sums[i] for i in tested])
+    tests, adjusted, left = _sign_flip_tests([sums[i] for i in tested])
     by_holm = [None if math.isnan(h) else float(h) for h in adjusted]
     found = {keys[i]: of for i, *of in zip(tested, tests, by_holm)}
     family = len(tests) - by_holm.count(None)
@@ -660,9 +655,8 @@ def compare(scores: _Scores, clusters: Mapping[str, str], measure="score", **how
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #38188c67
 def krippendorff_alpha(ratings: np.ndarray, level: str = "ordinal") -> float | None:
-    """Krippendorff's alpha (2011, Computing Krippendorff's Alpha-Reliability) of ratings, float [raters,
-    items], NaN: not rated; the level of measurement is nominal, ordinal or interval. None if no item has two
-    ratings, or all ratings are equal."""
+    """Krippendorff's alpha (2011) of ratings, float [raters, items], NaN: not rated; level: nominal, ordinal
+    or interval. None if no item has two ratings, or all ratings are equal."""
     from krippendorff import alpha
 
     if level not in ("nominal", "ordinal", "interval"):
@@ -685,8 +679,7 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 
 def spearman_in_bands(x, y, lengths: Sequence[float], bands: int = 3) -> float | None:
-    """Spearman's correlation within bands of about equally many items by length (equal lengths are never
-    parted): the mean of the bands, weighted by their items; None if no band has 3 items that differ."""
+    "Spearman's correlation within bands by length, averaged by items; None if no band has 3 that differ."
     a, b, length = _numbers(x, y, lengths), _numbers(y), _numbers(lengths)
     cuts = np.quantile(length, np.linspace(0, 1, bands + 1)[1:-1]) if len(length) else []
     place = np.searchsorted(cuts, length, side="left")
