@@ -12,7 +12,7 @@ from mtrag_nb.core.text import scored
 from mtrag_nb.core.types import DOMAINS, Context, DataError, Gold, Passage
 from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
 from mtrag_nb.evaluate.blame import blame, blame_turn, proof_of, proof_report
-from mtrag_nb.evaluate.judge import HALLUCINATION, IDK_LABEL, SCORE, read_judge_reply
+from mtrag_nb.evaluate.judge import HALLUCINATION, _IDK_LABEL, SCORE, read_judge_reply
 from mtrag_nb.evaluate.measures import score_retrieval
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.show.browser import CaseBrowser
@@ -88,9 +88,9 @@ def test_recorded_agents_kept_what_they_answered_from():
         (HALLUCINATION, "Hallucination: “no”", "no"),
         (HALLUCINATION, "Hallucination: no\u200b", "no"),
         (HALLUCINATION, "Hallucination: no\nHallucination: no", "no"),
-        (IDK_LABEL, '{"label": "yes", "label": "no"}', None),
-        (IDK_LABEL, "The answer is no, so the label is yes", None),
-        (IDK_LABEL, "No, it answers.", "no"),
+        (_IDK_LABEL, '{"label": "yes", "label": "no"}', None),
+        (_IDK_LABEL, "The answer is no, so the label is yes", None),
+        (_IDK_LABEL, "No, it answers.", "no"),
     ],
 )
 def test_a_judge_is_read_as_it_states_once(field, reply, value):

@@ -34,7 +34,7 @@ from mtrag_nb.data.mtrag import (
     read_queries,
     read_ratings,
 )
-from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, IDK_LABEL, SCORE, read_judge_reply
+from mtrag_nb.evaluate.judge import _CONTAINS, HALLUCINATION, _IDK_LABEL, SCORE, read_judge_reply
 from mtrag_nb.models.calls import Models, RecordedChat
 from mtrag_nb.models.chat import ScriptedChat, chat
 from mtrag_nb.models.embed import HashEmbedder
@@ -377,8 +377,8 @@ def test_a_row_of_qrels_that_is_none_is_an_error(folder):
 FIELDS = {
     "Score": [SCORE],
     "Hallucination": [HALLUCINATION, SCORE],
-    "Label": [IDK_LABEL],
-    "Contains the answer": [CONTAINS],
+    "Label": [_IDK_LABEL],
+    "Contains the answer": [_CONTAINS],
 }
 
 

@@ -21,8 +21,9 @@ from mtrag_nb.core.record import new_turn
 from mtrag_nb.core.text import Label, Verdict, scored
 from mtrag_nb.core.types import DataError, Gold, SettingsError
 from mtrag_nb.data.mtrag import read_gold, sample_dir
-from mtrag_nb.evaluate.pairs import _in_markdown, _LossTest, gate_runs, measure_loss, mechanism_card
-from mtrag_nb.evaluate.pairs import read_ending, right_and_wrong
+from mtrag_nb.evaluate.pairs import _in_markdown, _LossTest, gate_runs, mechanism_card
+from mtrag_nb.evaluate.pairs import _measure_loss
+from mtrag_nb.evaluate.pairs import _read_ending, right_and_wrong
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.models.calls import WebSearched
 from mtrag_nb.show.report import report
@@ -154,7 +155,7 @@ def repeats() -> list[dict[str, float]]:
     told = read_json(data_dir("measured") / "equal.json")
     first = told["endings"]["self_crag+graded"]
     some = [first, *(first | other for other in told["seeds"].values())]
-    ends = [{i: right_and_wrong(read_ending(e)) for i, e in x.items()} for x in some]
+    ends = [{i: right_and_wrong(_read_ending(e)) for i, e in x.items()} for x in some]
     return [{i: right - wrong / 2 for i, (right, wrong) in x.items()} for x in ends]
 
 
@@ -162,7 +163,7 @@ def test_a_system_is_not_worse_than_itself():
     codes = []
     for old, new in permutations(repeats(), 2):
         talks = {i: i.partition("<::>")[0] for i in old}
-        codes.append(measure_loss({i: new[i] - old[i] for i in old}, talks, 0.03).code)
+        codes.append(_measure_loss({i: new[i] - old[i] for i in old}, talks, 0.03).code)
     assert len(codes) == 20 and 1 not in codes
 
 
@@ -170,7 +171,7 @@ def test_a_loss_that_few_conversations_would_not_show_is_not_let_pass():
     "Twenty turns without a difference may hide a loss of .03; of five hundred one would have been seen."
     for n, code in ((20, 2), (500, 0)):
         talks = {f"c{k}<::>1": f"c{k}" for k in range(n)}
-        found = measure_loss(dict.fromkeys(talks, 0.0), talks, 0.03)
+        found = _measure_loss(dict.fromkeys(talks, 0.0), talks, 0.03)
         assert found.code == code and 90 < found.needed < 130
 
 
@@ -178,7 +179,7 @@ def turns_lost(lose: int, gain: int, of: int = 60) -> _LossTest:
     "Conversations of one turn each, of which some lose it and some gain it."
     changes = [-1.0] * lose + [1.0] * gain + [0.0] * (of - lose - gain)
     ids = [f"c{n}<::>1" for n in range(of)]
-    return measure_loss(dict(zip(ids, changes)), dict(zip(ids, ids)), least=0.05)
+    return _measure_loss(dict(zip(ids, changes)), dict(zip(ids, ids)), least=0.05)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def test_the_code_of_turns_lost_and_gained(lose, gain, of, code):
 def test_losses_shown_by_one_test_alone_losses_in_every_turn_and_small_ones():
     assert turns_lost(4, 0).interval.high < 0 and turns_lost(4, 0).p == 0.125
     alike = {f"c{n}": -1.0 for n in range(8)}
-    assert measure_loss(alike, dict(zip(alike, alike)), 0.05).code == 1  # nothing varies
+    assert _measure_loss(alike, dict(zip(alike, alike)), 0.05).code == 1  # nothing varies
     smaller = turns_lost(30, 4, 3000)
     assert smaller.code == 0 and smaller.interval.high < 0 and "smaller loss" in smaller.verdict
     enough = turns_lost(3, 3, turns_lost(3, 3).needed)
@@ -266,7 +267,7 @@ def test_false_alarms_and_losses_seen_of_200(loss, wanted):
     for _ in range(200):
         ids = {f"c{n}<::>1": f"c{n}" for n in range(60)}
         chance = {i: rng.choice((-1.0, 0.0, 0.0, 1.0)) for i in ids}
-        found = measure_loss({i: x - (rng.random() < loss) for i, x in chance.items()}, ids, 0.03)
+        found = _measure_loss({i: x - (rng.random() < loss) for i, x in chance.items()}, ids, 0.03)
         stopped += found.code == 1
     assert stopped in wanted
 

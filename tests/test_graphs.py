@@ -23,7 +23,8 @@ from mtrag_nb.data.traces import Corpus, import_traces
 from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.pairs import prove
 from mtrag_nb.evaluate.scores import Evidence
-from mtrag_nb.runs.forks import NotRecorded, _Plant, Replayer, audit_run, climb, fork, planted
+from mtrag_nb.systems.system import NotRecorded
+from mtrag_nb.runs.forks import _Plant, Replayer, audit_run, climb, fork, planted
 from mtrag_nb.systems.outside import outside, system_named
 from tests.support.foreign import PROGRAMS, asked, lucky, write_sample
 

@@ -16,7 +16,7 @@ from mtrag_nb.core.text import read_field
 from mtrag_nb.core.types import DataError, RunMismatch, SettingsError, as_context, expect
 from mtrag_nb.core.types import plain
 from mtrag_nb.data.mtrag import read_gold, read_tasks, sample_dir
-from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, IDK_LABEL, SCORE, _ask_judge
+from mtrag_nb.evaluate.judge import _CONTAINS, HALLUCINATION, _IDK_LABEL, SCORE, _ask_judge
 from mtrag_nb.evaluate.judge import _before_stop, _flagged, _judge_item, _judge_prompt, _PROMPTS
 from mtrag_nb.evaluate.judge import _judge_ratings, _judged_on, _keep_judge, _settle
 from mtrag_nb.evaluate.judge import _split_statements, _with_judgements, asked_digest
@@ -138,10 +138,10 @@ def test_a_value_is_one_of_the_fields_or_none():
         ('{"no_hallucination": true}', HALLUCINATION, None),
         ("7/10.", SCORE, 7),
         ("7 of 9", SCORE, None),
-        ("It is partial.", IDK_LABEL, "partial"),
-        ("Partial, since it names the fee", IDK_LABEL, "partial"),
-        ("not partial", IDK_LABEL, None),
-        ("No information on the price is given.", IDK_LABEL, None),
+        ("It is partial.", _IDK_LABEL, "partial"),
+        ("Partial, since it names the fee", _IDK_LABEL, "partial"),
+        ("not partial", _IDK_LABEL, None),
+        ("No information on the price is given.", _IDK_LABEL, None),
     ],
 )
 def test_a_field_stands_in_an_object_behind_its_label_or_at_the_beginning(reply, field, value):
@@ -163,7 +163,7 @@ def test_fields_read_together_and_the_reasoning_before_them():
         [SCORE, HALLUCINATION],
     )
     assert fenced.values == {"Score": 8.0, "Hallucination": "no"} and fenced.reasoning == "It fits."
-    inferred = read_judge_reply("Reasoning: the text is not relevant, so no.", [CONTAINS])
+    inferred = read_judge_reply("Reasoning: the text is not relevant, so no.", [_CONTAINS])
     assert inferred.values == {"Contains the answer": None}, "a verdict is stated, not inferred"
     labels = {
         "Partial.": "partial",
@@ -173,7 +173,7 @@ def test_fields_read_together_and_the_reasoning_before_them():
         "no or yes?": None,
         "": None,
     }
-    assert {t: read_judge_reply(t, [IDK_LABEL]).values["Label"] for t in labels} == labels
+    assert {t: read_judge_reply(t, [_IDK_LABEL]).values["Label"] for t in labels} == labels
 
 
 def test_odd_replies_are_scored_or_unparsed():

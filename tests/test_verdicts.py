@@ -13,8 +13,8 @@ from mtrag_nb.core.text import parse_verdict, script_of, sentences, stance, supp
 from mtrag_nb.core.text import unknown_language
 from mtrag_nb.core.types import Gold, Passage, SettingsError, expect
 from mtrag_nb.data.mtrag import BY_TEXT, is_gold
-from mtrag_nb.evaluate.blame import strayed
-from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, SCORE, _split_statements
+from mtrag_nb.evaluate.blame import _strayed
+from mtrag_nb.evaluate.judge import _CONTAINS, HALLUCINATION, SCORE, _split_statements
 from mtrag_nb.evaluate.judge import read_judge_reply
 from mtrag_nb.evaluate.measures import best_by_target, says_target, verdict_of, why_not_judged
 from mtrag_nb.evaluate.pairs import right_by_target
@@ -261,7 +261,7 @@ def test_sentences_end_in_every_script():
     assert len(sentences("他来了。那里有苹果。")) == 2
     assert len(sentences("He left. “We stay,” she said.")) == 2
     assert sentences("It costs 3.5 crowns. e.g. this.") == ["It costs 3.5 crowns. e.g. this."]
-    assert not strayed("博物馆的门票多少钱", "门票多少钱？", ["我们谈谈博物馆"])
+    assert not _strayed("博物馆的门票多少钱", "门票多少钱？", ["我们谈谈博物馆"])
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_chunks_of_one_id_are_kept_apart():
         ("Hallucination: No. But the last sentence is invented.", HALLUCINATION, None),
         ("Hallucination: no (except the price, which is invented)", HALLUCINATION, None),
         ('```json\n{"score": 6}\n```', SCORE, 6.0),
-        ("Contains the answer: no", CONTAINS, "no"),
+        ("Contains the answer: no", _CONTAINS, "no"),
     ],
 )
 def test_judges_are_read_right_or_not_at_all(reply, field, value):

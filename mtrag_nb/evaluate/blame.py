@@ -25,10 +25,9 @@ from .scores import LEAST_SUPPORT, Evidence, as_evidence, decision
 from .statistics import Interval, Report, auroc_interval, mean_interval
 
 # %% auto #0
-__all__ = ['COSTS', 'MINIMAL_CHANGE', 'STAGES', 'REPAIRS', 'STATUSES', 'costs', 'CostPoint', 'cost_point', 'RiskPoint',
-           'RiskCoverage', 'risk_coverage', 'draft_rouge_l', 'Blame', 'strayed', 'blame_turn', 'place_of',
-           'BlameReport', 'blame', 'Proof', 'proof_of', 'ProofReport', 'proof_report', 'Decided', 'Gate', 'merge_gates',
-           'turn_gates', 'gates', 'gate_table', 'blame_items', 'beside_gold', 'reassign_generation_failures']
+__all__ = ['COSTS', 'STAGES', 'REPAIRS', 'STATUSES', 'costs', 'CostPoint', 'cost_point', 'RiskCoverage', 'risk_coverage',
+           'draft_rouge_l', 'Blame', 'blame_turn', 'BlameReport', 'blame', 'Proof', 'proof_of', 'ProofReport',
+           'proof_report', 'Gate', 'gates', 'gate_table', 'blame_items', 'beside_gold', 'reassign_generation_failures']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -62,7 +61,7 @@ def cost_point(run: Evidence, measure: str) -> CostPoint:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1783ebcf
 def _sure_scores(t: Trajectory) -> dict[str, list[float | None]]:
-    "The scores that a system has before it answers, by kind: of the first gate, the first grades, the first search."
+    "The scores before an answer, by kind: of the first gate, the first grades, the first search."
     grades = next((s.grades for s in t.of(Graded) if s.grades), ())
     hits = next((s.hits for s in t.retrievals if s.hits), ())
     found = {"gate score": t.gates[:1], "best grade": grades}
@@ -71,7 +70,7 @@ def _sure_scores(t: Trajectory) -> dict[str, list[float | None]]:
 
 
 def _confidences(turns: Iterable[Trajectory]) -> tuple[str, dict[str, float]]:
-    "How sure a system could have been before it answered: the first kind of score that every finished turn with passages has; by task."
+    "How sure a system could be before it answered, by task: by the first kind of score that all turns have."
     each = {t.task_id: _sure_scores(t) for t in turns if not t.failed and t.found}
     for name in next(iter(each.values()), ()):
         found = {i: [x for x in some[name] if x is not None] for i, some in each.items()}
@@ -81,7 +80,7 @@ def _confidences(turns: Iterable[Trajectory]) -> tuple[str, dict[str, float]]:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #ef600ef3
 def _losses(run: Evidence, measure: str = "RougeL") -> dict[str, float]:
-    "1 minus the conditioned score of each answer, of a measure in [0, 1]. A task without a label or score, or UNDERSPECIFIED, is left out."
+    "1 - conditioned score of each answer, in [0, 1]; without tasks that have none, or are UNDERSPECIFIED."
     out = {}
     for i, t in run.turns.items():
         label = run.label(i)
@@ -93,7 +92,7 @@ def _losses(run: Evidence, measure: str = "RougeL") -> dict[str, float]:
     return out
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #8e694329
-class RiskPoint(NamedTuple):
+class _RiskPoint(NamedTuple):
     "Coverage and risk at one threshold."
 
     threshold: float
@@ -108,7 +107,7 @@ class RiskCoverage:
     "Coverage and risk of a run, had it refused more."
 
     confidence: str  # which number the dial reads
-    points: tuple[RiskPoint, ...]  # from the highest threshold to the lowest
+    points: tuple[_RiskPoint, ...]  # from the highest threshold to the lowest
     turns: int  # that could have been answered: finished, with a label that decides
     left_out: int  # answers without a loss or a confidence
 
@@ -140,7 +139,7 @@ def risk_coverage(run: Evidence, measure: str = "RougeL") -> RiskCoverage:
 
     def point(k):
         risk = mean_interval(lost[: k + 1], talks[: k + 1], resamples=1000)
-        return RiskPoint(sure[order[k]], (k + 1) / len(deciding), risk.value, risk.low, risk.high)
+        return _RiskPoint(sure[order[k]], (k + 1) / len(deciding), risk.value, risk.low, risk.high)
 
     ahead = [sure[i] for i in order[1:]] + [None]
     last = [k for k, i in enumerate(order) if ahead[k] != sure[i]]  # of those with equal confidence
@@ -148,7 +147,7 @@ def risk_coverage(run: Evidence, measure: str = "RougeL") -> RiskCoverage:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1931631b
 # a change of ROUGE-L that counts: two answers to one question, both rated 4 of 4, differ by less
-MINIMAL_CHANGE = 0.27
+_MINIMAL_CHANGE = 0.27
 
 
 def draft_rouge_l(run: Evidence, task_id: str, draft: str) -> float | None:
@@ -210,7 +209,7 @@ class Blame:
 _STRAYED = 0.5  # of a query's content words, more must have been said; of the question's, be left
 
 
-def strayed(query: str, question: str, history: Sequence[str] = ()) -> bool:
+def _strayed(query: str, question: str, history: Sequence[str] = ()) -> bool:
     "Whether a query asks about something else than the conversation does."
     asked, sought = set(content_words(question)), set(content_words(query))
     if not asked or not sought:
@@ -228,7 +227,7 @@ def _strayed_at(run: Evidence, t: Trajectory) -> str:
     history, node, bad = [u.text for u in run.histories.get(t.task_id, ())], "", []
     for s in t.steps:
         if isinstance(s, Rewritten):
-            node = s.node if strayed(s.text, t.question, history) else ""
+            node = s.node if _strayed(s.text, t.question, history) else ""
         if isinstance(s, Retrieved):
             bad.append(node)
     return bad[0] if bad and all(bad) else ""
@@ -262,7 +261,7 @@ def _evidence_cause(run: Evidence, t: Trajectory, relevant: set[str]) -> tuple[s
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #46316a0f
 def _unsupported(run: Evidence, t: Trajectory, draft: Drafted) -> bool:
-    "Whether most of a draft stands in no passage that the generator saw: what a check of groundedness is there to see."
+    "Whether most of a draft stands in no passage that the generator saw: which a check should see."
     texts = [run.contexts[i].text for i in t.contexts if i in run.contexts]
     return support(draft.text, texts) < LEAST_SUPPORT
 
@@ -277,7 +276,7 @@ def _let_through(run: Evidence, t: Trajectory) -> Checked | None:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #bde894b9
 def _undrafted_cause(t: Trajectory, refused: bool) -> tuple[str, str]:
-    "What went wrong where gold had arrived and no draft is on record: the system refused or asked back, or its answer was bad."
+    "What went wrong where gold had arrived and no draft is on record: refused, asked back, or a bad answer."
     if t.refused:
         return "refused though gold was there", t.steps[-2].node if len(t.steps) > 1 else ""
     if t.asked_back:
@@ -293,7 +292,7 @@ def _draft_cause(run: Evidence, t: Trajectory, refused: bool) -> tuple[str, str]
     end = 0.0 if refused else draft_rouge_l(run, t.task_id, t.answer) or 0.0
     for d, score in written:
         right = _told(run, t.task_id, d.text).verdict == "right"
-        better = right and score - end > (0.0 if refused else MINIMAL_CHANGE)
+        better = right and score - end > (0.0 if refused else _MINIMAL_CHANGE)
         if better and (check := t.check_of(d)) and not check.verdict.passed:
             return "good draft rejected", check.node
     if refused and (t.answered or t.drafts[-1].declined):
@@ -324,8 +323,7 @@ def _answered_cause(run: Evidence, t: Trajectory) -> tuple[str, str]:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #564da878
 def _clarified_cause(t: Trajectory, label: str) -> tuple[str, ...]:
-    """What became of a turn whose system can ask back, cause and node; () for one that was rightly let pass. That of a system
-    that cannot is not judged on an underspecified question."""
+    "What came of a turn whose system can ask back, cause and node; (): let pass rightly, or not judged so."
     vague, node = label in TO_ASK, t.of(Clarified)[-1].node
     if t.asked_back and label:
         return ("right",) if vague else ("failed", "asked back though clear", node)
@@ -382,14 +380,14 @@ def blame_turn(run: Evidence, task_id: str) -> Blame:
     return Blame(task_id, "failed", cause, node, why)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #cce4b7d3
-def place_of(turn: int) -> str:
+def _place_of(turn: int) -> str:
     "Where in its conversation a turn stands, roughly."
     return "first" if turn == 1 else "second to fourth" if turn < 5 else "later"
 
 
 _GROUPS = {  # what turns are grouped by -> the group of a turn, by itself and its gold
     "domain": lambda t, known: t.domain,
-    "turn": lambda t, known: place_of(t.turn),
+    "turn": lambda t, known: _place_of(t.turn),
     "question type": lambda t, known: ", ".join(known.question_type) or "none" if known else "none",
     "answerability": lambda t, known: known.answerability if known else "none",
 }
@@ -423,7 +421,7 @@ class BlameReport(Report):
         return mean_interval([float(rule(b)) for b in some], [self.talks[b.task_id] for b in some])
 
     def counts(self, by: str = "cause") -> dict[str, int]:  # or "stage"
-        "How many failed turns each cause or stage has, most first; those of which none can be named count as ''."
+        "How many failed turns each cause or stage has, most first; '' counts those without one."
         return dict(Counter(getattr(b, by) for b in self.failed).most_common())
 
     def by(self, what: str) -> dict[str, dict[str, int]]:  # group -> stage -> failed turns
@@ -470,8 +468,8 @@ class BlameReport(Report):
         n = Counter(b.verdict for b in self.turns.values())
         return (
             f"{self.name}: {len(self.judged)} turns judged: {n['right']} right, {n['undecided']} undecided, "
-            f"{n['failed']} failed ({sum(not b.stage for b in self.failed)} without a stage to name); {n['not judged']} not judged. {self._reasons()}{self.judge}"
-            "Intervals: over conversations."
+            f"{n['failed']} failed ({sum(not b.stage for b in self.failed)} without a stage to name); "
+            f"{n['not judged']} not judged. {self._reasons()}{self.judge}Intervals: over conversations."
         )
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #f6650d60
@@ -496,7 +494,7 @@ def _by_judge(run: Evidence) -> str:
     return f"Verdicts of {who.get('judge', 'a judge')}; right and wrong beside the rule's: {held.note}. "
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c18b5378
-# a stage made perfect (`6_runs/01_forks`), or another run that stands for it -> the stage, in the order of the chain
+# a stage made perfect (`6_runs/01_forks`) -> the stage, in the order of the chain
 REPAIRS = {
     "human rewrite": "rewrite",
     "gold passages": "retrieve",
@@ -520,13 +518,13 @@ class Proof:
 
     @property
     def own(self) -> str:
-        "The repair of the blamed stage; '' if it was not tried. A passage that is not in the index is repaired as one that was not found."
+        "The repair of the blamed stage; '' if not tried. A passage not in the index counts as not found."
         stage = "retrieve" if self.blame.stage == "index" else self.blame.stage
         return next((r for r, s in self.stages.items() if s == stage and r in self.tried), "")
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        "The minimal repairs: single ones that make the turn right, in the order of the chain; pairs only without any."
+        "The minimal repairs, in the order of the chain: single ones that make the turn right; else pairs."
         right = [r for r, verdict in self.tried.items() if verdict == "right"]
         return tuple([r for r in self.stages if r in right] or right)
 
@@ -540,7 +538,7 @@ class Proof:
 
     @property
     def stage(self) -> str:
-        "The stage to blame by the proof: the rule's, unless it is refuted; then that of the first repair in the chain."
+        "The stage to blame by the proof: the rule's; if refuted, that of the first repair in the chain."
         if self.status != "refuted":
             return self.blame.stage
         return self.stages[self.repairs[0].split("+")[0]]
@@ -557,7 +555,7 @@ class Proof:
 
 
 def proof_of(run: Evidence, known: Blame) -> Proof | None:
-    "What is kept of the proof of a turn; None for one that did not fail or was not tried, and if the run has changed since."
+    "The kept proof of a turn; None for one that did not fail or was not tried, or if the run has changed."
     kept = run.proof.get("turns", {}).get(known.task_id)
     return Proof(known, kept["tried"], kept["why"]) if kept and known.verdict == "failed" else None
 
@@ -626,7 +624,7 @@ def proof_report(run: Evidence, report: BlameReport) -> ProofReport | None:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #253b765a
 @dataclass(frozen=True)
-class Decided:
+class _Decided:
     "One decision of a gate."
 
     talk: str  # conversation
@@ -641,7 +639,7 @@ class Gate:
 
     name: str  # node, and what it asks
     what: str  # passages, evidence or drafts
-    cases: tuple[Decided, ...]
+    cases: tuple[_Decided, ...]
     calls: int = 0  # of the model, in all its steps
     tokens: int = 0
 
@@ -682,7 +680,7 @@ def _step_gates(run: Evidence, t: Trajectory) -> Iterator[Gate]:
 
     def gate(name, what, *decided, calls=Calls()):
         "`decided`: good (None: nobody can say), passed, score."
-        cases = tuple(Decided(t.conversation_id, *d) for d in decided if d[0] is not None)
+        cases = tuple(_Decided(t.conversation_id, *d) for d in decided if d[0] is not None)
         return Gate(name, what, cases, calls.n, calls.tokens)
 
     def asked(what, good, asks, s):
@@ -707,7 +705,7 @@ def _step_gates(run: Evidence, t: Trajectory) -> Iterator[Gate]:
         yield gate("citations", "passages", *((gold([i]), i in t.cited) for i in t.contexts))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #e12f27aa
-def merge_gates(some: Iterable[Gate]) -> list[Gate]:
+def _merge_gates(some: Iterable[Gate]) -> list[Gate]:
     "Gates of many turns, each once."
     found: dict[tuple[str, str], list[Gate]] = {}
     for g in some:
@@ -720,15 +718,15 @@ def merge_gates(some: Iterable[Gate]) -> list[Gate]:
     return [whole(key, gs) for key, gs in found.items()]
 
 
-def turn_gates(run: Evidence, t: Trajectory) -> list[Gate]:
+def _turn_gates(run: Evidence, t: Trajectory) -> list[Gate]:
     "The gates of one turn against gold."
-    return merge_gates(_step_gates(run, t))
+    return _merge_gates(_step_gates(run, t))
 
 
 def gates(run: Evidence) -> list[Gate]:
     "All gates of a run against gold."
     known = [t for t in run.turns.values() if t.task_id in run.gold]
-    return merge_gates(g for t in known for g in _step_gates(run, t))
+    return _merge_gates(g for t in known for g in _step_gates(run, t))
 
 
 def gate_table(found: Mapping[str, Sequence[Gate]]) -> tuple[list[str], list[list]]:
@@ -747,7 +745,7 @@ def gate_table(found: Mapping[str, Sequence[Gate]]) -> tuple[list[str], list[lis
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #75cac651
 def _blame_item(item: Item, gold: Gold, relevant: Iterable[str], idk: float | None = None) -> Blame:
-    "What became of an answer, as far as answer and qrels say. `idk`: 1 if it refuses; None: as the item says."
+    "What became of an answer, by answer and qrels. `idk`: 1 if it refuses; None: as the item says."
     refused = item.refused if idk is None else idk == 1
     if gold.answerability in TO_REFUSE:
         ending = ("right",) if refused else ("failed", "answered from nothing")
@@ -784,7 +782,7 @@ def blame_items(name: str, items: Sequence[Item], gold: Mapping[str, Gold]) -> B
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #twin0002
 def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
-    "A report with what became of the same turns in a run with gold given. Raises DataError if they share no turn."
+    "A report with what the same turns became with gold given. Raises DataError if they share no turn."
     if not report.turns.keys() & given.turns.keys():
         what, remedy = f"{report.name} and {given.name}", "Name two runs over the same tasks"
         raise DataError(f"{what} share no turn", remedy=remedy)
@@ -792,8 +790,7 @@ def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
 
 
 def reassign_generation_failures(report: BlameReport, given: BlameReport) -> BlameReport:
-    """A report in which 'gold not found' is left only where the turn does not fail with gold given (by another prompt or
-    model), too."""
+    "A report with 'gold not found' only where the turn does not fail with gold given, too."
     found = beside_gold(report, given)
 
     def settled(b):

@@ -33,10 +33,9 @@ from ..models.chat import ChatModel, Prompt, chat, choose
 from ..systems.stages import read_prompts, show_history
 
 # %% auto #0
-__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'WAYS', 'PROTOCOLS', 'VERDICTS', 'ReadReply', 'read_judge_reply',
-           'judge_faithfulness', 'judge_statements', 'Item', 'run_items', 'turn_item', 'file_verdicts',
-           'prediction_items', 'check_reference', 'asked_digest', 'circular', 'judge_of', 'verdict_by_judge',
-           'verdict_agreement', 'JudgeReport', 'judge_report', 'judge_run']
+__all__ = ['SCORE', 'HALLUCINATION', 'WAYS', 'PROTOCOLS', 'VERDICTS', 'read_judge_reply', 'judge_faithfulness',
+           'judge_statements', 'Item', 'run_items', 'turn_item', 'prediction_items', 'check_reference', 'asked_digest',
+           'circular', 'judge_of', 'verdict_by_judge', 'verdict_agreement', 'JudgeReport', 'judge_report', 'judge_run']
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c2cff4cf
 _NO_DOCUMENTS = "(there are none)"
@@ -46,10 +45,10 @@ _PROMPTS = read_prompts("judge")
 SCORE = ReplyField("Score", tuple(map(str, range(1, 11))), "1", ("Rating",))
 _FLAGS = ("Hallucination flag", "Hallucinated")
 HALLUCINATION = ReplyField("Hallucination", ("yes", "no"), "yes", _FLAGS)
-CONTAINS = ReplyField(
+_CONTAINS = ReplyField(
     "Contains the answer", ("yes", "no"), "yes"
 )  # yes: a refusal is a false negative
-IDK_LABEL = ReplyField("Label", ("yes", "partial", "no"), None, ("Answer", "Verdict"))
+_IDK_LABEL = ReplyField("Label", ("yes", "partial", "no"), None, ("Answer", "Verdict"))
 _IDK_SCORES = {"yes": 1.0, "partial": 0.5, "no": 0.0}
 _SUPPORTED = ReplyField("Supported", ("yes", "no"), "no", ("Answer", "Verdict"))
 
@@ -64,7 +63,7 @@ def _before_stop(text: str) -> str:
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #93762a26
 @dataclass(frozen=True)
-class ReadReply:
+class _ReadReply:
     "What was read from a reply."
 
     values: dict[str, str | float | None]  # field name -> value; None: could not be read
@@ -75,8 +74,8 @@ class ReadReply:
     mass: float | None = None
 
 
-def read_judge_reply(text: str, fields: Sequence[ReplyField], cut: bool = False) -> ReadReply:
-    "Read a reply, field by field; cut: at max_new_tokens. What is not stated, or stated in two ways, is None."
+def read_judge_reply(text: str, fields: Sequence[ReplyField], cut: bool = False) -> _ReadReply:
+    "Read a reply, field by field; cut: at max_new_tokens. None: not stated, or stated in two ways."
     text = without_thinking(_before_stop(text))
     values = {f.name: read_field(text, f, len(fields) == 1, cut) for f in fields}
     objects = [o for o in json_objects(text) if o]
@@ -84,7 +83,7 @@ def read_judge_reply(text: str, fields: Sequence[ReplyField], cut: bool = False)
     starts = [m.start() for f in fields if (m := field_label(f).search(text))]
     before = text[: min(starts, default=len(text))]
     before = re.sub(r"^\W*reasoning\W*", "", before, flags=re.I).strip(" \n*_#{\"',")
-    return ReadReply(values, said or before, text)
+    return _ReadReply(values, said or before, text)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e3b8feb8
 def _judge_prompt(kind: str, **values: str) -> Prompt:
@@ -95,14 +94,14 @@ def _judge_prompt(kind: str, **values: str) -> Prompt:
 _REASONING_TOKENS, _REPLY_TOKENS = 64, 160
 
 
-def _asked_by_text(model: ChatModel, begun, fields, reason: bool) -> list[ReadReply]:
+def _asked_by_text(model: ChatModel, begun, fields, reason: bool) -> list[_ReadReply]:
     "What the judge writes, read by the parser."
     replies = model.generate(begun, _REPLY_TOKENS if reason else 8, stop=_STOP_TOKENS)
     both = zip(begun, replies)
     return [read_judge_reply(p.prefill + c.text, fields, c.stop == "length") for p, c in both]
 
 
-def _asked_by_choice(model: ChatModel, begun, fields, reason: bool) -> list[ReadReply]:
+def _asked_by_choice(model: ChatModel, begun, fields, reason: bool) -> list[_ReadReply]:
     "A line of reasoning, then each field by probability."
     heads = [""] * len(begun)
     if reason:
@@ -113,13 +112,13 @@ def _asked_by_choice(model: ChatModel, begun, fields, reason: bool) -> list[Read
     return [_chosen(head, fields, found) for head in heads]
 
 
-def _chosen(head: str, fields: Sequence[ReplyField], found: Iterator[tuple]) -> ReadReply:
+def _chosen(head: str, fields: Sequence[ReplyField], found: Iterator[tuple]) -> _ReadReply:
     "The reading of one reply: in each field the likeliest option; `found`: what `choose` gives."
     got = {f.name: next(found) for f in fields}
     best = {f.name: max(f.options, key=got[f.name][0].get) for f in fields}
     values = {f.name: float(best[f.name]) if f.scale else best[f.name] for f in fields}
     p, mass = {n: p for n, (p, _) in got.items()}, min(m for _, m in got.values())
-    return ReadReply(values, head.removeprefix("Reasoning:").strip(), head, p, mass)
+    return _ReadReply(values, head.removeprefix("Reasoning:").strip(), head, p, mass)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e4c8fc61
 WAYS = {"text": _asked_by_text, "choice": _asked_by_choice}
@@ -131,36 +130,34 @@ def _check_way(way: str) -> None:
         raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
 
 
-def _ask_judge(model: ChatModel, prompts, fields, way="text", reason=True) -> list[ReadReply]:
-    """Put prompts to a judge, with a line of reasoning before the fields or without, and read a reply for each. Raises
-    SettingsError for an unknown way."""
+def _ask_judge(model: ChatModel, prompts, fields, way="text", reason=True) -> list[_ReadReply]:
+    "A reading of the judge's reply to each prompt; `reason`: with a line of reasoning. Raises SettingsError."
     _check_way(way)
     begun = [replace(p, prefill="Reasoning:" if reason else "") for p in prompts]
     return WAYS[way](model, begun, fields, reason)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #5c7c9c9e
-def _settle(protocol: str, way: str, r: ReadReply, f: ReplyField, worth=None) -> Judgement:
-    """The judgement of a reading by the field that makes the score: its value, the expected value of a choice, or the
-    default. `worth`: option -> score; None: the number itself."""
+def _settle(protocol: str, way: str, r: _ReadReply, f: ReplyField, worth=None) -> Judgement:
+    "A reading as a judgement, by the field that makes the score. `worth`: option -> score; None: the number."
     value, missing = r.values[f.name], tuple(n for n, v in r.values.items() if v is None)
     points = worth or {o: float(o) for o in f.options}
     low, high = min(points.values()), max(points.values())
     used = f.default if value is None else value
     score = None if used is None else float(used) if worth is None else worth[used]
-    if f.name in r.p and (worth is None or f is CONTAINS):
+    if f.name in r.p and (worth is None or f is _CONTAINS):
         score = round(sum(points[o] * p for o, p in r.p[f.name].items()), 4)
     bounds = (low, high) if value is None else (score, score)
     read = {"unparsed": missing, "reasoning": r.reasoning, "raw": r.raw, "mass": r.mass}
     return Judgement(protocol, way, score, *bounds, **read)
 
 
-def _flagged(j: Judgement, r: ReadReply) -> Judgement:
+def _flagged(j: Judgement, r: _ReadReply) -> Judgement:
     "A judgement with its hallucination flag; unread counts as yes."
     p, said = r.p.get(HALLUCINATION.name), r.values[HALLUCINATION.name] or HALLUCINATION.default
     return replace(j, flag=said == "yes", flag_p=round(p["yes"], 4) if p else None)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e5b98abe
-_REFUSAL_SCORES = {"yes": 1.0, "no": 10.0}  # of CONTAINS (seed paper, II.E.1)
+_REFUSAL_SCORES = {"yes": 1.0, "no": 10.0}  # of _CONTAINS (seed paper, II.E.1)
 
 
 _Texts = Sequence[str]  # a text an item; of documents as the generator saw them, "" for none
@@ -170,8 +167,8 @@ def _judge_refusals(model: ChatModel, questions: _Texts, documents: _Texts, way=
     "Whether each refusal was justified, as judgements: 10, or 1."
     at = [i for i, d in enumerate(documents) if d]
     asked = [_judge_prompt("refusal", documents=documents[i], question=questions[i]) for i in at]
-    read = _ask_judge(model, asked, [CONTAINS], way)
-    judged = [_settle("refusal", way, r, CONTAINS, _REFUSAL_SCORES) for r in read]
+    read = _ask_judge(model, asked, [_CONTAINS], way)
+    judged = [_settle("refusal", way, r, _CONTAINS, _REFUSAL_SCORES) for r in read]
     found = {i: replace(j, flag=False) for i, j in zip(at, judged)}
     why = "There were no documents."
     nothing = Judgement("refusal", "rule", 10.0, 10.0, 10.0, False, reasoning=why)
@@ -216,8 +213,8 @@ def _judge_idk(model: ChatModel, questions: _Texts, answers: _Texts, way="text")
     "Whether each response says that it does not know: 1, 0.5 or 0; None: unread."
     both = zip(questions, answers, strict=True)
     asked = [_judge_prompt("idk", question=q, answer=a) for q, a in both]
-    read = _ask_judge(model, asked, [IDK_LABEL], way, reason=False)
-    return [_settle("idk", way, r, IDK_LABEL, _IDK_SCORES) for r in read]
+    read = _ask_judge(model, asked, [_IDK_LABEL], way, reason=False)
+    return [_settle("idk", way, r, _IDK_LABEL, _IDK_SCORES) for r in read]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f73c0a48
 @dataclass(frozen=True, repr=False)
@@ -257,7 +254,7 @@ def _agreement(title: str, words, worth: Mapping[str, float], said: _Said) -> _A
 
 
 def _idk_agreement(judge: Sequence[float | None], rule: Sequence[float], talks) -> _Agreement:
-    "Compare IDK verdicts (1, 0.5, 0 or None) with the rule's, where 0.5 counts as no: only a whole refusal is one."
+    "Compare IDK verdicts (1, 0.5, 0 or None) with the rule's; 0.5 counts as no: only a whole refusal is one."
     words = {1.0: "yes", 0.5: "partial", 0.0: "no", None: "unparsed"}
     both = zip(judge, rule, talks, strict=True)
     said = [(words[j], "yes" if r == 1 else "no", t) for j, r, t in both]
@@ -266,8 +263,7 @@ def _idk_agreement(judge: Sequence[float | None], rule: Sequence[float], talks) 
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e0b53d37
 def _split_statements(model: ChatModel, questions: _Texts, answers, how="rule") -> list[list[str]]:
-    """The statements of each answer: sentences by rule, or lines that the judge writes with most of their words from it;
-    where it writes none, the rule splits."""
+    "The statements of each answer: sentences by rule, or (of its words) by the judge, else by the rule."
     if how not in ("rule", "judge"):
         raise SettingsError(f"statements are split by rule or judge, not {how!r}")
     if how == "rule":
@@ -287,7 +283,7 @@ def _split_statements(model: ChatModel, questions: _Texts, answers, how="rule") 
 def judge_statements(
     model, questions: _Texts, answers: _Texts, documents: _Texts, way="text", split="rule"
 ) -> list[Judgement]:
-    "The share of each answer's statements that the documents support, in [0, 1]; None for an answer without statements."
+    "The share of each answer's statements that the documents support, in [0, 1]; None without statements."
     statements = _split_statements(model, questions, answers, split)
     pairs = [(d, s) for d, ss in zip(documents, statements, strict=True) for s in ss]
     told = [{"documents": d or _NO_DOCUMENTS, "statement": s} for d, s in pairs]
@@ -296,7 +292,7 @@ def judge_statements(
     return [_supported([(s, next(found)) for s in ss], way) for ss in statements]
 
 
-def _supported(read: Sequence[tuple[str, ReadReply]], way: str) -> Judgement:
+def _supported(read: Sequence[tuple[str, _ReadReply]], way: str) -> Judgement:
     "The judgement of an answer from its statements."
     words = [r.values[_SUPPORTED.name] for _, r in read]
     parts = tuple((s, None if v is None else float(v == "yes")) for (s, _), v in zip(read, words))
@@ -312,7 +308,7 @@ def _supported(read: Sequence[tuple[str, ReadReply]], way: str) -> Judgement:
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #dd86904e
 def _judge_ratings(model: ChatModel, columns: Sequence[_Texts], way="text") -> list[Judgement]:
-    "A rating of each answer, in [0, 1]; columns: histories (as `show_history` has them), questions, answers, targets, documents."
+    "A rating of each answer, in [0, 1], from histories, questions, answers, targets and documents."
 
     def prompt(h, q, a, t, d):
         talk, reply = f"Conversation:\n{h}\n\n" if h else "", _PROMPTS["reply.score"]
@@ -355,7 +351,7 @@ class Item:
 
     @cached_property
     def refused(self) -> bool:
-        "Whether the turn was recorded as a refusal, its file calls it one, or its answer declines where neither says anything."
+        "Whether the turn was recorded as a refusal, its file says so, or else its answer declines."
         if self.outcome is None and self.verdict is None:
             return declines(self.answer, self.phrases)
         if self.outcome is Outcome.I_DONT_KNOW or self.verdict == 1:
@@ -374,7 +370,7 @@ class Item:
 
     @cached_property
     def support(self) -> float | None:
-        "K-precision of the answer; None for a refusal and a question, which claim nothing, for an error, and without passages or their texts."
+        "K-precision of the answer; None for refusals and questions, errors, and without texts of passages."
         claims = not (self.refused or self.failed or self.asked_back or "" in self.texts)
         return k_precision(self.answer, self.texts) if claims else None
 
@@ -382,8 +378,8 @@ class Item:
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #6164c6b0
 def run_items(run: Run, tasks: Sequence[Task] = ()) -> list[Item]:
-    """The turns of a run, with the histories of `tasks`; (): as far as the run keeps them. One that answers without a search
-    on record does not record its searches: none of its turns refused before one."""
+    """The turns of a run, with the histories of `tasks`; (): as the run keeps them. One that answers without
+    a search on record does not record its searches: none of its turns refused before one."""
     told = {t.id: t.history for t in tasks or run.tasks.values()}
     turns = run.trajectories.values()
     items = [turn_item(t, run.passages, told.get(t.task_id, ())) for t in turns]
@@ -392,7 +388,7 @@ def run_items(run: Run, tasks: Sequence[Task] = ()) -> list[Item]:
 
 
 def turn_item(t: Trajectory, passages: Mapping[str, Context], history: tuple = ()) -> Item:
-    "A recorded turn, with the contexts that its generator saw. Raises DataError if one of them is not in `Run.passages`."
+    "A recorded turn, with what its generator saw. Raises DataError for a context not in `Run.passages`."
     if lost := [c for c in t.contexts if c not in passages]:
         what = f"turn {t.task_id!r} saw the context {lost[0]!r}, which is not among its passages"
         raise DataError(what, remedy="Copy passages.jsonl again")
@@ -406,8 +402,8 @@ def turn_item(t: Trajectory, passages: Mapping[str, Context], history: tuple = (
     return Item(*about, contexts, history, t.outcome, found, ranked, unranked=unranked)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #d7b70d36
-def file_verdicts(path: str | Path) -> dict[str, float]:
-    "Task id -> 1, 0.5 or 0: whether the answer refuses, where a prediction file says so. Raises DataError for any other verdict."
+def _file_verdicts(path: str | Path) -> dict[str, float]:
+    "Task id -> 1, 0.5 or 0: whether the answer refuses, as the file says. Raises DataError for others."
     found = {}
     for n, o in read_jsonl(path, nan_is_null=True):
         said = o["metrics"].get("idk_eval") if isinstance(o.get("metrics"), dict) else None
@@ -422,9 +418,9 @@ def file_verdicts(path: str | Path) -> dict[str, float]:
 
 
 def prediction_items(path: str | Path, tasks: Sequence[Task] = ()) -> list[Item]:
-    """The answers of a prediction file of task B or C, to tasks that were read with contexts; (): the file repeats its
-    input. Raises DataError for a line without an answer, or without its task."""
-    predicted, verdicts = read_predictions(path, answers=True), file_verdicts(path)
+    """The answers of a prediction file of task B or C to tasks with contexts; (): the file repeats its input.
+    Raises DataError for a line without an answer, or without its task."""
+    predicted, verdicts = read_predictions(path, answers=True), _file_verdicts(path)
     known = {t.id: t for t in tasks or read_tasks(path, contexts=True)}
     if lost := [t for t in predicted if t not in known]:
         remedy = "Name the file of the tasks that were predicted"
@@ -434,7 +430,7 @@ def prediction_items(path: str | Path, tasks: Sequence[Task] = ()) -> list[Item]
 
 
 def _predicted_item(task: Task, p: Prediction, verdict: float | None) -> Item:
-    "An answer to a task, over the passages that its file names; where it names none, over those that came with the task."
+    "An answer to a task, over the passages that its file names, else over those that came with the task."
     about = (task.id, task.conversation_id, task.turn, task.domain, task.question, p.answer)
     whose, passages = predicted_contexts(p, task)
     contexts = tuple(map(as_context, passages))
@@ -444,8 +440,7 @@ def _predicted_item(task: Task, p: Prediction, verdict: float | None) -> Item:
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #86f753f0
 def check_reference(items: Sequence[Item], gold: Mapping, tasks: Sequence[Task], source) -> None:
-    """Raises DataError if none of the answered tasks is in the reference file (gold and tasks), or if it asks something else
-    under the same id; `source`: where the items come from, for the message."""
+    "Raises DataError (naming `source`) if the reference file has none of the tasks, or asks other things."
     remedy = "Name the file of its tasks with --reference"
     if not items:
         again = "Go on with the run, or name another"
@@ -464,13 +459,13 @@ def asked_digest(item: Item, gold: Gold | None) -> str:
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #d5003df4
 def circular(run: Run) -> frozenset[str]:
-    "The measures that decided inside a run: they do not score it. Checks by support and by claims are K-precision."
+    "The measures that decided inside a run: they do not score it. Support and claims are K-precision."
     how = {v.how for t in run.trajectories.values() for v in t.verdicts}
     return frozenset({"K-precision"} if how & {"support", "claims"} else ())
 
 
 def judge_of(run: Run) -> dict[str, str]:
-    "The identity of the judge whose judgements a run is read with; {} if nobody judged. Raises DataError for a file that names none."
+    "The identity of the judge that a run is read with; {} if none. Raises DataError for an unnamed judge."
     path = run.judged_in / "judge.json"
     if not path.exists():
         return {}
@@ -487,8 +482,7 @@ PROTOCOLS = ("refusal", "faithfulness", "correctness", "idk", "rl_f_local", "rb_
 def _judge_item(
     item: Item, gold, model, embedder, way="text", protocols=PROTOCOLS, split="rule"
 ) -> dict[str, Judgement]:
-    """Everything that the judge says of an answer, by protocol; correctness and rating need the target of its gold. Raises
-    SettingsError for an unknown protocol."""
+    "All that the judge says of an answer, by protocol. Raises SettingsError for an unknown protocol."
     if unknown := set(protocols) - set(PROTOCOLS):
         names = ", ".join(PROTOCOLS)
         raise SettingsError(f"unknown protocol {sorted(unknown)[0]!r}: there are {names}")
@@ -546,8 +540,7 @@ _WRONG_BELOW, _RIGHT_FROM = 3.5, 6.5  # between the bands of the prompt of corre
 
 
 def verdict_by_judge(found: Mapping[str, Judgement]) -> TargetVerdict | None:
-    """What an answer is by the correctness among its judgements, its kind being right, partly, wrong or unparsed; None: its
-    cosine with the target spared the judge."""
+    "What an answer is by its judged correctness; None: the cosine with the target spared the judge."
     j = found.get("correctness")
     if j is None or j.unparsed:
         why = "the judge's verdict could not be read" if j else "the judge was not asked"
@@ -559,7 +552,7 @@ def verdict_by_judge(found: Mapping[str, Judgement]) -> TargetVerdict | None:
 
 
 def verdict_agreement(items: Sequence[Item], judgements: Mapping, gold: Mapping) -> _Agreement:
-    "Whether answers are right: a judge's verdicts (task id -> protocol -> judgement) beside the rule's, where the judge was asked."
+    "Whether answers are right: a judge's verdicts (task id -> protocol -> judgement) beside the rule's."
     both = [(i, judgements.get(i.task_id, {})) for i in items if i.task_id in gold]
     asked = [(i, v) for i, js in both if "correctness" in js and (v := verdict_by_judge(js))]
 
@@ -636,9 +629,10 @@ class JudgeReport(Report):
     def note(self) -> str:
         back = f"{self.asked_back} asked back, " if self.asked_back else ""
         return (
-            f"{self.answered} answered, {self.refused} refused, {back}{self.failed} ended in an error (not judged), "
-            f"{self.pending} not judged yet. Hallucination flag: {self.hallucinations}. "
-            "Unread scores count as the minimum and unread flags as yes; worst and best are the means that they leave possible. "
+            f"{self.answered} answered, {self.refused} refused, {back}{self.failed} ended in an error "
+            f"(not judged), {self.pending} not judged yet. Hallucination flag: {self.hallucinations}. "
+            "Unread scores count as the minimum and unread flags as yes; worst and best are the means "
+            "that they leave possible. "
             "rl_f_local and rb_llm_local come from this judge and do not compare with the leaderboard's."
         )
 
@@ -651,7 +645,7 @@ class JudgeReport(Report):
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #690c28ef
 def judge_report(run: Run | str | Path, folder=None, tasks: Sequence[Task] = (), gold=None):
-    """Sum up the judgements of a run that belong to its present answers, in `folder` or where the run says (`JudgeReport`).
+    """Sum up the judgements of a run's present answers, in `folder` or where the run says (`JudgeReport`).
     With tasks and gold, judgements on other histories or targets are pending."""
     run = _with_judgements(as_run(run), folder) if folder else as_run(run)
     items = run_items(run, tasks)
@@ -675,7 +669,7 @@ def judge_report(run: Run | str | Path, folder=None, tasks: Sequence[Task] = (),
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f3cbccfc
 def _judge_items(items, gold, ask, model, folder: Path, size: int, minutes=None, progress=False):
-    "Judge items into a folder, `size` at a time; `ask` takes an item, its gold and a model, and gives its judgements by protocol."
+    "Judge items into a folder, `size` at a time; `ask`: item, gold, model -> judgements by protocol."
 
     def judge(item: Item) -> Judged:
         calls = Calls()
@@ -713,7 +707,7 @@ def judge_run(
     progress: bool = True,
     shard: Shard | None = None,  # only the conversations that fall to this part, into `out`
 ) -> JudgeReport:
-    "Judge the turns of a run, or go on. Raises RunMismatch for judgements of another judge, DataError for another reference file."
+    "Judge the turns of a run, or go on. Raises RunMismatch for another judge, DataError for a reference."
     run, settings = as_run(run), settings or load_settings()
     models, folder = models or Models(settings), Path(out) if out else run.folder
     # how rl_f_local splits an answer; and what a small model can do

@@ -34,8 +34,8 @@ from ..models.chat import EmbedderLike
 from ..systems.stages import PROMPTS, check_by_likelihood
 
 # %% auto #0
-__all__ = ['RaterNames', 'BASELINE', 'MODEL_WAYS', 'rater_names', 'human_ratings', 'Licence', 'licence', 'contextual_support',
-           'lexical_measures', 'encoder_measures', 'model_measures']
+__all__ = ['RaterNames', 'MODEL_WAYS', 'rater_names', 'human_ratings', 'Licence', 'licence', 'lexical_measures',
+           'encoder_measures', 'model_measures']
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #633c82f2
 _UNFAITHFUL = 2  # median rating at or below it
@@ -47,7 +47,7 @@ class _HumanRatings:
 
     answers: tuple[RatedAnswer, ...]
     raters: tuple[str, ...]  # () if it is not known who rated what
-    ratings: np.ndarray  # float [raters, answers], NaN: not rated; without names a row is a place in the file, not a person
+    ratings: np.ndarray  # float [raters, answers], NaN: not rated; without names a row is no person
 
     talks = property(lambda self: [a.task.conversation_id for a in self.answers])
     unfaithful = property(lambda self: np.nanmedian(self.ratings, axis=0) <= _UNFAITHFUL)
@@ -65,7 +65,7 @@ def rater_names(path: str | Path) -> RaterNames:
 
 
 def human_ratings(rated: Sequence[RatedAnswer], names: RaterNames | None = None) -> _HumanRatings:
-    "The ratings of all answers but the benchmark's own. Raises DataError if there are none, or an answer has no rating."
+    "The ratings of all answers but the benchmark's own. Raises DataError for none, or an unrated answer."
     answers = tuple(a for a in rated if a.system != "reference")
     if not answers:
         raise DataError("there are no rated answers of systems")
@@ -84,7 +84,7 @@ def human_ratings(rated: Sequence[RatedAnswer], names: RaterNames | None = None)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #bd7386d7
 def _one_person(p: _HumanRatings) -> Interval:
-    "AUROC of one person's rating for the others' median being 2 or less, over all persons, on answers with three ratings or more."
+    "AUROC of one rating for the others' median being at most 2, over persons; answers with 3 ratings."
     scores, labels, talks = [], [], []
     for i, talk in enumerate(p.talks):
         given = p.ratings[~np.isnan(p.ratings[:, i]), i]
@@ -96,7 +96,7 @@ def _one_person(p: _HumanRatings) -> Interval:
 
 
 def _agreement(rating: np.ndarray, ratings: np.ndarray) -> np.ndarray:
-    "[answers]: how often a rating [answers] equals that of a person, drawn at random from those who rated it [raters, answers]."
+    "[answers]: how often a rating [answers] equals that of a random rater of [raters, answers]."
     return np.nanmean(np.where(np.isnan(ratings), math.nan, ratings == rating), axis=0)
 
 
@@ -112,7 +112,7 @@ def _commonest_rating(ratings: np.ndarray) -> float:
     return float(values[counts.argmax()])
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #1505e5b0
-BASELINE = "K-precision"  # the measure that every other one is held against
+_BASELINE = "K-precision"  # the measure that every other one is held against
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class _Measured:
     decided: tuple[int, ...] = ()  # answers whose value follows from their label, as if conditioned
 
     def bounds(self, unfaithful: np.ndarray) -> tuple[_Measured, _Measured] | None:
-        "The same, had every unread verdict meant the wrong extreme, and the right one; None if all were read."
+        "The same with every unread verdict as the wrong extreme, and the right one; None if all were read."
         if not self.unread:
             return None
         wrong, right = dict(enumerate(self.values)), dict(enumerate(self.values))
@@ -138,7 +138,7 @@ class _Measured:
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #d4a035bc
 def _as_ratings(scores: Sequence[float], ratings: np.ndarray, talks: Sequence[str]) -> np.ndarray:
-    "Scores of answers on the scale of their ratings [raters, answers], by quantiles of the other conversations: [answers]."
+    "Scores on the scale of ratings [raters, answers], by quantiles of other conversations: [answers]."
     x, talk = np.asarray(scores, float), np.asarray(talks)
     steps, out = np.unique(ratings[~np.isnan(ratings)]), np.zeros(len(x))
     for t in np.unique(talk):
@@ -155,18 +155,18 @@ _LEAST_PARSED, _EPSILON = 0.95, 0.1
 
 
 def _permitted_use(name: str, parsed: float, a: Interval, gain: Interval) -> tuple[str, str]:
-    "What a measure may be used for (refused, beside, licensed or baseline), and why: from its share of read verdicts and its AUROC."
+    "What a measure may be used for (refused, beside, licensed, baseline), and why: by read share and AUROC."
     if parsed < _LEAST_PARSED:
         return "refused", f"{1 - parsed:.0%} of its verdicts cannot be read"
     if a.low is None or a.low <= 0.5:
         return "refused", f"AUROC {a}: not shown to be better than guessing"
-    if name == BASELINE:
+    if name == _BASELINE:
         return "baseline", f"AUROC {a}: what others have to beat"
     if gain.low is not None and gain.high < 0:
-        return "refused", f"worse than {BASELINE} by {gain}"
+        return "refused", f"worse than {_BASELINE} by {gain}"
     if gain.low is not None and gain.low > 0:
-        return "licensed", f"better than {BASELINE} by {gain}"
-    return "beside", f"not to be told from {BASELINE}: {gain}"
+        return "licensed", f"better than {_BASELINE} by {gain}"
+    return "beside", f"not to be told from {_BASELINE}: {gain}"
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #e8f52204
 # value, and its 95 % interval, clustered by conversation
@@ -283,14 +283,14 @@ def _human_agreement(p: _HumanRatings, constant: _ConstantAnswer) -> _HumanAgree
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #9b43d56a
 _USES = {  # use -> in the table, in a sentence
     "refused": ("no", "may not be used for faithfulness"),
-    "beside": (f"beside {BASELINE}", f"may be shown beside {BASELINE}, not in its stead"),
+    "beside": (f"beside {_BASELINE}", f"may be shown beside {_BASELINE}, not in its stead"),
     "licensed": ("yes", "may rank answers and compare systems by faithfulness"),
 }
 _BLIND = "and is blind to swapped numbers, names and negations"
 _MAY = "it may rank answers and compare systems by faithfulness"
 _USES["baseline"] = ("baseline", f"is the baseline: {_MAY}, {_BLIND}")
 _LICENCE_HEAD = (
-    f"measure|AUROC|minus {BASELINE}|with passages|without labels|rho|in length bands|alpha|"
+    f"measure|AUROC|minus {_BASELINE}|with passages|without labels|rho|in length bands|alpha|"
     "agreement|alt-test|parsed|s/answer|may be used"
 ).split("|")
 
@@ -353,11 +353,13 @@ class Licence(Report):
     def note(self) -> str:
         p = self.people
         return (
-            f"{p.answers} answers of {p.conversations} conversations, {p.unfaithful} unfaithful (median rating at most {_UNFAITHFUL}; "
-            f"raters: {p.raters}). AUROC: of the unfaithful against the rest; intervals: jackknife over conversations. "
-            "with passages: AUROC without the answers that had none; without labels: without those whose value their label decides. "
+            f"{p.answers} answers of {p.conversations} conversations, {p.unfaithful} unfaithful "
+            f"(median rating at most {_UNFAITHFUL}; raters: {p.raters}). AUROC: of the unfaithful "
+            "against the rest; intervals: jackknife over conversations. with passages: AUROC without the "
+            "answers that had none; without labels: without those whose value their label decides. "
             "alpha: Krippendorff's, of people and the measure; one person: of people alone. "
-            f"agreement: with one person, on the people's scale. alt-test: share of raters that it wins against (epsilon {_EPSILON}). "
+            "agreement: with one person, on the people's scale. alt-test: share of raters that it wins "
+            f"against (epsilon {_EPSILON}). "
             "Nothing here says anything about refusal, appropriateness or preference."
         )
 
@@ -372,13 +374,12 @@ class Licence(Report):
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #32317b2e
 def licence(rated: Sequence[RatedAnswer], measured: Sequence[_Measured], names=None) -> Licence:
-    """Hold measures of all answers but the benchmark's own, the baseline among them, against people; without the names of
-    the raters there is no alternative-annotator test. Raises DataError if the baseline is missing or a measure has another
-    number of answers."""
+    """Hold measures of all answers but the benchmark's own against people; without the names of raters there
+    is no alt-test. Raises DataError for a missing baseline, or a measure with another number of answers."""
     p = human_ratings(rated, names)
-    base = next((m for m in measured if m.name == BASELINE), None)
+    base = next((m for m in measured if m.name == _BASELINE), None)
     if base is None:
-        raise DataError(f"{BASELINE} is missing: every other measure is compared with it")
+        raise DataError(f"{_BASELINE} is missing: every other measure is compared with it")
     if short := [m.name for m in measured if len(m.values) != len(p.answers)]:
         what = f"does not say something of each of the {len(p.answers)} answers"
         raise DataError(f"{short[0]!r} {what}")
@@ -426,9 +427,8 @@ def _company(near: set[str], negated: bool, words: Sequence[tuple[str, bool]], i
     return found if words[i][1] == negated else found / 2
 
 
-def contextual_support(answer: str, documents: Sequence[str]) -> float:
-    """Support that looks at the company of each word: a number, a name or a negation from elsewhere in the documents has
-    another. In [0, 1]; 1 for an answer without content words."""
+def _contextual_support(answer: str, documents: Sequence[str]) -> float:
+    "Support by each word's company: a number, name or negation from elsewhere has another. In [0, 1]."
     known, values = list(map(_places, documents)), []
     for row in _marked(answer):
         for j, (w, negated) in enumerate(row):
@@ -473,8 +473,8 @@ def _texts_of(a: RatedAnswer) -> list[str]:
 def lexical_measures(answers: Sequence[RatedAnswer]) -> list[_Measured]:
     "The measures that need no model, and the official ones that the file holds."
     ways = {
-        BASELINE: lambda a: support(a.answer, _texts_of(a)),
-        "contextual support": lambda a: contextual_support(a.answer, _texts_of(a)),
+        _BASELINE: lambda a: support(a.answer, _texts_of(a)),
+        "contextual support": lambda a: _contextual_support(a.answer, _texts_of(a)),
         "ROUGE-L": lambda a: rouge_l(a.answer, a.gold.targets[0]),
         "shortness (a control)": lambda a: -len(a.answer.split()),
     }
@@ -507,8 +507,7 @@ def _shown_documents(a: RatedAnswer) -> str:
 
 
 def _by_judgements(name, found: Sequence[Judgement], seconds, scores, field="", low=0.0, high=1.0):
-    """The scores of judgements as a measure; an unread verdict counts as the lowest. It is unread if `field` is, or where
-    none is named if any is."""
+    "The scores of judgements; unread (`field` is, or without it any) counts as the lowest."
     lost = [field in j.unparsed if field else bool(j.unparsed) for j in found]
     unread = tuple(i for i, s in enumerate(scores) if lost[i] or s is None)
     values = tuple(low if s is None else s for s in scores)
@@ -541,8 +540,7 @@ def _as_measures(way: str, found: Sequence, seconds: float) -> list[_Measured]:
 def model_measures(
     answers: Sequence, model: ChatModel, way: str, record: str | Path, batch=8, progress=False
 ) -> list[_Measured]:
-    """What a chat model says of the answers in one of MODEL_WAYS, with a call record (JSON lines) of this way alone. Raises
-    SettingsError for another way."""
+    "What a chat model says of the answers in one of MODEL_WAYS, with a call record. Raises SettingsError."
     if way not in MODEL_WAYS:
         raise SettingsError(f"a model is asked by {', '.join(MODEL_WAYS)}, not {way!r}")
     calls, found = RecordedChat(model, record), {}

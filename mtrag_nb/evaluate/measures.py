@@ -26,14 +26,14 @@ from ..data.mtrag import conversation_of_line, domain_of_line, prediction_of_lin
 from .statistics import INTERVALS, Interval, Report, mean_interval
 
 # %% auto #0
-__all__ = ['CUTS', 'MEASURES', 'WRONG', 'RIGHT', 'RetrievalScores', 'retrieval_scores', 'rouge_l', 'target_recall',
-           'TargetVerdict', 'best_by_target', 'verdict_of', 'says_target', 'why_not_judged', 'k_precision',
-           'PairScorer', 'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition',
-           'Refusals', 'refusals', 'without_answers', 'RetrievalReport', 'score_retrieval']
+__all__ = ['MEASURES', 'WRONG', 'RIGHT', 'RetrievalScores', 'retrieval_scores', 'rouge_l', 'target_recall', 'TargetVerdict',
+           'best_by_target', 'verdict_of', 'says_target', 'why_not_judged', 'k_precision', 'PairScorer',
+           'bert_k_precision', 'harmonic_mean', 'agg_parts', 'condition', 'Refusals', 'refusals', 'without_answers',
+           'RetrievalReport', 'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
-CUTS = (1, 3, 5, 10)
-MEASURES = (*(f"nDCG@{k}" for k in CUTS), *(f"recall@{k}" for k in CUTS), "MRR")
+_CUTS = (1, 3, 5, 10)
+MEASURES = (*(f"nDCG@{k}" for k in _CUTS), *(f"recall@{k}" for k in _CUTS), "MRR")
 
 
 def _best_first(scores: Mapping[str, float]) -> list[str]:
@@ -47,15 +47,15 @@ def _discounted(gains: Sequence[int], k: int) -> float:
 
 
 def _query(scores: Mapping[str, float], relevant: Mapping[str, int], measures) -> dict[str, float]:
-    "Measure -> value of one ranking, by passage id: scores, relevance (0 and below: none). 0 where no passage is relevant."
+    "Measure -> value of one ranking, from scores and relevance by passage id; 0 without a relevant passage."
     gains = [max(0, relevant.get(p, 0)) for p in _best_first(scores)]
     best = sorted((g for g in relevant.values() if g > 0), reverse=True)
     if not best:
         return dict.fromkeys(measures, 0.0)
     hits = [g > 0 for g in gains]
     found = {"MRR": 1 / (hits.index(True) + 1) if any(hits) else 0.0}
-    found |= {f"nDCG@{k}": _discounted(gains, k) / _discounted(best, k) for k in CUTS}
-    found |= {f"recall@{k}": sum(hits[:k]) / len(best) for k in CUTS}
+    found |= {f"nDCG@{k}": _discounted(gains, k) / _discounted(best, k) for k in _CUTS}
+    found |= {f"recall@{k}": sum(hits[:k]) / len(best) for k in _CUTS}
     return {m: found[m] for m in measures}
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #7468b79d
@@ -82,7 +82,7 @@ class RetrievalScores(Report):
     rows: tuple[_RetrievalRow, ...]  # domains in alphabetical order, then all
     queries: dict[str, dict[str, float]]  # task id -> measure -> value, if it was measured
     unjudged: int  # tasks of the run without qrels: not measured
-    tied: int  # queries with equal scores (in single precision): trec_eval orders those by id, the larger first
+    tied: int  # queries with equal float32 scores: trec_eval orders those by id, the larger first
     unordered: int  # rankings whose order is not that of their scores: the scores count
     repeated: int  # rankings that name a passage twice: its last score counts
     depth: int  # passages of the longest ranking
@@ -104,7 +104,8 @@ class RetrievalScores(Report):
     def note(self) -> str:
         "What happened to missing queries and tied scores."
         return (
-            f"{self.rows[-1].missing} queries missing from the run (left out), {self.unjudged} tasks without qrels (not measured), {self.tied} rankings with tied scores (ordered by id), "
+            f"{self.rows[-1].missing} queries missing from the run (left out), {self.unjudged} tasks without "
+            f"qrels (not measured), {self.tied} rankings with tied scores (ordered by id), "
             f"{self.unordered} not in the order of their scores, {self.repeated} with a passage twice"
         )
 
@@ -132,7 +133,7 @@ def _as_scores(task: str, ranking) -> tuple[dict[str, float], dict[str, bool]]:
 
 
 def _weighted(rows: list[_RetrievalRow], measures: Sequence[str] = MEASURES) -> _RetrievalRow:
-    "The row of all: means weighted by the tasks of their domains; a domain in which nothing was measured has no weight."
+    "The row of all: means weighted by the tasks of each domain in which something was measured."
     counted = [r for r in rows if r.queries]
     weight = sum(r.tasks for r in counted)
     sums = {m: sum(r.values[m] * r.tasks for r in counted) for m in measures}
@@ -142,7 +143,7 @@ def _weighted(rows: list[_RetrievalRow], measures: Sequence[str] = MEASURES) -> 
 
 
 def _rows(place, run, queries, absent: list[str], measures: Sequence[str]) -> list[_RetrievalRow]:
-    "One row a domain, in alphabetical order; means over queries, rounded to 5 places as the official script does."
+    "One row a domain, in alphabetical order; means over queries, to 5 places as in the official script."
     rows = []
     for d in sorted({place(t) for t in (*run, *absent)} - {None}):
         tasks, gone = (sum(place(t) == d for t in some) for some in (run, absent))
@@ -157,8 +158,8 @@ def retrieval_scores(
     run: Mapping[str, Mapping[str, float] | Sequence[tuple[str, float]]],  # passages with scores
     domains: Mapping[str, str] | None = None,  # task id -> the row that it counts in; None: one row
 ) -> RetrievalScores:
-    """nDCG and recall as deep as was retrieved, and MRR, by domain and over all. Queries with qrels that are not in the run are left
-    out, as the official script does. Raises DataError for no number, or a lost domain."""
+    """nDCG and recall as deep as was retrieved, and MRR, by domain and over all; queries missing from the run
+    are left out, as by the official script. Raises DataError for no number, or a lost domain."""
     place = (lambda t: "all tasks") if domains is None else domains.get
     if lost := [t for t in run if place(t) is None]:
         raise DataError(f"task {lost[0]!r} has no domain")
@@ -188,7 +189,7 @@ def rouge_l(response: str, target: str) -> float:  # in [0, 1]; 0 if either has 
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #tr000002
 def target_recall(answer: str, target: str) -> float:  # in [0, 1]
-    "The share of the target's content words in an answer, times 2 target words / answer words where that is below 1."
+    "The share of the target's content words in an answer, times 2 target / answer words where below 1."
     length = 2 * word_count(target) / max(1, word_count(answer))
     return support(target, [answer]) * min(1.0, length)
 
@@ -199,10 +200,14 @@ _SHORT_WORDS = 6
 _YES = {*"yes yeah yep true correct indeed ja oui si sí sim tak ano evet да نعم हाँ हां".split()}
 _NO = {*"no nope false incorrect not unfortunately nein non não nie hayır нет لا नहीं".split()}
 _YES_NO = re.compile(r"(?P<no>不(?:是的?)?|いいえ|没有)|(?P<yes>是的?|对|はい)")  # at the beginning
-_IT_IS = r"(?:it|they|there|he|she|we|you|this|that) (?:is|are|was|were|do|does|did|can|may|must|will|has|have)"
+_IT_IS = (
+    r"(?:it|they|there|he|she|we|you|this|that) "
+    r"(?:is|are|was|were|do|does|did|can|may|must|will|has|have)"
+)
 _SURE = r"(?:absolutely|certainly|definitely|of course)"
 _AGREES = re.compile(  # a whole answer, or how it begins
-    rf"(?P<no>never\b|{_SURE} not\b|i'm afraid not\b|{_IT_IS}(?: not|n't)\W*$)|(?P<yes>{_SURE}\b|{_IT_IS}\W*$)"
+    rf"(?P<no>never\b|{_SURE} not\b|i'm afraid not\b|{_IT_IS}(?: not|n't)\W*$)"
+    rf"|(?P<yes>{_SURE}\b|{_IT_IS}\W*$)"
 )
 _LED_BY = re.compile(r"(?:(?:based on|according to) [^,.:]*[,:] |(?:the )?answer(?: is|:) )+")
 _ALONE = re.compile(r"[\s*\"']*([\w']+)[*\"']*(?:\s*(?:$|[,.;:!(。；！、،।])|\s-)")
@@ -271,7 +276,7 @@ def _by_polarity(answer: str, target: str, question: str) -> TargetVerdict:
 
 
 def _by_numbers(answer: str, target: str) -> TargetVerdict:
-    "Numbers: each of the target's must stand in the answer, with its sign and, where both have one, its unit."
+    "Numbers: each of the target's stands in the answer, with its sign and, where both have one, unit."
     there = [t for s in sentences(answer) for t in claim_tokens(s) if t.key.startswith("#")]
     wanted = [t for t in claim_tokens(target) if t.kind == "number"]
 
@@ -305,7 +310,7 @@ def _share(answer: str, target: str) -> float:
 
 
 def _by_words(answer: str, target: str) -> TargetVerdict:
-    "Names and other few words: all of them stand in the answer, as much denied as in the target, or none does."
+    "Names and other few words: all stand in the answer, denied as in the target, or none does."
     if not content_words(target):
         several = sum(map(str.isalnum, target)) > 1
         if contains_text(answer, target) and (several or contains_text(target, answer)):
@@ -344,7 +349,8 @@ def _by_recall(answer: str, target: str) -> TargetVerdict:
 
 _MONTH = "(" + "|".join(_MONTHS := "jan feb mar apr may jun jul aug sep oct nov dec".split()) + ")"
 _DATE = re.compile(
-    rf"\b(?:(\d{{4}})-(\d\d?)-(\d\d?)|(\d\d?)\.(\d\d?)\.(\d{{4}})|{_MONTH}[a-z]*\.? (\d\d?)(?:st|nd|rd|th)?,? (\d{{4}})"
+    rf"\b(?:(\d{{4}})-(\d\d?)-(\d\d?)|(\d\d?)\.(\d\d?)\.(\d{{4}})"
+    rf"|{_MONTH}[a-z]*\.? (\d\d?)(?:st|nd|rd|th)?,? (\d{{4}})"
     rf"|(\d\d?)(?:st|nd|rd|th)?\.? (?:of )?{_MONTH}[a-z]*\.?,? (\d{{4}}))\b",
     re.I,
 )
@@ -428,7 +434,7 @@ def verdict_of(answer: str, targets: Sequence[str], question: str = "") -> str:
 
 
 def says_target(answer: str, targets: Sequence[str]) -> bool:
-    "Whether an answer is a target, or says the whole of one where it does not decline: then it is no refusal, whatever its words are."
+    "Whether an answer is a target, or says the whole of one without declining: then it is no refusal."
 
     def says(target):
         if not contains_text(answer, target) or contains_text(target, answer):
@@ -450,7 +456,7 @@ def why_not_judged(measure: str, answer: str, target: str) -> str:
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #134b92d7
 def k_precision(response: str, passages: Sequence[str]) -> float | None:
-    "The share of the response's content words that stand in a passage; 1 without any, None for a blank response or without passages."
+    "The share of the response's content words in a passage; 1 without any, None if blank or no passages."
     return support(response, passages) if passages and response.strip() else None
 
 
@@ -467,7 +473,7 @@ class PairScorer(Protocol):
 
 
 def bert_k_precision(bert: PairScorer, responses: Sequence[str], passages: _Texts) -> list:
-    "The highest BERTScore-precision of each response over its passages, in one batch; None where there is no passage, or where the response is blank."
+    "The highest BERTScore-precision of each response over its passages; None without a passage, or if blank."
     pairs = [(r, p) for r, ps in zip(responses, passages, strict=True) for p in ps]
     found = iter(bert.score([r for r, _ in pairs], [p for _, p in pairs]))
     best = [[s[0] for s in (next(found) for _ in ps) if s is not None] for ps in passages]
@@ -481,15 +487,9 @@ def harmonic_mean(*values: float | None) -> float | None:
     return 0.0 if min(values) <= 0 else len(values) / sum(1 / v for v in values)
 
 
-def rb_agg(r: float | None, l: float | None, k: float | None) -> float | None:
-    """RB_agg from its three parts, in [0, 1]: (BERTScore recall of the target + 1) / 2, ROUGE-L, and (Bert-KPrec + 1) / 2, which
-    is 0 without passages; None if a part is None."""
-    return harmonic_mean(r, l, k)
-
-
 @dataclass(frozen=True)
-class AggParts:
-    "What RB_agg is made of, as the official files name it. None: the response, the target or all passages were blank."
+class _AggParts:
+    "The parts of RB_agg under their official names. None: response, target or all passages were blank."
 
     bert_rec: float | None
     rouge_l: float
@@ -497,32 +497,33 @@ class AggParts:
 
     @property
     def rb_agg(self) -> float:
-        "RB_agg as the official script has it: a part that could not be measured is 0, and so is the whole."
+        """The harmonic mean of (BERTScore recall + 1) / 2, ROUGE-L and (Bert-KPrec + 1) / 2, as the official
+        script has it: a part that could not be measured is 0, and so is the whole."""
 
         def shifted(x):
             return 0.0 if x is None else (x + 1) / 2
 
-        return rb_agg(shifted(self.bert_rec), self.rouge_l, shifted(self.bert_kprec))
+        return harmonic_mean(shifted(self.bert_rec), self.rouge_l, shifted(self.bert_kprec))
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #407101d3
 def agg_parts(
     bert: PairScorer, responses: Sequence[str], targets: Sequence[str], passages: _Texts
-) -> list[AggParts]:
-    "The parts of RB_agg for each response, with one reference answer, and the texts of the passages in its prediction."
+) -> list[_AggParts]:
+    "The parts of RB_agg of each response, with one reference answer and its prediction's passages."
     recalls = [s and s[1] for s in bert.score(responses, targets)]
     kprecs = bert_k_precision(bert, responses, passages)
-    return list(map(AggParts, recalls, map(rouge_l, responses, targets), kprecs))
+    return list(map(_AggParts, recalls, map(rouge_l, responses, targets), kprecs))
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e2691d07
 def condition(
     phi: float | None,  # the plain score: RL_F, RB_llm or RB_agg
-    label: str,  # answerability; "" (none was read) counts as ANSWERABLE, as in the official scorer before 2 September 2026
+    label: str,  # answerability; "" counts as ANSWERABLE, as did the official scorer until September 2026
     idk: float | str | None,  # 1, 0.5, 0; "unknown": officially unreadable; None: not judged
     clarifies: float | None = None,  # 1, 0.5, 0; read for UNDERSPECIFIED only; None: not judged
     version: str = "underspecified",  # or "idk", the older columns: UNDERSPECIFIED as ANSWERABLE
     official: bool = True,  # False: an idk of "unknown" is no verdict, and the score None
 ) -> float | None:  # None if what decides, verdict or plain score, is missing
-    "The conditioned score of a task. Raises DataError for an unknown label, SettingsError for an unknown version."
+    "The conditioned score of a task. Raises DataError for an unknown label, SettingsError for a version."
     if version not in ("underspecified", "idk"):
         raise SettingsError(f"version is 'underspecified' or 'idk', not {version!r}")
     if label not in ("", *TO_ANSWER, *TO_REFUSE, *TO_ASK):
@@ -564,8 +565,7 @@ class Refusals(Report):
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #128ac855
 def refusals(labels: Mapping[str, str], idks: Mapping[str, float | str | None]) -> Refusals:
-    """The four cells; by task id: answerability, verdict. A task of `labels` without a verdict of 0, 0.5 or 1 is left out, and
-    counted."""
+    "The four cells; by task id: answerability, verdict. Verdicts other than 0, 0.5, 1 are left out."
     cells = [0, 0, 0, 0, 0]
     for task, label in labels.items():
         idk = idks.get(task)
@@ -599,7 +599,7 @@ _FINITE = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?")
 
 
 def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, _Ranking, int]]:
-    "Task id, ranking and first line of each query of a TREC run. Raises DataError (file, line) for a row that is none."
+    "Task id, ranking and first line of each query of a TREC run. Raises DataError (file, line)."
     found: dict[str, tuple[int, dict[str, float]]] = {}  # query -> first line; passages and scores
     remedy = "A TREC run has six columns: query Q0 passage rank score name"
     for n, text in enumerate(path.read_text("utf-8-sig", errors="replace").splitlines(), 1):
@@ -621,8 +621,8 @@ def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, _Ran
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #7ae9636c
 def _read_rankings(path: str | Path, tasks: Sequence[Task] = ()) -> dict[str, _Ranking]:
-    """What was retrieved for each task: a prediction file of task A, B or C, or a TREC run; without tasks they belong where the
-    file says. Raises DataError (file, line) for a line that is none, or whose task came before, or is not known."""
+    """What was retrieved for each task: a prediction file of task A, B or C, or a TREC run. Raises DataError
+    (file, line) for a line that is none, or whose task came before, or is not known."""
     path, known, out, seen = Path(path), {t.id: t for t in tasks}, {}, {}
     if not path.is_file():
         raise DataError("no such file", path)
@@ -689,8 +689,8 @@ class RetrievalReport(Report):
     @property
     def note(self) -> str:
         return (
-            f"all: mean of the domains, weighted by their predicted tasks, as the official script does. {INTERVALS}. At most "
-            f"{self.scores.depth} passages were retrieved. {self.scores.note}"
+            f"all: mean of the domains, weighted by their predicted tasks, as the official script does. "
+            f"{INTERVALS}. At most {self.scores.depth} passages were retrieved. {self.scores.note}"
         )
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e01e4caf

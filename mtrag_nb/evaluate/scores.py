@@ -44,8 +44,8 @@ _SOURCES = ("best", "recorded", "rule", "judge")  # "best": the order above
 
 
 def decision(item: Item, found: Mapping = {}, source: str = "best") -> tuple[str, float | None]:
-    """Whether an answer with these judgements by protocol refuses: who says so, and 1, 0.5, 0, or None (nobody can say).
-    "recorded" and "rule" fall back on the rule, "judge" on nothing. Raises SettingsError for another source."""
+    """Who says whether an answer refuses, and what: 1, 0.5, 0, or None (nobody can say). "recorded" and
+    "rule" fall back on the rule, "judge" on nothing. Raises SettingsError for another source."""
     if source not in _SOURCES:
         raise SettingsError(f"refusals are recorded, or read by rule or judge, not {source!r}")
     judged = found.get("idk")
@@ -68,7 +68,7 @@ _PHRASES, _BY = "refusals.json", "verdicts.json"
 
 
 def keep_refusal_phrases(folder: str | Path, phrases: Iterable[str]) -> None:
-    "Write into a run's folder with what phrases its system refuses; without any nothing is written, and what is there stays."
+    "Write the phrases with which a system refuses into its run's folder; without any nothing is written."
     if phrases := list(phrases):
         write_json(Path(folder) / _PHRASES, {"phrases": phrases})
 
@@ -86,7 +86,7 @@ def keep_verdicts(folder: str | Path, by: str) -> None:
 
 
 def _verdicts_kept(run: Run, by: str = "") -> str:
-    "Whose verdicts count in a run: those of `by`, else as its folder says, else the rule's. Raises SettingsError for others."
+    "Whose verdicts count in a run: `by`, else as its folder says, else the rule's. Raises SettingsError."
     path = run.folder / _BY
     by = by or (read_json(path)["by"] if path.is_file() else "rule")
     if by not in VERDICTS:
@@ -95,7 +95,7 @@ def _verdicts_kept(run: Run, by: str = "") -> str:
 
 
 def _clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
-    "Whether an answer asks back (the official clarification verdict): as recorded, else by the rule of `core.text`."
+    "Whether an answer asks back (official: clarification): as recorded, else by the rule of `core.text`."
     if item.failed or item.answerless:
         return None
     return float(item.asked_back or stance(item.answer) is Stance.ASKS)
@@ -110,7 +110,7 @@ _FOREIGN = 0.1  # of the answers, from which a language without a rule is named
 
 
 def _decided_by(deciders: Iterable[str], items: Sequence[Item]) -> str:
-    "How often who decided, in words; of the rule what it is worth, and in which languages it knows no refusals."
+    "How often who decided, in words; what the rule is worth, and in which languages it has no words."
     counts = [(who, n) for who, n in Counter(deciders).most_common() if who != "nobody"]
     said = [f"{rule_in_words() if who == 'rule' else who} {n}" for who, n in counts]
     languages = Counter(l for i in items if (l := unknown_language(i.answer)))
@@ -133,7 +133,7 @@ def _not_judged(items: Sequence[Item], gold: Mapping[str, Gold]) -> str:
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #8e514b18
 def _judged_scores(found: Mapping[str, Judgement], flag: bool = False) -> dict[str, float | None]:
-    "What a judge said of an answer, by protocol, as numbers by measure; flag: the hallucination flag (1 or 0), too."
+    "A judge's judgements by protocol as numbers by measure; flag: the hallucination flag (1 or 0), too."
     scores = {p if p.endswith("_local") else f"judge_{p}": j.score for p, j in found.items()}
     flagged = flag and found.get("faithfulness")
     return {**scores, "judge_hallucination": float(flagged.flag)} if flagged else scores
@@ -261,7 +261,7 @@ def refusal_report(
     idks: Mapping[str, float | None] | None = None,  # verdicts on `items`; None: as recorded
     name: str = "system",
 ) -> RefusalReport:
-    "Refusals measured on the labels and, with negatives, without the leak; the empty-context baseline beside each."
+    "Refusals on the labels and, with negatives, without the leak; beside each the empty-context baseline."
     talks = {i.task_id: i.conversation_id for i in items}
     labels = {i.task_id: gold[i.task_id].answerability for i in items if i.task_id in gold}
     idks, empty = idk_verdicts(items, {}) if idks is None else idks, _empty_verdicts(items)
@@ -278,8 +278,8 @@ def refusal_report(
     both = {f"{name}, gold left out": {**idks, **left(idk_verdicts(negatives, {}))}}
     both["empty contexts, gold left out"] = empty | left(_empty_verdicts(negatives))
     rows += [_refusal_row(what, paired, by, talks | left(some)) for what, by in both.items()]
-    note = f"{len(some)} answerable questions, each with its passages and without (all must be refused without)"
-    return RefusalReport(tuple(rows), note)
+    note = "answerable questions, each with its passages and without (all must be refused without)"
+    return RefusalReport(tuple(rows), f"{len(some)} {note}")
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #feb254a1
 class _Scored:
@@ -341,14 +341,14 @@ class ScoreReport(_Scored, Report):
         how = "; ".join(f"{k}: {v}" for k, v in self.how.items() if v)
         inside = ". Circular: the measure decides inside this system, so it does not score it"
         return (
-            f"{len(self.scores)} tasks of {talks} conversations, {self.failed} ended in an error (not scored). "
-            f"Intervals: over conversations. {how}{inside if self.circular else ''}"
+            f"{len(self.scores)} tasks of {talks} conversations, {self.failed} ended in an error "
+            f"(not scored). Intervals: over conversations. {how}{inside if self.circular else ''}"
         )
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #b53117e8
 def _retrieval_of(items: Sequence[Item], qrels: Mapping, asked: bool) -> RetrievalScores | None:
-    """What items retrieved, against the qrels; None: no item has a ranking on record. A task without one counts as missing,
-    not as 0. asked: of a run, which has no other tasks to miss; a file may have lost some."""
+    """What items retrieved, against the qrels; None: no ranking is on record. A task without one counts as
+    missing, not as 0. asked: of a run, which has no other tasks to miss; a file may have lost some."""
     ids, ranked = {i.task_id for i in items}, [i for i in items if not i.unranked]
     if items and not ranked:
         return None
@@ -372,8 +372,8 @@ def _seen(run: Run, task_id: str) -> list[Context]:
 
 
 def _called(p: Passage, seen: Sequence[Context], own_ids: bool) -> list[str]:
-    """The ids under which a turn saw a gold passage; its own if it did not. If it saw the id itself, that alone counts;
-    passages that are known by a text alone, or have ids of another system, are compared by text (`is_gold`)."""
+    """The ids under which a turn saw a gold passage; its own if it did not. The id itself, if seen, counts
+    alone; passages known by a text alone, or with ids of another system, are compared by text (`is_gold`)."""
     by_id = any(c.document_id == p.id for c in seen)
     if by_id and not any(p.id in files_of(c) for c in seen):
         return [p.id]
@@ -410,7 +410,7 @@ def _judge_name(run: Run | None) -> str:
 
 
 def _how_else(run: Run | None, items: Sequence[Item], gold: Mapping[str, Gold]) -> dict[str, str]:
-    "What a reader of scores should know: what could not be judged, a web that was searched, whose passages a file has."
+    "What a reader of scores should know: not judged, a web searched, whose passages a file has."
     how = {"not judged": unfit} if (unfit := _not_judged(items, gold)) else {}
     if run:
         web = run.manifest["identity"].get("web")
@@ -429,8 +429,7 @@ def _write_scores(report: ScoreReport, stem: Path) -> None:
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #ea4817a5
 def place_of_scores(source: Path, out: str | Path | None = None) -> Path:
-    """The folder for the scores: `out`; else a run's own, and `runs/scores/<name>` for a prediction file. Raises DataError
-    for an `out` that is a file."""
+    "The folder for scores: `out`, a run's own, else `runs/scores/<name>`. Raises DataError for a file."
     folder = Path(out) if out else source if source.is_dir() else Path("runs/scores") / source.stem
     if folder.exists() and not folder.is_dir():
         raise DataError("is a file, and scores go into a folder", folder, remedy="Name a folder")
@@ -441,7 +440,7 @@ _NO_RANKING = "not measured: no ranking is on record"
 
 
 def _items_of(run: Run | None, source: str | Path, tasks: Sequence[Task], phrases) -> list[Item]:
-    "The answers of a run, or of a prediction file where there is none, with the phrases of refusal of their system."
+    "The answers of a run, or of a prediction file without one, with its system's phrases of refusal."
     items = run_items(run) if run else prediction_items(source, tasks)
     phrases = tuple(phrases) or (_refusal_phrases(run) if run else ())
     return [replace(i, phrases=phrases) for i in items]
@@ -458,7 +457,7 @@ def score_run(
     out: str | Path | None = None,  # folder for scores.jsonl; None: as `place_of_scores` says
     phrases: Sequence[str] = (),  # with which the system refuses; (): as a run's folder says
 ) -> ScoreReport:
-    "Score a run, save the scores, and report them. Raises DataError for a source that is neither, and for a wrong reference."
+    "Score a run, save and report the scores. Raises DataError for no run, and for a wrong reference."
     run = as_run(source) if isinstance(source, Run) or Path(source).is_dir() else None
     items = _items_of(run, source, tasks, phrases)
     if run and idk == "best" and _verdicts_kept(run) == "judge":
@@ -505,7 +504,7 @@ def compare_runs(
     measure: str,
     **how,  # as for compare.compare: against, resamples, ...
 ) -> Comparison:
-    "Compare scored runs by one measure. Raises DataError if two have the same name, one does not know the measure, or searched a live web."
+    "Compare scored runs by one measure. Raises DataError for names taken twice, no such measure, a live web."
     distinct([r.name for r in reports], "folders")
     for r in reports:
         web, live = r.how.get("web", ""), "which answers otherwise tomorrow"
@@ -542,7 +541,9 @@ def _measures_from(support, judgements: Mapping, scores: Mapping = {}) -> _Measu
     return _Measures(support, shares.get(chosen), {**scores, **others}, said)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #205db4da
-LEAST_SUPPORT = 0.5  # below it more answers of mtrag-human's rated models were unfaithful than not (0.66; n = 318)
+LEAST_SUPPORT = (
+    0.5  # below it 66 % of mtrag-human's rated answers by models were unfaithful (n = 318)
+)
 _LEAST_JUDGED = 0.5  # a judge's score, in [0, 1], below which it speaks against an answer
 
 
@@ -574,7 +575,8 @@ def _about_run(run: Run) -> str:
         return f"{run.system}, {size}"
     given, chat = run.manifest["identity"]["setting"] == "reference", settings["chat"]
     model = chat["name"] + (f", {chat['quantization']}" if chat["quantization"] else "")
-    return f"{run.system} on {settings['profile']} ({model}), {'the passages that come with a task' if given else 'retrieval'}, {size}"
+    passages = "the passages that come with a task" if given else "retrieval"
+    return f"{run.system} on {settings['profile']} ({model}), {passages}, {size}"
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #f179965a
 class Evidence(_Scored):
@@ -608,7 +610,7 @@ class Evidence(_Scored):
 
     @cached_property
     def judged(self) -> dict[str, Mapping[str, Judgement]]:
-        "Task id -> protocol -> judgement, of the present answers, and on the targets and histories that are at hand."
+        "Task id -> protocol -> judgement, of the present answers, by the targets and histories at hand."
         return {i: js for i, js in self.run.judgements.items() if self._judged_on_these(i)}
 
     def _judged_on_these(self, task_id: str) -> bool:
@@ -620,7 +622,7 @@ class Evidence(_Scored):
 
     @cached_property
     def proof(self) -> dict:
-        "What `mtrag blame --prove` left in the folder: `turns`, by task id, and `seconds`; {} if there is none of the present turns."
+        "What `mtrag blame --prove` left: `turns`, by task id, and `seconds`; {} for other turns."
         path = self.folder / "proof.json"
         kept = read_json(path) if path.is_file() else {}
         return kept if kept.get("run") == (self.run.state if kept else "") else {}
@@ -640,13 +642,13 @@ class Evidence(_Scored):
         return {**how, "not judged": unfit} if unfit else how
 
     def decision(self, task_id: str) -> tuple[str, float | None]:
-        "Who says whether a turn refuses, and what (see `decision`): the judge alone, where its verdicts count."
+        "Who says whether a turn refuses, and what (`decision`): the judge alone where its verdicts count."
         judged = self.judged.get(task_id, {})
         return decision(self.item(task_id), judged, {"judge": "judge"}.get(self.verdicts, "best"))
 
     @cached_property
     def histories(self) -> Mapping[str, Sequence[Turn]]:
-        "Task id -> the turns before the question: those that were given, or those of the tasks that the run keeps."
+        "Task id -> the turns before the question: as given, or of the run's tasks."
         if self._histories is not None:
             return self._histories
         return {i: t.history for i, t in self.run.tasks.items()}
@@ -674,7 +676,7 @@ class Evidence(_Scored):
 
     @cached_property
     def scores(self) -> dict[str, dict[str, float | None]]:
-        "Task id -> measure -> score: what needs no model, what lies in the folder, and what the judge gave, on its own scale (1 to 10)."
+        "Task id -> measure -> score: without a model, of the folder, and the judge's on its own scale."
         found = score_items([self.item(i) for i in self.turns], self.gold)
         for source in (self.run.scores, {i: _judged_scores(js) for i, js in self.judged.items()}):
             for i in found.keys() & source.keys():
@@ -723,8 +725,7 @@ class Evidence(_Scored):
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #f3ca711a
 def as_evidence(run: Run | Evidence | str | Path, **known) -> Evidence:
-    """A run, its folder, or its evidence, which stays what it is, with what is known of its tasks (see `Evidence`). Raises
-    SettingsError for something to be known of evidence that is there already."""
+    "A run, folder or evidence as evidence. Raises SettingsError for more that is `known` of evidence."
     if not isinstance(run, Evidence):
         return Evidence(run, **known)
     if known:

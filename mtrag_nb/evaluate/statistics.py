@@ -18,16 +18,16 @@ from ..core.html import esc, html_table, show, text_table
 from ..core.types import DataError, SettingsError
 
 # %% auto #0
-__all__ = ['LEAST', 'INTERVALS', 'Interval', 'mean_interval', 'difference_interval', 'statistic_interval', 'sum_intervals',
-           'auroc', 'auroc_interval', 'holm', 'sign_flip_tests', 'Report', 'PairRow', 'Comparison', 'compare_all',
-           'compare', 'krippendorff_alpha', 'spearman', 'spearman_in_bands', 'alt_test']
+__all__ = ['LEAST', 'INTERVALS', 'Interval', 'mean_interval', 'difference_interval', 'sum_intervals', 'auroc', 'auroc_interval',
+           'holm', 'Report', 'PairRow', 'Comparison', 'compare_all', 'compare', 'krippendorff_alpha', 'spearman',
+           'spearman_in_bands', 'alt_test']
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #c3917186
 LEAST = 6  # conversations: below, no interval is given
 _MANY = 50  # conversations: from here on, means have percentile intervals
 INTERVALS = (
-    f"95 % intervals over conversations: Student's t below {_MANY}, bootstrap from there on, none below {LEAST}; "
-    "shares: exact limits for the effective number of items"
+    f"95 % intervals over conversations: Student's t below {_MANY}, bootstrap from there on, "
+    f"none below {LEAST}; shares: exact limits for the effective number of items"
 )
 
 
@@ -65,7 +65,7 @@ def _codes(clusters: Sequence) -> tuple[np.ndarray, int]:
 
 
 def _numbers(values: Sequence[float], *others: Sequence) -> np.ndarray:
-    "A float array as long as the others. Raises DataError for NaN, so that nobody drops a value without knowing."
+    "A float array as long as the others. Raises DataError for NaN: no value is dropped unseen."
     x = np.asarray(values, float)
     if any(len(o) != len(x) for o in others):
         raise DataError(f"{len(x)} values, but {[len(o) for o in others]} of what belongs to them")
@@ -84,7 +84,7 @@ def _t(df: float, level: float = 0.95) -> float:
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #af510ed2
 def _standard_error(values: np.ndarray, codes: np.ndarray, k: int, weights=None) -> float:
-    "Standard error of a mean of items whose k conversations (`codes`) are independent; NaN for one conversation."
+    "Standard error of a mean of items of k independent conversations (`codes`); NaN for one."
     if k < 2:
         return math.nan
     w = np.ones(len(values)) if weights is None else weights
@@ -94,7 +94,7 @@ def _standard_error(values: np.ndarray, codes: np.ndarray, k: int, weights=None)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #82500243
 def _draws(clusters: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]:
-    "Bootstrap weights, float64 [some resamples, clusters], in blocks of at most 2 million draws: how often each conversation was drawn."
+    "How often each cluster was drawn, float64 [some resamples, clusters], in blocks of 2 million."
     rng = np.random.default_rng(seed)
     step = max(1, 2_000_000 // clusters)
     for a in range(0, resamples, step):
@@ -104,7 +104,7 @@ def _draws(clusters: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]
 
 
 def _mean_samples(values, codes, k: int, resamples: int, seed: int = 0, weights=None) -> np.ndarray:
-    "Resampled means of the columns of `values` [items, columns], NaN where an item has no value: [resamples, columns]."
+    "Resampled means of the columns of `values` [items, columns; NaN: no value]: [resamples, columns]."
     known = ~np.isnan(values) * (np.ones(len(values)) if weights is None else weights)[:, None]
     sums, counts = np.zeros((2, k, values.shape[1]))
     np.add.at(sums, codes, np.nan_to_num(values) * known)
@@ -120,7 +120,7 @@ def _drawn(clusters: int, resamples: int, seed: int) -> tuple[np.ndarray, ...]:
 
 
 def _percentiles(samples: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    "Percentile intervals of columns [resamples, columns]. A resample in which nothing with a value was drawn is NaN, and left out."
+    "Percentile intervals of columns [resamples, columns]; NaN (nothing with a value drawn) is left out."
     tail, some = (1 - level) / 2, np.isfinite(samples).any(axis=0)
     out = np.full((2, samples.shape[1]), math.nan)
     out[:, some] = np.nanquantile(samples[:, some], [tail, 1 - tail], axis=0)
@@ -180,7 +180,7 @@ def mean_interval(
     seed: int = 0,
     weights: Sequence[float] | None = None,  # of each value; None: all alike
 ) -> Interval:
-    "The mean, or share, with its interval. No values: None throughout. Raises DataError for NaN. Differences: `difference_interval`."
+    "The mean, or share, with its interval; None without values. Raises DataError for NaN."
     x, (codes, k) = _numbers(values, clusters), _codes(clusters)
     if not k:
         return _NO_VALUES
@@ -207,7 +207,7 @@ def _jackknife_error(without: np.ndarray) -> float:
     return math.sqrt((k - 1) / k * float(((without - without.mean()) ** 2).sum()))
 
 
-def statistic_interval(
+def _statistic_interval(
     statistic: Callable[[np.ndarray], float | None],  # of some positions; None: undefined on these
     clusters: Sequence,  # the conversation of each item
     resamples: int = 1000,
@@ -261,7 +261,7 @@ def sum_intervals(
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #001b7608
 def auroc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
-    "Area under the ROC curve (Mann-Whitney, ties averaged); None if one class is empty. Raises DataError for NaN."
+    "Area under the ROC curve (Mann-Whitney, ties averaged); None without a class. Raises DataError for NaN."
     x, y = _numbers(scores, labels), np.asarray(labels, bool)
     pos, neg = int(y.sum()), int((~y).sum())
     if not pos or not neg:
@@ -277,7 +277,7 @@ def _auroc_without(x: np.ndarray, y: np.ndarray, codes: np.ndarray, k: int) -> n
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #617307b9
 def _separated_span(positives: int, negatives: int, df: int) -> float:
-    "The least AUROC that so many items could have and still be wholly separated (Newcombe 2006): by bisection."
+    "The least AUROC that so many items could have and be wholly separated (Newcombe 2006): by bisection."
     t2, low, high = _t(df) ** 2, 0.0, 1.0
     for _ in range(60):
         a = (low + high) / 2
@@ -306,7 +306,7 @@ def auroc_interval(
     clusters: Sequence,  # the conversation of each item
     minus: Sequence[float] | None = None,  # another score: the difference, scores - minus
 ) -> Interval:  # its `clusters`: those with a positive, or a negative, whichever are fewer
-    "AUROC, or the difference of two on the same items, with its interval; None throughout if a class is empty."
+    "AUROC, or the difference of two on the same items, with its interval; None if a class is empty."
     y, (codes, k) = np.asarray(labels, bool), _codes(clusters)
     columns = [_numbers(s, y, codes) for s in (scores, minus) if s is not None]
     values = [auroc(x, y) for x in columns]
@@ -344,7 +344,7 @@ def _signed_sums(d: np.ndarray) -> np.ndarray:  # [2 ** len(d)]
 
 
 def _hits(d: np.ndarray, least: float, flips: int, seed: int) -> int:
-    "How many random patterns of signs give a sum of at least so much: a pattern is put together from tables of 12 conversations each."
+    "How many random sign patterns give at least such a sum; put together from tables of 12 conversations."
     rng, hits = np.random.default_rng(seed), 0
     tables = [_signed_sums(d[i : i + 12]) for i in range(0, len(d), 12)]
     for a in range(0, flips, 100_000):
@@ -355,8 +355,8 @@ def _hits(d: np.ndarray, least: float, flips: int, seed: int) -> int:
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #1453c88f
 def _sign_flip(differences: Sequence[float], flips: int = 10_000, seed: int = 0) -> _FlipTest:
-    """Randomisation test of the hypothesis that the sign of each conversation's difference (a sum over its tasks) is
-    arbitrary. Up to _EXACT conversations all patterns of signs are counted, else so many `flips` are drawn."""
+    """Randomisation test that the sign of each conversation's difference (a sum over its tasks) is arbitrary.
+    Up to _EXACT conversations all patterns of signs are counted, else so many `flips` are drawn."""
     d = np.asarray(differences, float)
     d, size = d[d != 0], float(np.abs(d).sum())
     least = abs(float(d.sum())) - 1e-9 * max(1.0, size)  # equal but for rounding counts as equal
@@ -381,19 +381,18 @@ def holm(p: Sequence[float]) -> np.ndarray:
 
 
 def _testable(differences: Sequence[Sequence[float]]) -> np.ndarray:
-    "Which comparisons of a family can be significant at 5 % at all, by how many conversations differ (Tarone 1990): bool [comparisons]."
+    "Which comparisons can be significant at 5 %, by how many conversations differ (Tarone 1990): bool."
     least = np.array([2.0 ** (1 - np.count_nonzero(d)) for d in differences])
     sizes = range(1, len(least) + 1)
     family = next((k for k in sizes if (least < 0.05 / k).sum() <= k), 1)
     return least < 0.05 / family
 
 
-def sign_flip_tests(
+def _sign_flip_tests(
     differences: Sequence[Sequence[float]], most: int = 40_960_000
 ) -> tuple[list[_FlipTest], np.ndarray, int]:
-    """Sign-flip tests of all comparisons of a table (of each the sums by conversation), with patterns drawn until every verdict
-    after Holm is settled, or `most` are (10,000 times 4 six times): the tests, their p by Holm (NaN: not testable), and how many
-    verdicts are left open."""
+    """Sign-flip tests of all comparisons (sums by conversation), drawn until every verdict after Holm is
+    settled, or `most` are: the tests, their p by Holm (NaN: not testable), and how many verdicts are open."""
     tests = [*map(_sign_flip, differences)]
     able, out = _testable(differences), np.full(len(tests), math.nan)
 
@@ -417,23 +416,21 @@ _POWER = 0.8
 
 
 def _detectable(standard_error: float, clusters: int) -> float:
-    """The smallest true difference that a two-sided test at 5 %, before any adjustment for many tests, finds with 80 %
-    power, by quantiles of Student's t. The error was estimated from so many conversations, at least 2."""
+    "The least true difference that a two-sided test at 5 % finds with 80 % power, by Student's t."
     from scipy.stats import t as student_t
 
     return float(student_t.ppf([0.975, _POWER], clusters - 1).sum()) * standard_error
 
 
 def _more_needed(difference: float, least: float, clusters: int) -> int | None:
-    """How many conversations more than `clusters` it would take to detect a difference of this size, where `least` is
-    detectable now; 0: none, None: there is no difference, or nothing is known of its error."""
+    "How many more conversations would detect a difference, where `least` is detectable now."
     if not difference or math.isnan(least):
         return None
     return max(0, math.ceil(clusters * (least / difference) ** 2 - 1e-9) - clusters)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #2f651501
 class Report:
-    "What numbers of a run look like, as text and as HTML: a title, tables, a note, findings in words, and reports below."
+    "Numbers of a run as text and HTML: a title, tables, a note, findings in words, reports below."
 
     title = note = ""
     statements: Sequence[str] = ()
@@ -541,17 +538,18 @@ class Comparison(Report):
     @property
     def note(self) -> str:
         "How the numbers were obtained."
+        left = f" ({self.open} left open by the random patterns)" if self.open else ""
         return (
             f"common tasks: mean over the {self.shared} tasks that every system has. "
-            f"{INTERVALS}. p: sign-flip test over conversations, Holm over {self.family} comparisons, those in which enough conversations differ"
-            f"{f' ({self.open} left open by the random patterns)' if self.open else ''}. "
+            f"{INTERVALS}. p: sign-flip test over conversations, Holm over {self.family} comparisons, "
+            f"those in which enough conversations differ{left}. "
             f"detectable: least true difference found with {_POWER:.0%} power at 5 % (two-sided, one test); "
             "more needed: conversations in addition to detect the observed one."
         )
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #80c833cf
 def _matrix(scores: Mapping, clusters: Mapping[str, str]) -> tuple[np.ndarray, list[str]]:
-    "Scores as [tasks, systems], NaN where missing, over the tasks that some system has a score for; and the conversation of each task."
+    "Scores as [tasks, systems], NaN where missing, of tasks with a score, and each task's conversation."
 
     by_system = ((s, by_task.items()) for s, by_task in scores.items())
     columns = {s: {t: math.nan if v is None else float(v) for t, v in x} for s, x in by_system}
@@ -600,7 +598,7 @@ _Scores = Mapping[str, Mapping[str, "float | None"]]
 
 
 class _Prepared:
-    "The scores of one measure by task as a matrix, systems in order. Raises DataError and SettingsError as `compare_all` does."
+    "One measure's scores by task as a matrix, systems in order. Raises what `compare_all` does."
 
     def __init__(self, scores: _Scores, clusters: Mapping[str, str], against: str | None):
         if not scores:
@@ -627,13 +625,13 @@ def compare_all(
     against: str | None = None,  # compare all with this system only; None: all pairs
     resamples: int = 10_000,
 ) -> list[Comparison]:  # one a measure
-    """Means, intervals and paired comparisons of several measures, clustered by conversation, under one correction. Raises DataError for
-    a task without conversation, an infinite score or a system without scores, SettingsError for an unknown `against`."""
+    """Means, intervals and paired comparisons of several measures over conversations, with one correction.
+    Raises DataError for a task without conversation, no or infinite scores, SettingsError for `against`."""
     ready = {m: _Prepared(s, clusters, against) for m, s in measures.items()}
     keys = [(m, pair) for m, p in ready.items() for pair in p.pairs]
     sums = [_sums(ready[m].difference(pair), ready[m].talks) for m, pair in keys]
     tested = [i for i, d in enumerate(sums) if len(d)]
-    tests, adjusted, left = sign_flip_tests([sums[i] for i in tested])
+    tests, adjusted, left = _sign_flip_tests([sums[i] for i in tested])
     by_holm = [None if math.isnan(h) else float(h) for h in adjusted]
     found = {keys[i]: of for i, *of in zip(tested, tests, by_holm)}
     family = len(tests) - by_holm.count(None)
@@ -657,8 +655,8 @@ def compare(scores: _Scores, clusters: Mapping[str, str], measure="score", **how
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #38188c67
 def krippendorff_alpha(ratings: np.ndarray, level: str = "ordinal") -> float | None:
-    """Krippendorff's alpha (2011, Computing Krippendorff's Alpha-Reliability) of ratings, float [raters, items], NaN: not rated; the
-    level of measurement is nominal, ordinal or interval. None if no item has two ratings, or all ratings are equal."""
+    """Krippendorff's alpha (2011) of ratings, float [raters, items], NaN: not rated; level: nominal, ordinal
+    or interval. None if no item has two ratings, or all ratings are equal."""
     from krippendorff import alpha
 
     if level not in ("nominal", "ordinal", "interval"):
@@ -681,8 +679,7 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 
 def spearman_in_bands(x, y, lengths: Sequence[float], bands: int = 3) -> float | None:
-    """Spearman's correlation within bands of about equally many items by length (equal lengths are never parted): the
-    mean of the bands, weighted by their items; None if no band has 3 items that differ."""
+    "Spearman's correlation within bands by length, averaged by items; None if no band has 3 that differ."
     a, b, length = _numbers(x, y, lengths), _numbers(y), _numbers(lengths)
     cuts = np.quantile(length, np.linspace(0, 1, bands + 1)[1:-1]) if len(length) else []
     place = np.searchsorted(cuts, length, side="left")
@@ -713,7 +710,8 @@ class _AltTest:
 
     def __str__(self):
         verdict = "passed" if self.passed else "not passed"
-        return f"winning rate {show(self.winning_rate, 2)}, advantage probability {show(self.advantage, 2)}: {verdict}"
+        rate, advantage = show(self.winning_rate, 2), show(self.advantage, 2)
+        return f"winning rate {rate}, advantage probability {advantage}: {verdict}"
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #953f4734
 def _less(d: np.ndarray, bound: float, clusters: np.ndarray) -> float:
@@ -746,7 +744,7 @@ def alt_test(
     least_items: int = 30,  # raters with fewer are skipped
     clusters: Sequence | None = None,  # conversations; None: items are independent, as in the paper
 ) -> _AltTest:
-    "The alternative-annotator test, of items with two raters or more and a verdict. Raises DataError if the shapes differ, SettingsError for an unknown score."
+    "The alternative-annotator test, of items with a verdict and two raters. Raises DataError, SettingsError."
     f, r = np.asarray(judge, float), np.asarray(ratings, float)
     if r.ndim != 2 or r.shape[1] != len(f):
         raise DataError(f"ratings of shape {r.shape} for {len(f)} verdicts: it is [raters, items]")

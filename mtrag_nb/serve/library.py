@@ -27,7 +27,7 @@ from ..core.settings import ChunkSettings, SparseSettings
 from ..core.types import Context, DataError, IndexMismatch, Passage, SettingsError
 from .documents import Document, Section, document_of, iter_documents, start_of
 from .documents import trimmed
-from ..models.embed import EmbedderLike
+from ..models.chat import EmbedderLike
 from ..search.ingest import BATCH, Ingestion, batches, finish, remove_passages
 from ..search.store import Index, Manifest, check_free, check_sums, copy_sparse
 from ..search.store import create_collection

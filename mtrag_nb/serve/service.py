@@ -32,7 +32,7 @@ from ..core.types import SettingsError, Task, Turn, digest, plain
 from ..data.mtrag import prediction_line
 from ..evaluate.scores import Evidence
 from ..models.calls import BatchingChat, MeteredChat, Models, RecordedChat
-from ..models.embed import EmbedderLike
+from ..models.chat import EmbedderLike
 from ..models.local import trim_memory
 from ..runs import forks
 from ..runs.run import chunks_of, open_web

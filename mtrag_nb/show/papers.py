@@ -41,11 +41,11 @@ from ..systems.outside import SYSTEMS, system_named
 from ..systems.system import Toolbox, draw_graph
 
 # %% auto #0
-__all__ = ['PAPERS', 'Block', 'PaperTable', 'paper_tables', 'own_figures', 'paper_figures', 'paper_html']
+__all__ = ['PAPERS', 'PaperTable', 'paper_tables', 'own_figures', 'paper_figures', 'paper_html']
 
 # %% ../../nbs/8_show/04_papers.ipynb #ba6d61ec
 @dataclass(frozen=True)
-class Block:
+class _Block:
     "A part of a table, from one source."
 
     caption: str
@@ -74,8 +74,8 @@ class PaperTable:
     "A published table beside the same from recorded runs."
 
     title: str
-    published: Block
-    own: tuple[Block, ...]
+    published: _Block
+    own: tuple[_Block, ...]
     remark: str = ""
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ class PaperTable:
         return str(render("report.html", "paper_table", self))
 
     def csv(self) -> str:
-        "Its blocks below each other, each row with where it is from; six decimals, the same on every processor."
+        "Its blocks below each other, each row with its origin; six decimals, the same on every processor."
         table = writer(text := StringIO())
         for b in (self.published, *self.own):
             table.writerow(["from", *b.header])
@@ -112,19 +112,19 @@ def _cell(v: object) -> str:
 
 
 def _filled(paper: str, place: str, facts: _Facts) -> list[tuple[str, str]]:
-    "The rows of a printed table, with what its templates make of the facts. Raises KeyError for an unknown name."
+    "The rows of a printed table, its templates filled with facts. Raises KeyError for an unknown name."
     t = published(paper)["tables"][place]
     both = zip(t["rows"], t["here"], strict=True)
     return [(" ".join(map(str, r[: t.get("names", 1)])), h.format(**facts)) for r, h in both]
 
 
-def _beside(paper: str, place: str, own: Iterable[Block], rows=None, more="") -> PaperTable:
-    "A printed table beside our blocks; `rows`: the printed ones, where its file has none; `more`: a remark of ours."
+def _beside(paper: str, place: str, own: Iterable[_Block], rows=None, more="") -> PaperTable:
+    "A printed table beside our blocks; `rows`: printed, where no file has them; `more`: our remark."
     facts = published(paper)
     t, whose = facts["tables"][place], facts["source"].split(". ")[0]
     rows = t["rows"] if rows is None else rows
     cells = tuple(tuple(map(_cell, r)) for r in rows)
-    block = Block(t.get("caption", f"{whose}, {place}"), tuple(t["header"]), cells)
+    block = _Block(t.get("caption", f"{whose}, {place}"), tuple(t["header"]), cells)
     remarks = [facts["remarks"][k] for k in t.get("remark", "").split()]
     title = f"{facts['name']}, {place}: {t['title']}"
     return PaperTable(title, block, tuple(own), " ".join(filter(None, (*remarks, more))))
@@ -160,10 +160,10 @@ def _unjudged(run: Evidence) -> str:
     return f"not judged: {'; '.join(found)}" if found else ""
 
 
-def _own_block(run: Evidence, header: Sequence[str], rows: Iterable[tuple], note="") -> Block:
+def _own_block(run: Evidence, header: Sequence[str], rows: Iterable[tuple], note="") -> _Block:
     "A block of a recorded run."
     notes = "; ".join(filter(None, (note, _unjudged(run))))
-    return Block(f"{run.name}: {run.about}", tuple(header), tuple(rows), notes)
+    return _Block(f"{run.name}: {run.about}", tuple(header), tuple(rows), notes)
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0003
 _COUNTED = ("turns", "% and 95 % interval")
@@ -177,7 +177,7 @@ def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
         count = sum(x.outcome is o for x in run.turns.values())
         return o.value, count, share_text(run, lambda x: x.outcome is o)
 
-    def own(run: Evidence) -> Block:
+    def own(run: Evidence) -> _Block:
         rare = (Outcome.ASKED_BACK, Outcome.NOT_RECORDED)
         ends = {t.outcome for t in run.turns.values()}
         outcomes = [o for o in Outcome if o not in rare or o in ends]
@@ -187,8 +187,8 @@ def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
     (_, count, percent), *_, (_, total, _) = published("self_crag")["tables"]["Table I"]["rows"]
     share = binomtest(count, total).proportion_ci(method="wilson")
     remark = (
-        f"The paper gives no interval; taken as {total} independent turns, its {percent:.1f} % has a 95 % interval "
-        f"from {100 * share.low:.1f} to {100 * share.high:.1f} %."
+        f"The paper gives no interval; taken as {total} independent turns, its {percent:.1f} % "
+        f"has a 95 % interval from {100 * share.low:.1f} to {100 * share.high:.1f} %."
     )
     return _beside("self_crag", "Table I", map(own, runs), more=remark)
 
@@ -200,7 +200,7 @@ def _table_reasons(runs: Sequence[Evidence]) -> PaperTable:
     def reason(end: str) -> str:
         return "none" if end == "answered" else end
 
-    def own(run: Evidence) -> Block:
+    def own(run: Evidence) -> _Block:
         counts = {reason(end): n for end, n in run.telemetry.ends.items()}
         names = [*named, *(k for k in counts if k not in named)]
         rows = ((k, counts.get(k, 0), share_text(run, lambda x: reason(x.end) == k)) for k in names)
@@ -259,7 +259,7 @@ def _cases_of(table: str) -> list[Mapping]:
     return [c for c in published("self_crag_cases")["cases"] if c["table"] == table]
 
 
-def _same_turns_block(run: Evidence, table: str) -> Block | None:  # None: the run has none of them
+def _same_turns_block(run: Evidence, table: str) -> _Block | None:  # None: the run has none of them
     "The paper's own turns of a table, as a run answered them."
     tasks, rows = published("self_crag_cases")["turns"], []
     for c in _cases_of(table):
@@ -268,10 +268,10 @@ def _same_turns_block(run: Evidence, table: str) -> Block | None:  # None: the r
             judged = run.judged.get(t.task_id, {}).items()
             scores = ", ".join(f"{p} {show(j.score, 1)}" for p, j in judged) or "–"
             rows.append((c["id"], *texts, _happened(run, t), scores))
-    return Block(f"{run.name}: the same turns", _SAME_HEAD, tuple(rows)) if rows else None
+    return _Block(f"{run.name}: the same turns", _SAME_HEAD, tuple(rows)) if rows else None
 
 
-def _with_same_turns(runs: Sequence[Evidence], own: Callable, table: str) -> tuple[Block, ...]:
+def _with_same_turns(runs: Sequence[Evidence], own: Callable, table: str) -> tuple[_Block, ...]:
     "Of each run its own block, and the paper's own turns where it has them."
     return tuple(b for r in runs for b in (own(r), _same_turns_block(r, table)) if b)
 
@@ -280,7 +280,7 @@ _KINDS_HEAD = ("id", "kind", "question", "answer", "what happened")
 
 
 def _table_interactions(runs: Sequence[Evidence]) -> PaperTable:
-    "Table III of Self-CRAG: our turns that stand for its kinds, and the paper's own turns where a run has them."
+    "Table III of Self-CRAG: our turns of its kinds, and the paper's own turns where a run has them."
 
     def printed(c: Mapping) -> tuple:
         told = c.get("reason") or "reason not printed"
@@ -291,7 +291,7 @@ def _table_interactions(runs: Sequence[Evidence]) -> PaperTable:
         texts = clipped(t.question, 90), clipped(t.answer, 110)
         return _turn_name(t), kind, *texts, _happened(run, t)
 
-    def own(run: Evidence) -> Block:
+    def own(run: Evidence) -> _Block:
         return _own_block(run, _KINDS_HEAD, (row(run, *x) for x in _representative(run).items()))
 
     blocks = _with_same_turns(runs, own, "III")
@@ -342,7 +342,7 @@ def _log_rows(run: Evidence) -> list[tuple[str, Trajectory, Judgement]]:
 _LOG_HEAD = ("id", "question", "answer", "judge's reasoning", "score", "verdict")
 
 
-def _log_block(run: Evidence) -> Block:
+def _log_block(run: Evidence) -> _Block:
     "The judge's log of a run."
     if not run.judged:
         return _own_block(run, _LOG_HEAD, (), "not judged yet: `mtrag judge` writes the log")
@@ -417,7 +417,7 @@ def _ablation_pairs(runs: Sequence[Evidence]) -> list[tuple[str, Evidence, Evide
 
 # %% ../../nbs/8_show/04_papers.ipynb #7e63d4c0
 def _foreign(run: Evidence, tasks: Sequence[str]) -> float | None:
-    "The share of the found contexts that come from another domain than the question; None if the domains are not known."
+    "The share of found contexts from another domain than the question's; None if not known."
     turns = [run.turns[i] for i in tasks]
     found = [(t.domain, c) for t in turns for s in t.retrievals for c in s.contexts]
     domains = [(asked, run.contexts[c].domain) for asked, c in found if c in run.contexts]
@@ -433,7 +433,7 @@ def _characters(run: Evidence, tasks: Sequence[str]) -> float | None:
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0011
 def _measure_row(a: Evidence, b: Evidence, measure: str) -> tuple | None:
-    "Measure, mean of a, of b, difference from a to b with its interval, over the turns for which both have it; None where there is none."
+    "Measure, means of a and b, difference with interval, over turns with both; None without any."
     known = {"a": a.of(measure), "b": b.of(measure)}
     both = [i for i in known["a"] if i in known["b"]]
     if not both:
@@ -446,7 +446,7 @@ def _measure_row(a: Evidence, b: Evidence, measure: str) -> tuple | None:
     return measure, *means, f"{d.value + 0:+.3f}{span}"
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0013
-def _ablation_block(a: Evidence, b: Evidence, setting: str, measures: Sequence[str]) -> Block:
+def _ablation_block(a: Evidence, b: Evidence, setting: str, measures: Sequence[str]) -> _Block:
     "Two runs that differ in one setting, over their common turns."
     both = sorted(a.turns.keys() & b.turns.keys())
 
@@ -474,13 +474,13 @@ def _ablation_block(a: Evidence, b: Evidence, setting: str, measures: Sequence[s
     talks = f"{len(both)} turns of {len({a.talks[i] for i in both})} conversations"
     caption = f"{a.system}, {talks}; only {setting} differs"
     notes = ("measures: means over the turns for which both runs have one", _unjudged(a))
-    return Block(caption, header, tuple(rows), "; ".join(filter(None, notes)))
+    return _Block(caption, header, tuple(rows), "; ".join(filter(None, notes)))
 
 # %% ../../nbs/8_show/04_papers.ipynb #5048e72f
 _ABLATION_MEASURES = ("rb_agg_conditioned", "K-precision", "RougeL", "judge_faithfulness")
 
 
-def _ablation_blocks(pairs: Sequence[tuple[str, Evidence, Evidence]]) -> tuple[Block, ...]:
+def _ablation_blocks(pairs: Sequence[tuple[str, Evidence, Evidence]]) -> tuple[_Block, ...]:
     return tuple(_ablation_block(a, b, key, _ABLATION_MEASURES) for key, a, b in pairs)
 
 
@@ -489,22 +489,22 @@ def _table_ablation(facts: Mapping, pairs: Sequence[tuple[str, Evidence, Evidenc
     key, place = facts["setting"], facts["place"]
     own = _ablation_blocks([p for p in pairs if p[0] == key])
     how = f"{facts.get('here', '')}to record one: mtrag run ... --set {key}={facts['example']}"
-    nothing = Block(f"two runs that differ in {key} alone", (), (), how)
+    nothing = _Block(f"two runs that differ in {key} alone", (), (), how)
     note = f"; {facts['note']}" if facts.get("note") else ""
     before = (facts["before"], facts["before_figure"] or "no figure")
     told = (before, (facts["after"], facts["after_figure"]))
-    block = Block(f"Self-CRAG paper, {place}{note}", ("", "as stated"), told)
+    block = _Block(f"Self-CRAG paper, {place}{note}", ("", "as stated"), told)
     title = f"Self-CRAG, {place}: {facts['before']}, {facts['after']}"
     return PaperTable(title, block, own or (nothing,), facts["remark"])
 
 
 def _tables_ablation(runs: Sequence[Evidence]) -> list[PaperTable]:
-    "The ablations of Self-CRAG (sections IV.A and V), and after them any other setting that was changed alone."
+    "The ablations of Self-CRAG (sections IV.A and V), then any other setting changed alone."
     pairs, ablations = _ablation_pairs(runs), published("self_crag")["ablations"]
     tables = [_table_ablation(f, pairs) for f in ablations]
     named = {f["setting"] for f in ablations}
     if rest := _ablation_blocks([p for p in pairs if p[0] not in named]):
-        block = Block("neither paper varies these", (), ())
+        block = _Block("neither paper varies these", (), ())
         tables.append(PaperTable("Other settings", block, rest))
     return tables
 
@@ -525,7 +525,7 @@ def _table_ncl_configuration(runs: Sequence[Evidence]) -> PaperTable:
     "Table 1 of NCL."
     head, known = ("component", "setting"), {r.name: r.role for r in NCL.reasons}
     profile = tuple(_ncl_rows(plain(NCL.configured("ncl")), known))
-    own = [Block("profile ncl of this project, as configured", head, profile)]
+    own = [_Block("profile ncl of this project, as configured", head, profile)]
     for r in (r for r in runs if _base_name(r) == NCL.name):
         rows = _ncl_rows(r.manifest["settings"], r.telemetry.roles or known)
         own.append(_own_block(r, head, rows))
@@ -539,7 +539,7 @@ _NCL_COLUMNS = {  # the leaderboard's -> ours
 }
 
 
-def _results_block(run: Evidence) -> Block:
+def _results_block(run: Evidence) -> _Block:
     "The columns of a run, as far as they were measured."
     known = [[*run.of(m).values()] for m in _NCL_COLUMNS.values()]
     h = harmonic_mean(*(sum(v) / len(v) if v else None for v in known))
@@ -581,7 +581,7 @@ def _latency_rows(run: Evidence) -> list[tuple[str, float, float]]:
     return [*rows, ("overhead and state", left, 0.0)]
 
 
-def _latency_block(run: Evidence) -> Block:
+def _latency_block(run: Evidence) -> _Block:
     "6.1."
     turns, rows = [t for t in run.turns.values() if not t.failed], _latency_rows(run)
     total = _spanned([1000 * t.seconds for t in turns], [t.conversation_id for t in turns], 0)
@@ -595,7 +595,7 @@ def _latency_block(run: Evidence) -> Block:
 _PROMPT_PARTS = ("system", "history", "question", "context", "answer")  # in the order of 6.2
 
 
-def _tokens_block(run: Evidence) -> Block:
+def _tokens_block(run: Evidence) -> _Block:
     "6.2: medians of the parts of a turn's last prompt and of its answer."
     known = [(t.turn == 1, used) for t in run.turns.values() if (used := tokens_used(t))]
     sides = [[used for first, used in known if first == side] for side in (True, False)]
@@ -644,7 +644,7 @@ def _agents_facts(run: Evidence) -> _Facts:
 
 
 def _specification_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
-    def block(place: str, run: Evidence) -> Block:
+    def block(place: str, run: Evidence) -> _Block:
         return _own_block(run, _FIGURE_HEAD, _filled("agents", place, _agents_facts(run)))
 
     own = {place: partial(block, place) for place in ("2", "4.1", "8.3", "9.1")}
@@ -652,7 +652,7 @@ def _specification_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
     return {p.replace(".", "_"): _beside("agents", p, map(own[p], runs)) for p in sorted(own)}
 
 # %% ../../nbs/8_show/04_papers.ipynb #nexus002
-def _grades_block(run: Evidence) -> Block:
+def _grades_block(run: Evidence) -> _Block:
     "Table 2 of NexusRAG: the grades that the passages of each search were given."
     own, turns = run.manifest["settings"]["own"], run.turns.values()
     grades = [(t.conversation_id, s.grades) for t in turns for s in t.of(Graded)]
@@ -675,8 +675,8 @@ def _nexus_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
     facts = {**plain(NEXUS.configured("laptop")), "later": alone["later question"]}
     facts |= {"first": alone["first question"], "search": 1000 * search["P90 of retrieval, s"]}
 
-    def here(place: str, caption: str) -> list[Block]:
-        return [Block(caption, _FIGURE_HEAD, tuple(_filled("nexus", place, facts)))]
+    def here(place: str, caption: str) -> list[_Block]:
+        return [_Block(caption, _FIGURE_HEAD, tuple(_filled("nexus", place, facts)))]
 
     own = {
         "Table 1": here("Table 1", "modules of this package that do the same"),
@@ -708,7 +708,7 @@ def paper_tables(
     indexed: Mapping[str, int] = {},  # run -> children in its index, where that is known
     papers: Sequence[str] = PAPERS,
 ) -> dict[str, PaperTable]:
-    "Every published table beside the same from recorded runs, under a name for files and headings; those of Self-CRAG and of NCL's results take all runs if there is none of their own."
+    "Every published table beside ours, by file name; Self-CRAG and NCL take all runs if none is theirs."
 
     def of(system: str, some: Sequence[Evidence]) -> list[Evidence]:
         return [r for r in some if _base_name(r) == system]
