@@ -798,6 +798,8 @@ def _check_ingest(files: list, documents: list, collection, of_passages, sparse)
     "Raises SettingsError for options that do not go together."
     if bool(files) == bool(documents):
         raise SettingsError("ingest takes --passages, or --documents with --collection")
+    if odd := next((f for f in (*files, *documents) if not isinstance(f, (str, Path))), None):
+        raise SettingsError(f"ingest takes files, not a {type(odd).__name__}; build_index passages")
     if files and collection:
         raise SettingsError("--collection goes with --documents; passages have their domains")
     if documents and (of_passages or not sparse):

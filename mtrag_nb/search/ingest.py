@@ -300,6 +300,14 @@ def _manifest_in(folder: Path, asked: Mapping, url: str) -> Manifest:
     return manifest if manifest.complete else replace(manifest, url=url)
 
 
+def _check_passages(passages: object) -> None:
+    "Raises SettingsError for a path, a text or a dictionary in the place of passages, or of the first of a list."
+    one = passages[0] if isinstance(passages, list) and passages else passages
+    if isinstance(one, (str, bytes, Path, Mapping)):
+        reads = "mtrag_nb.data.mtrag.read_corpus(FILE) reads them"
+        raise SettingsError(f"wanted are passages, not a {type(one).__name__}: {reads}")
+
+
 def build_index(
     passages: Iterable[Passage],  # a list, a Corpus, which is not held in memory, or an iterator
     folder: str | Path,  # made if it isn't there; an unfinished index in it is gone on with
@@ -316,6 +324,7 @@ def build_index(
 ) -> Manifest:
     "Build an index, or finish one. Raises IndexMismatch if the folder holds another, InUse if another process builds it, DiskFull."
     _check_place(url, hnsw, shard)
+    _check_passages(passages)
     if isinstance(embedder, BaseEmbedding):
         embedder = FromEmbedding(embedder)
     if chunks.parser:

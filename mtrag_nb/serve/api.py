@@ -426,7 +426,7 @@ async def _whole(events: _Events, show: Callable[[dict], dict] = dict) -> dict |
         pass
     return JSONResponse({"error": data}, 500, _NO_RETRY) if event == "error" else show(data)
 
-# %% ../../nbs/serve/06_api.ipynb #763d33bc
+
 def _sse(event: str, data: dict) -> str:
     if event == "alive":
         return ": still here\n\n"
