@@ -273,6 +273,7 @@ def _add_all(
 
 def _part_of(passages: Iterable[Passage], shard: Shard | None) -> tuple[str, Iterable[Passage]]:
     "The hash of a corpus, by which its shards know each other, and the passages that fall to one; of no shard the hash is not needed."
+    _check_passages(passages)
     if shard is None:
         return "", passages
     every = passages if isinstance(passages, (Corpus, Sized)) else list(passages)
@@ -324,7 +325,6 @@ def build_index(
 ) -> Manifest:
     "Build an index, or finish one. Raises IndexMismatch if the folder holds another, InUse if another process builds it, DiskFull."
     _check_place(url, hnsw, shard)
-    _check_passages(passages)
     if isinstance(embedder, BaseEmbedding):
         embedder = FromEmbedding(embedder)
     if chunks.parser:
