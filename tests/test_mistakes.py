@@ -20,16 +20,17 @@ from unittest.mock import patch
 
 import pytest
 
-from mtrag_nb.app.cli import COMMANDS, Command, _Parser, main, run
+from mtrag_nb.app.cli import COMMANDS, Command, _Parser, ingest, main, run
 from mtrag_nb.app.evaluate import evaluate, judge
 from mtrag_nb.core import settings as core_settings
 from mtrag_nb.core.files import write_jsonl
 from mtrag_nb.core.settings import load_settings
-from mtrag_nb.core.types import SettingsError
+from mtrag_nb.core.types import Passage, SettingsError
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.search.ingest import build_index
 from mtrag_nb.systems import stages
 from mtrag_nb.systems.outside import Config, _becomes, configured
 from tests.test_attacks import SPANS, mutated
@@ -525,3 +526,15 @@ def test_a_line_without_an_answer_and_contexts_is_not_taken_for_a_ranking():
         "mtrag: bare.jsonl:1: neither an answer nor contexts. A prediction has `predictions` (text) or "
         "`contexts` (document_id, score), or both"
     )
+
+
+@pytest.mark.parametrize("odd", ["corpus.jsonl", Path("corpus.jsonl"), {"a": "b"}, [{"text": "a"}]])
+def test_what_is_no_passage_is_named_before_an_index_is_begun(odd, tmp_path):
+    with pytest.raises(SettingsError, match=r"wanted are passages, not a \w+: .*read_corpus"):
+        build_index(odd, tmp_path / "index", HashEmbedder())
+    assert not (tmp_path / "index").exists()
+
+
+def test_passages_are_no_files_to_ingest(tmp_path):
+    with pytest.raises(SettingsError, match="ingest takes files, not a Passage; build_index"):
+        ingest([Passage("a", "A dog costs four crowns.")], tmp_path / "index")

@@ -959,8 +959,7 @@ def run(
     minutes: Minutes = None,
     settings: Chosen = None,
     select: Literal["all", "last-questions"] = "all",  # of each conversation the last one only
-    without_gold: bool = False,  # an oracle, to measure refusal: answerable tasks only, and their gold
-    # documents are left out of what is retrieved
+    without_gold: bool = False,  # an oracle, to measure refusal: answerable tasks, their gold documents left out
     web: Web = "none",
     variant: Variant = "",
     shard: ShardOf = "",

@@ -124,6 +124,13 @@ def _judge_verdicts(run: Run, file: Benchmark, settings, models, progress: bool)
     judge_run(run, file.tasks, file.gold, models.settings if models else settings, **how)
 
 
+def _check_asked(questions, limit) -> None:
+    "Raises SettingsError for arguments in another order, or a limit that is given as text."
+    if callable(questions):
+        raise SettingsError("wanted is evaluate(system, questions), in this order")
+    check_count("limit", limit)
+
+
 def evaluate(
     system: Callable | Iterable[Callable] | str,  # what answers: see `outside`; or a name, a place
     questions: str | Path | Iterable[Mapping],  # a file of tasks, or lines in the simple form
@@ -143,9 +150,7 @@ def evaluate(
     from mtrag_nb.runs.run import run_tasks
     from mtrag_nb.show.report import report
 
-    if callable(questions):
-        raise SettingsError("wanted is evaluate(system, questions), in this order")
-    check_count("limit", limit)
+    _check_asked(questions, limit)
     value = system_named(system) if isinstance(system, str) else outside(system, name)
     changed = replace(value.configured(load_settings(), settings), batch_size=in_flight)
     file = read_benchmark(questions, limit=limit) if isinstance(questions, (str, Path)) else None
@@ -318,13 +323,11 @@ def judge(
     runs: Iterable[RunDir] = (),  # folders of runs
     /,
     reference: Reference = None,
-    way: _JudgeWay = "",  # text: the judge writes, the parser reads; choice: by token probability
-    # (default: choice for the laptop's model, else text)
+    way: _JudgeWay = "",  # text: written; choice: token probability (default: choice on the laptop, else text)
     protocols: _Protocols = None,  # what is asked: faithfulness, idk and so on (default: all)
     limit: Limit = None,
     minutes: Minutes = None,
-    out: Dir = None,  # folder of the judgements (default: the run's); with --licence, the file to write
-    # (default runs/licence/licence.json)
+    out: Dir = None,  # of the judgements (default: the run's; with --licence runs/licence/licence.json)
     settings: Chosen = None,
     licence: File = None,  # rated answers: hold the judge and every automatic measure against them
     ways: _ModelWays = None,  # with --licence: how the model is asked (default: all; none: no model)

@@ -426,7 +426,7 @@ async def _whole(events: _Events, show: Callable[[dict], dict] = dict) -> dict |
         pass
     return JSONResponse({"error": data}, 500, _NO_RETRY) if event == "error" else show(data)
 
-# %% ../../nbs/serve/06_api.ipynb #763d33bc
+
 def _sse(event: str, data: dict) -> str:
     if event == "alive":
         return ": still here\n\n"
@@ -549,9 +549,8 @@ def _add_documents(app: FastAPI, service: Service) -> None:
         file: UploadFile = File(),
         collection: str = Form("", description="what it is filtered by; any name"),
     ):
-        """Put a PDF, DOCX, HTML, Markdown or text in, in the place of one of that name. What comes: `id`,
-        `name`, `pages`, `chunks`, `sha256`, `notes` on what was left out, `seconds`, `status` (added,
-        replaced, unchanged)."""
+        """Put a PDF, DOCX, HTML, Markdown or text in, in the place of one of that name. What comes: `id`, `name`,
+        `pages`, `chunks`, `sha256`, `notes` on losses, `seconds`, `status` (added, replaced, unchanged)."""
         name = safe_name(file.filename or "", service.limits)
         into = collection.strip() or service.collection
         if len(into) > 80 or not into.isprintable():

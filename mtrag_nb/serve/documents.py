@@ -38,8 +38,7 @@ from ..core.html import INVISIBLE, ShownText, drop_unseen
 from ..core.types import DataError, plain, structured
 
 # %% auto #0
-__all__ = ['Section', 'Heading', 'document_of', 'start_of', 'trimmed', 'sections_of', 'Document', 'kind_of', 'parse_document',
-           'Reader', 'iter_documents']
+__all__ = ['Section', 'document_of', 'start_of', 'trimmed', 'Document', 'kind_of', 'parse_document', 'Reader', 'iter_documents']
 
 # %% ../../nbs/serve/00_documents.ipynb #04f2fe6e
 _ENDINGS = {"pdf": ".pdf", "docx": ".docx", "html": ".html .htm .xhtml"}
@@ -72,7 +71,7 @@ class Section:
     page: int | None = None  # page of its heading, or else of its text, from 1; None without pages
 
 
-class Heading(NamedTuple):
+class _Heading(NamedTuple):
     "A heading in a text."
 
     level: int  # 1 is the highest
@@ -99,8 +98,8 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
 
 
-def sections_of(
-    text: str, headings: Sequence[Heading], pages: Sequence[int] = ()
+def _sections_of(
+    text: str, headings: Sequence[_Heading], pages: Sequence[int] = ()
 ) -> tuple[Section, ...]:
     "The sections of a text between its headings, which come in the order of the text."
     found, above = [], []
@@ -108,7 +107,7 @@ def sections_of(
     def page(at):
         return bisect_right(pages, at) if pages else None
 
-    marks = [Heading(0, "", 0, 0), *headings, Heading(0, "", len(text), len(text))]
+    marks = [_Heading(0, "", 0, 0), *headings, _Heading(0, "", len(text), len(text))]
     for this, following in zip(marks, marks[1:]):
         above = [h for h in above if h.level < this.level] + ([this] if this.title else [])
         path = tuple(h.title for h in above)
@@ -127,7 +126,7 @@ class _Content(NamedTuple):
 
     title: str  # "" if the format names none
     text: str
-    headings: Sequence[Heading]
+    headings: Sequence[_Heading]
     pages: Sequence[int] = ()
     notes: Sequence[str] = ()
 
@@ -188,7 +187,7 @@ def _text_level(line: str) -> int:
     return int(letters > max(3, len(line) / 2) and line.upper() == line)
 
 
-def _text_headings(text: str) -> list[Heading]:
+def _text_headings(text: str) -> list[_Heading]:
     "Lines that are underlined, ranked by first appearance, or that stand alone and look like headings."
     lines, found, ranks, at = text.split("\n"), [], [], 0
     for above, line, below in zip(["", *lines], lines, [*lines[1:], ""]):
@@ -198,9 +197,9 @@ def _text_headings(text: str) -> list[Heading]:
             start = at - len(above) - 1 if above.strip() else at
             ranks += [] if (mark := (rule[0], start < at)) in ranks else [mark]
             level = ranks.index(mark) + 1 + max(0, _depth(title) - 1)
-            found.append(Heading(level, title, start, end + 1 + len(below)))
+            found.append(_Heading(level, title, start, end + 1 + len(below)))
         elif title and not above.strip() and not rule and (level := _text_level(line.strip())):
-            found.append(Heading(level, title, at, end))
+            found.append(_Heading(level, title, at, end))
         at = end + 1
     return found
 
@@ -223,7 +222,7 @@ def _inline(text: str) -> str:
     return " ".join(re.sub(r"[*`]+|(?<!\w)_+|_+(?!\w)|<[^<>]*>", "", text).split())
 
 
-def _markdown_headings(text: str, start: int = 0) -> list[Heading]:
+def _markdown_headings(text: str, start: int = 0) -> list[_Heading]:
     "The headings of a Markdown text from `start` on, by CommonMark; those in lists and quotations are none."
     parser = _imported("markdown_it").MarkdownIt("commonmark").disable(["inline", "reference"])
     tokens, lines = parser.parse(text[start:]), text[start:].split("\n")
@@ -231,7 +230,7 @@ def _markdown_headings(text: str, start: int = 0) -> list[Heading]:
     for mark, words in zip(tokens, tokens[1:]):
         if mark.type == "heading_open" and not mark.level and (title := _inline(words.content)):
             place = starts[mark.map[0]], starts[mark.map[1]] - 1
-            found.append(Heading(int(mark.tag[1]), title, *place))
+            found.append(_Heading(int(mark.tag[1]), title, *place))
     return found
 
 # %% ../../nbs/serve/00_documents.ipynb #b1f6d0e3
@@ -285,7 +284,7 @@ def _read_markdown(data: bytes) -> _Content:
         with suppress(yaml.YAMLError, ValueError, RecursionError):
             said = yaml.safe_load(found[1])
             start, front = (found.end(), said) if isinstance(said, dict) else (0, {})
-    above = [Heading(1, "", 0, start)] if start else []
+    above = [_Heading(1, "", 0, start)] if start else []
     if start:
         notes = [*notes, f"front matter left out: {', '.join(map(str, front))[:200]}"]
     title = " ".join(str(front.get("title") or "").split())
@@ -379,7 +378,7 @@ class _Page(ShownText):
             note = re.match("(foot|end)note-", attrs.get("id") or "")
             self.left["number of a list"] += self._lists[-1:] == ["ol"] and not note
             if note:
-                self.headings.append(Heading(1, "", self._length, self._length))
+                self.headings.append(_Heading(1, "", self._length, self._length))
 
     def end(self, tag):
         if tag == "title":
@@ -443,7 +442,7 @@ class _Page(ShownText):
             self._length = start + len(text)
             if self._level:
                 title = " ".join(text.split())
-                self.headings.append(Heading(self._level, title, start, self._length))
+                self.headings.append(_Heading(self._level, title, start, self._length))
         self._gap = gap if filled else max(self._gap, gap, key=len)
         self._level = (0 if filled else self._level) if level is None else level
 
@@ -1020,7 +1019,7 @@ def _read_pdf(data: bytes) -> _Content:
     bare, first_pages = (re.sub(r"[\W_]", "", x).casefold() for x in (named, first_pages))
     title = named if len(bare) > 3 and bare in first_pages else title
     ends = [s + len(line.text) for s, line in zip(starts, lines)]
-    headings = [Heading(m.level, m.title, starts[m.first], ends[m.last - 1]) for m in marks]
+    headings = [_Heading(m.level, m.title, starts[m.first], ends[m.last - 1]) for m in marks]
     on = [line.page for line in lines]
     firsts = [bisect_left(on, n) for n in range(1, len(reader.pages) + 1)]
     pages = [starts[i] if i < len(lines) else len(text) for i in firsts]
@@ -1124,7 +1123,7 @@ def _made_document(content: _Content, name: str, kind: str, data: bytes) -> Docu
     if not title and headings and kind != "pdf" and not text[: headings[0].start].strip():
         title = headings[0].title
     made = hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + data).hexdigest()[:16]
-    title, sections = (title or Path(name).stem)[:_MAX_TITLE], sections_of(text, headings, pages)
+    title, sections = (title or Path(name).stem)[:_MAX_TITLE], _sections_of(text, headings, pages)
     more = tuple(pages), tuple(notes), hashlib.sha256(data).hexdigest()
     return Document(made, name, title, kind, text, sections, *more)
 

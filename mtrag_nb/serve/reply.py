@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from mtrag_nb.search.store import Index
 
 # %% auto #0
-__all__ = ['ID', 'REMOVED', 'place_of', 'page_words', 'told_step', 'error_line', 'reply_of', 'Gate', 'ServedRun', 'new_id',
-           'readable', 'exchange', 'without_sources', 'end_of', 'Conversations', 'for_reading', 'doubt_of',
-           'with_sources', 'label_of', 'marked_line', 'marked', 'accepted_questions', 'keep_mark', 'read_one',
-           'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from', 'open_run']
+__all__ = ['REMOVED', 'place_of', 'page_words', 'told_step', 'error_line', 'reply_of', 'Gate', 'ServedRun', 'new_id', 'readable',
+           'exchange', 'without_sources', 'end_of', 'Conversations', 'for_reading', 'doubt_of', 'with_sources',
+           'label_of', 'marked', 'accepted_questions', 'keep_mark', 'read_one', 'recover', 'to_delete', 'deletions',
+           'cross_out', 'delete_from', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 _PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `as_passages` writes it
@@ -242,7 +242,7 @@ class ServedRun:
         write_predictions(run, list(run.tasks.values()))
 
 # %% ../../nbs/serve/02_reply.ipynb #f7e58f89
-ID = re.compile(r"[0-9a-f]{16}")
+_ID = re.compile(r"[0-9a-f]{16}")
 _LOG = logging.getLogger("mtrag_nb.service")
 _DOUBT = "The documents do not seem to answer this. The closest passages say:"
 _MARKS = (  # of sources in an answer, as `with_sources` writes them
@@ -314,7 +314,7 @@ class Conversations:
         self.known: dict[str, dict] = {}  # id -> what a list of conversations shows of it
         self.aside: list[str] = []  # what could not be read
         self.ends: dict[str, str] = {}  # `end_of` -> the conversation that ended there; "": several
-        for path in sorted(p for p in self.folder.glob("*.jsonl") if ID.fullmatch(p.stem)):
+        for path in sorted(p for p in self.folder.glob("*.jsonl") if _ID.fullmatch(p.stem)):
             try:
                 check_log(path, whole=True)
                 self._know(path.stem, self._read(path.stem))
@@ -322,7 +322,7 @@ class Conversations:
                 self.aside.append(f"{_set_aside(path).name}: {e.problem}")
 
     def _path(self, i: str) -> Path:
-        if not ID.fullmatch(i):
+        if not _ID.fullmatch(i):
             remedy = "GET /api/conversations names them"
             raise DataError(f"no conversation {i[:40]!r}", remedy=remedy)
         return self.folder / f"{i}.jsonl"
@@ -380,6 +380,10 @@ class Conversations:
                 log.append(line)
             self._know(i, [line])
 
+    def has(self, i: str) -> bool:
+        "Whether one is there, or something that was set aside of it."
+        return bool(_ID.fullmatch(i)) and any(self.folder.glob(f"{i}.jsonl*"))
+
     def delete(self, i: str) -> None:
         "Delete one, and what was set aside of it; no chat goes on where it ended."
         with self._lock:
@@ -434,7 +438,7 @@ def label_of(said: Mapping, outcome: str, passages: Sequence) -> str:
     return "ANSWERABLE" if said["answer"] or passages else ""
 
 
-def marked_line(
+def _marked_line(
     task: Task,
     t: Trajectory,
     said: Mapping[str, str],  # verdict, answer (a better one), note
@@ -473,9 +477,10 @@ def accepted_questions(folder: Path) -> list[dict]:
     return list(read_lines(folder / "questions.jsonl", read, "a question", log=False))
 
 
-def keep_mark(folder: Path, task_id: str, line: dict | None) -> None:
-    "Write the marks of a turn, whole, in the place of the old ones; None: there are none any more."
-    lines = {**marked(folder).lines, task_id: line}
+def keep_mark(folder: Path, task: Task, t: Trajectory, said: Mapping, passages, collection) -> None:
+    "Write the marks of a turn in the place of the old ones; without a word and a passage there are none."
+    line = _marked_line(task, t, said, passages, collection)
+    lines = {**marked(folder).lines, task.id: line if any(said.values()) or passages else None}
     write_jsonl(folder / "reference.jsonl", filter(None, lines.values()))
     keep_sums(folder / "reference.jsonl")
 
@@ -520,9 +525,8 @@ _Reasons = Callable[[str], Iterable[Reason]]  # a system's name -> its reasons
 def _recover_run(path: Path, talks: Conversations, reasons: _Reasons) -> tuple[int, int]:
     "Repair the record of one run; counts as `recover`. A turn that was begun and has no end is a broken one."
     for name in _SUMMED:
-        talks.aside += check_log(
-            path / f"{name}.jsonl", whole=name != "calls"
-        )  # those can be asked again
+        whole = name != "calls"  # those can be asked again
+        talks.aside += check_log(path / f"{name}.jsonl", whole=whole)
     run = Run(path)
     left = [t for i, t in run.tasks.items() if i not in run.trajectories]
     broken = [replace(trajectory(t, {}, 0.0, RuntimeError()), error=_ENDED) for t in left]

@@ -40,9 +40,9 @@ from ..search.retrieve import best_hits, open_retriever
 from ..search.store import Index, Manifest, check_sums, lost_state, open_index
 from .documents import Reader, document_of, kind_of
 from .library import Library, passages_of
-from .reply import ID, REMOVED, Conversations, Gate, ServedRun, accepted_questions
+from .reply import REMOVED, Conversations, Gate, ServedRun, accepted_questions
 from .reply import cross_out, delete_from, deletions, doubt_of, error_line, exchange
-from .reply import for_reading, keep_mark, label_of, marked, marked_line
+from .reply import for_reading, keep_mark, label_of, marked
 from .reply import new_id, open_run, place_of, read_one, readable, recover, reply_of
 from .reply import to_delete, told_step
 from ..show.turn import TurnView, outcome_words
@@ -622,8 +622,7 @@ def mark(
             wrong = label_of(new, it.t.outcome.value, passages) not in TO_ANSWER
             new["verdict"] = "" if wrong and answers else new["verdict"]
         where = next((c.domain for c in it.contexts.values()), service.collection)
-        line = marked_line(it.task, it.t, new, passages, where)
-        keep_mark(service.folder, it.t.task_id, line if any(new.values()) or passages else None)
+        keep_mark(service.folder, it.task, it.t, new, passages, where)
     return about_turn(service, conversation, turn)
 
 # %% ../../nbs/serve/04_service.ipynb #ce16660c
@@ -866,8 +865,7 @@ def _delete_now(service: Service, **what: str) -> int:
 
 def delete_conversation(service: Service, conversation: str) -> dict:
     "Delete a conversation. Raises Denied if it is not there."
-    there = ID.fullmatch(conversation) and any(service.talks.folder.glob(f"{conversation}.jsonl*"))
-    if not there:
+    if not service.talks.has(conversation):
         raise Denied(404, f"no conversation {conversation[:40]!r}")
     return {"removed": conversation, "turns": _delete_now(service, conversation=conversation)}
 
