@@ -53,7 +53,7 @@ from ..core.settings import unknown_name
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.blame import BlameReport, ProofReport
     from mtrag_nb.evaluate.calibrate import Calibration
-    from mtrag_nb.evaluate.gate import GateReport, MechanismCard
+    from mtrag_nb.evaluate.pairs import GateReport, MechanismCard
     from mtrag_nb.evaluate.judge import JudgeReport
     from mtrag_nb.evaluate.licence import Licence
     from mtrag_nb.evaluate.measures import RetrievalReport
@@ -633,7 +633,7 @@ def gate(
     comment: File = None,  # write a Markdown comment with the turns that were spoilt
 ) -> "GateReport":
     "Print whether a new run is worse, and the spoilt turns. Raises DataError for runs not to be compared."
-    from mtrag_nb.evaluate.gate import gate_runs
+    from mtrag_nb.evaluate.pairs import gate_runs
 
     report = gate_runs(*_evidence(reference, base, new), measure, price, least, shared)
     if comment:
@@ -649,7 +649,7 @@ def card(
     reference: Reference = None,
 ) -> "MechanismCard":
     "Print what each mechanism of a run did."
-    from mtrag_nb.evaluate.gate import mechanism_card
+    from mtrag_nb.evaluate.pairs import mechanism_card
 
     found = mechanism_card(*_evidence(reference, run))
     print(found)

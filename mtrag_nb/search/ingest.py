@@ -270,6 +270,7 @@ def _add_all(
 
 def _part_of(passages: Iterable[Passage], shard: Shard | None) -> tuple[str, Iterable[Passage]]:
     "A corpus's hash, by which its shards know each other (none for no shard), and the passages of one."
+    _check_passages(passages)
     if shard is None:
         return "", passages
     every = passages if isinstance(passages, (Corpus, Sized)) else list(passages)
@@ -295,6 +296,14 @@ def _manifest_in(folder: Path, asked: Mapping, url: str) -> Manifest:
         raise IndexMismatch(f"{folder} holds a library: {remedy}")
     require_same(folder, manifest, **asked)
     return manifest if manifest.complete else replace(manifest, url=url)
+
+
+def _check_passages(passages: object) -> None:
+    "Raises SettingsError for a path, a text or a dictionary in the place of passages, or of the first of a list."
+    one = passages[0] if isinstance(passages, list) and passages else passages
+    if isinstance(one, (str, bytes, Path, Mapping)):
+        reads = "mtrag_nb.data.mtrag.read_corpus(FILE) reads them"
+        raise SettingsError(f"wanted are passages, not a {type(one).__name__}: {reads}")
 
 
 def build_index(

@@ -38,7 +38,8 @@ from ..systems.agents import AGENTS_NODES, Remembered, tokens_used
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
 from ..systems.nexus import NEXUS
 from ..systems.outside import SYSTEMS, system_named
-from ..systems.system import Toolbox, draw_graph
+from ..systems.stages import Toolbox
+from ..systems.system import draw_graph
 
 # %% auto #0
 __all__ = ['PAPERS', 'PaperTable', 'paper_tables', 'own_figures', 'paper_figures', 'paper_html']

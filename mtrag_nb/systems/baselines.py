@@ -24,7 +24,7 @@ from .system import generate_node, graph_of, refuse, retrieve_node, unless_decli
 from .system import unless_ended
 
 if TYPE_CHECKING:
-    from mtrag_nb.models.embed import EmbedderLike
+    from mtrag_nb.models.chat import EmbedderLike
 
 # %% auto #0
 __all__ = ['NAIVE', 'NOTHING', 'QUOTE', 'SELECTIVE', 'features', 'underspecified', 'QuoteSettings']

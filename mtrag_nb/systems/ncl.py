@@ -26,7 +26,7 @@ from .system import Work, after_check, answered, by_state, drafted, graph_of
 from .system import read_departures, refuse, retrieve_node, retry_node, skip_check
 
 if TYPE_CHECKING:
-    from mtrag_nb.models.embed import EmbedderLike
+    from mtrag_nb.models.chat import EmbedderLike
 
 # %% auto #0
 __all__ = ['LAPTOP', 'MAX_NEW_TOKENS', 'NCL', 'NclSettings']

@@ -22,7 +22,8 @@ from ..core.settings import constant
 from ..core.text import Verdict, format_docs_for_gen, view_text
 from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
 from .agents import VARIATION_PROMPTS, variations
-from .baselines import NOTHING, asked_of
+from .baselines import NOTHING
+from .stages import asked_of
 from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, Quoted, System
 from .system import TurnState, Work, by_state, copied_draft, copied_text, graph_of
 from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_node
