@@ -47,7 +47,7 @@ from ..data.mtrag import official_files, official_kinds, read_benchmark, read_co
 from ..data.mtrag import read_predictions, read_qrels, sample_corpus, sample_dir
 from ..data.mtrag import with_rewrites
 from ..models.calls import Models
-from ..systems.outside import system_named
+from ..systems.outside import outside, system_named
 from ..core.settings import unknown_name
 
 if TYPE_CHECKING:

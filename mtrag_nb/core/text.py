@@ -607,8 +607,17 @@ _ASKED = "Answer|Score|Binary score|Relevant|Relevance|Grounded|Supported|Answer
 _VERDICT = ReplyField("Verdict", ("yes", "no"), aliases=tuple(_ASKED.split("|")))
 
 
+_SENTENCE = re.compile(  # a reply that is this sentence and no more
+    r"\W*(?:(?:the|this|all|all of the)\s+)?(?:it|answer|response|draft|document|passage|text|claims?|statements?)\s+"
+    r"(?:is|are)\s+(not\s+)?(?:relevant|supported|grounded)(?:\s+(?:by|to|in)\s+the\s+\w+)?\W*",
+    re.I,
+)
+
+
 def parse_verdict(text: str) -> Label:
     "YES or NO of a reply; UNPARSED where it states neither, or both."
+    if m := _SENTENCE.fullmatch(without_thinking(text)):
+        return Label.NO if m[1] else Label.YES
     return Label(read_field(text, _VERDICT) or "unparsed")
 
 

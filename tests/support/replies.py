@@ -160,13 +160,16 @@ def keyed_replies() -> list[Reply]:
 
 
 def implied_replies() -> list[Reply]:
-    "Replies from which a reader infers a verdict that they do not state as one: none may be read."
+    "Replies from which a reader infers a verdict; one form of sentence is read, the others may not be."
     out = []
+    out += named("a statement", "yes", "The document is relevant.", "All claims are supported.")
+    out += named("a statement", "no", "The answer is not supported by the documents.")
     out += named(
-        "a statement", None, "The document is relevant.", "All claims are supported.", "Relevant.",
-        "The document isn't relevant to the question.", "I don't think it is supported.",
+        "a statement", None, "The document isn't relevant to the question.", "Relevant.",
         "None of the claims are supported.", "Nothing in the answer is grounded.", "Not relevant.",
         "The answer is unsupported.", "Neither claim is supported by the", "GROUNDED",
+        "I don't think it is supported.", "It is doubtful that the answer is supported.",
+        "The answer is supported, except for the date.", "Is the answer supported?",
     )
     out += named(
         "a negation that is none", None, "No problem, the answer is supported by the documents.",
@@ -262,8 +265,10 @@ def unstated_replies() -> list[Reply]:
     )
     longs = {
         "yes": ("Yes, the document names the fee of the ferry to Oland Island.",),
-        "no": ("No, the document is about bees and names no ferry at all.",),
-        None: ("The document is not relevant to the question about the ferry.",),
+        "no": (
+            "No, the document is about bees and names no ferry at all.",
+            "The document is not relevant to the question.",
+        ),
     }
     for label, texts in longs.items():
         for t in texts:
