@@ -541,6 +541,11 @@ def test_no_function_is_longer_than_40_lines():
     assert {name: n for name, n in lengths.items() if n > 40} == {}
 
 
+def test_at_most_one_line_of_a_hundred_is_longer_than_110_columns():
+    lines = [line for source in SOURCES.values() for line in source.splitlines()]
+    assert sum(len(line) > 110 for line in lines) <= len(lines) / 100
+
+
 @pytest.mark.parametrize("notebook", sorted(ROOMS))
 def test_a_page_has_at_most_80_cells(notebook):
     assert len(cells(notebook)) <= 80
