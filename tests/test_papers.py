@@ -282,7 +282,7 @@ def test_as_published_and_another_paper_are_other_rows_of_the_same_plan(tmp_path
 
 
 def test_what_is_not_there_has_to_be_fetched(tmp_path):
-    sample = _data_at()
+    sample = _data_at("sample")
     assert sample.lacking(["corpora"]) == [] and sample.tasks("any").is_file()
     assert len(sample.qrels()) == 4 == len(sample.passages())
     empty = _data_at(tmp_path, "t4")

@@ -145,7 +145,7 @@ def test_a_moved_name_is_the_name_itself_and_one_that_went_says_so_on_import():
     from mtrag_nb.search.ingest import build_index
 
     with pytest.warns(DeprecationWarning, match="search.ingest.build_index since 2.0"):
-        from mtrag_nb.search.ingest import build_index as before
+        from mtrag_nb.search.index import build_index as before
     assert before is build_index
     with pytest.raises(ImportError, match="systems_of is gone since 2.0. In its place: `systems`"):
         from mtrag_nb.serve.service import systems_of  # noqa: F401
