@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 from unittest.mock import patch
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mtrag_nb.core.files import JsonlLog, data_dir
 from mtrag_nb.core.record import Run, read_step, read_turn, turn_line
-from mtrag_nb.core.settings import load_settings, with_settings
+from mtrag_nb.core.settings import EmbedderSpec, ModelSpec, load_settings, with_settings
 from mtrag_nb.core.types import SettingsError, plain, structured
 from mtrag_nb.runs.run import _git_commit, machine, package_versions
 
@@ -141,6 +141,15 @@ def test_a_text_is_read_as_what_the_setting_takes(key, text, value):
     group, _, name = key.partition(".")
     read = getattr(getattr(changed, group), name)
     assert read == value and type(read) is type(value)
+
+
+def test_settings_with_any_model_as_embedder_are_those_that_are_read_again():
+    "Of equal settings a fork takes its run's models; a class of their own would make them others."
+    made = replace(load_settings(), embedder=ModelSpec("mine", device="cpu"))
+    assert made.embedder == EmbedderSpec("mine", device="cpu")
+    assert structured(type(made), plain(made)) == made
+    with pytest.raises(SettingsError, match="the embedder mine has no quantization"):
+        replace(made, embedder=ModelSpec("mine", quantization="nf4"))
 
 
 def test_a_log_is_opened_without_reading_it(tmp_path):

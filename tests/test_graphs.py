@@ -24,7 +24,7 @@ from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.pairs import prove
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.systems.system import NotRecorded
-from mtrag_nb.runs.forks import _Plant, Replayer, audit_run, climb, fork, planted
+from mtrag_nb.runs.forks import Plant, Replayer, audit_run, climb, fork, planted
 from mtrag_nb.systems.outside import outside, system_named
 from tests.support.foreign import PROGRAMS, asked, lucky, write_sample
 
@@ -103,11 +103,11 @@ def dropped(state, step, tools) -> dict:
 
 ZEBRAS = "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
 FAULTS = {  # what is broken -> the stage to be named, and how
-    "retriever": ("retrieve", _Plant("retriever", Retrieved, hidden)),
-    "grader": ("grade", _Plant("grader", Graded, dropped)),
-    "reranker": ("rerank", _Plant("reranker", Ranked, dropped)),
-    "generator": ("generate", _Plant("generator", Drafted, lambda *_: {"draft": ZEBRAS})),
-    "checker": ("check", _Plant("checker", Checked, lambda *_: {"grounded": False})),
+    "retriever": ("retrieve", Plant("retriever", Retrieved, hidden)),
+    "grader": ("grade", Plant("grader", Graded, dropped)),
+    "reranker": ("rerank", Plant("reranker", Ranked, dropped)),
+    "generator": ("generate", Plant("generator", Drafted, lambda *_: {"draft": ZEBRAS})),
+    "checker": ("check", Plant("checker", Checked, lambda *_: {"grounded": False})),
 }
 HAS = {
     "corrective": "retriever grader generator checker",

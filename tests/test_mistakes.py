@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import pytest
 
-from mtrag_nb.app.cli import COMMANDS, Command, _Usage, ingest, main, run
+from mtrag_nb.app.cli import COMMANDS, Command, _CommandLine, ingest, main, run
 from mtrag_nb.app.evaluate import evaluate, judge
 from mtrag_nb.core import settings as core_settings
 from mtrag_nb.core.files import write_jsonl
@@ -219,7 +219,7 @@ ODD_NUMBERS = ("0", "-1", "nan", "-inf", "x", "1e400", "²", "9" * 5000, "0x10",
 def arguments_of(command: str) -> list[argparse.Action]:
     "The arguments of a command's parser, without help and subcommands."
     apart = (argparse._HelpAction, argparse._SubParsersAction)
-    parser = COMMANDS[command].fill(_Usage())
+    parser = COMMANDS[command].fill(_CommandLine())
     return [a for a in parser._actions if not isinstance(a, apart)]
 
 

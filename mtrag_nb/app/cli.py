@@ -172,7 +172,7 @@ def _add_option(parser: argparse.ArgumentParser, p: inspect.Parameter, comment: 
     parser.add_argument(flag, **how | option.how).about = about
 
 
-class _Usage(argparse.ArgumentParser):
+class _CommandLine(argparse.ArgumentParser):
     "A parser that makes its help when it is shown, and has a remedy for a name that does not exist."
 
     def parse_known_args(self, args=None, namespace=None):
@@ -250,7 +250,7 @@ class Command:
     def load(self) -> Callable:
         return self.function if callable(self.function) else _named(self.function)
 
-    def fill(self, parser: _Usage) -> _Usage:
+    def fill(self, parser: _CommandLine) -> _CommandLine:
         "Add the options to a parser."
         for _, source, options in _options(self.load()):
             comments = _comments(source)
@@ -262,7 +262,7 @@ class Command:
 
     def read(self, *argv: str) -> argparse.Namespace:
         "A command line, without the name of the command."
-        return self.fill(_Usage(description=self.about)).parse_args(argv)
+        return self.fill(_CommandLine(description=self.about)).parse_args(argv)
 
     def do(self, typed: argparse.Namespace) -> bool:
         "Call the function with what was typed; whether all was done that was asked."
@@ -1187,13 +1187,15 @@ COMMANDS: dict[str, Command] = {
 def _command_line(
     argv: Iterable[str] = (),  # what will be parsed: a command that is named here has its options
 ) -> argparse.ArgumentParser:
-    p = _Usage(
+    p = _CommandLine(
         prog="mtrag",
         description="Find out where a multi-turn RAG system fails: every turn is on the record.",
         epilog="Start with `mtrag demo`. `mtrag doctor` says what can run on this machine.",
     )
     p.add_argument("--version", action="version", version=f"mtrag_nb {__version__}")
-    sub = p.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Usage)
+    sub = p.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=_CommandLine
+    )
     for name, c in COMMANDS.items():
         parser = sub.add_parser(name, help=c.about, description=c.about)
         if name in argv:

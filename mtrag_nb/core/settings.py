@@ -260,6 +260,17 @@ class StageSettings:
     tidy: bool = later(True)  # a draft loses repeated sentences, and a last one that was cut off
 
 # %% ../../nbs/1_core/01_settings.ipynb #80ba94a7
+def _as_embedder(spec: ModelSpec) -> EmbedderSpec:
+    "A model's settings as an embedder's. Raises SettingsError for what an embedder does not have."
+    if isinstance(spec, EmbedderSpec):
+        return spec
+    shared = ("name", "dtype", "device", "url", "api_key_env")
+    own = EmbedderSpec(**{name: getattr(spec, name) for name in shared})
+    if other := [name for name, value in vars(spec).items() if value != getattr(own, name)]:
+        raise SettingsError(f"the embedder {spec.name} has no {' and no '.join(other)}")
+    return own
+
+
 @dataclass(frozen=True)
 class Settings:
     "Everything that decides what a run does; those in `SPEED` decide only how fast."
@@ -283,6 +294,7 @@ class Settings:
 
     def __post_init__(self):
         object.__setattr__(self, "qdrant_url", Address(self.qdrant_url))
+        object.__setattr__(self, "embedder", _as_embedder(self.embedder))
 
     @property
     def models(self) -> dict[str, ModelSpec]:

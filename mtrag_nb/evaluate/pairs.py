@@ -752,9 +752,8 @@ def _why_not(rec: Evidence, system: System | None) -> tuple[System | None, str]:
 class _Forks:
     "The forks of a run's failed turns: repair -> what became of the turns."
 
-    def __init__(self, rec: Evidence, minutes: float | None, progress: bool, loads: bool, **how):
+    def __init__(self, rec: Evidence, minutes: float | None, progress: bool, **how):
         self.rec, self.run, self.progress, self.how = rec, rec.run, progress, how
-        self.loads = loads  # False: the system cannot be taken up, so its models are not needed
         self.right, self.seconds, self.failed = right_by_target(rec.gold), 0.0, ""
         self._end = time.monotonic() + 60 * minutes if minutes is not None else None
 
@@ -777,13 +776,10 @@ class _Forks:
     def _player(self, repair: str) -> Replayer:
         "What runs turns again with a repair, or two. Raises NotLoaded for an index that is not there."
         from mtrag_nb.runs.forks import RERANK, RUNGS, Replayer, oracle, settings_of_run
-        from mtrag_nb.runs.forks import system_of_run
 
         system = self.how["system"]
-        if self.loads and not self.how["models"]:  # loaded once, for all forks
-            self.how["models"] = Models(
-                settings_of_run(self.run, system or system_of_run(self.run))
-            )
+        if not self.how["models"]:  # loaded once, for all forks
+            self.how["models"] = Models(settings_of_run(self.run, system))
         rungs = [r for name in repair.split("+") for r in (*RUNGS, RERANK) if r.name == name]
         known = oracle(self.run, self.rec.gold, rungs, self.right, system)
         calls = sorted(self.run.folder.glob("*/*/calls.jsonl"))  # of all forks of the run
@@ -825,12 +821,12 @@ def prove(
     """
     run = as_run(run)
     rec = Evidence(run, gold)
-    blamed, (_, blocked) = blame(rec), _why_not(rec, system)
+    blamed, (system, blocked) = blame(rec), _why_not(rec, system)
     plans = _plans(run, gold, blamed.failed[:limit], blocked)
     if not plans:
         return None
     how = {"tasks": tasks, "index": index, "models": models, "system": system}
-    forks = _Forks(rec, minutes, progress, not blocked, **how)
+    forks = _Forks(rec, minutes, progress, **how)
     tried = forks.try_all(_by_repair({i: plan[:budget] for i, (plan, _) in plans.items()}))
     unsolved = {i: tried[i] for i in tried if "right" not in tried[i].values()}
     twos = {i: map("+".join, combinations(plans[i][0], 2)) for i in unsolved}  # the first first

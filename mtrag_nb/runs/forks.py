@@ -42,8 +42,8 @@ from ..systems.system import update_of, verdict_by_hand
 
 # %% auto #0
 __all__ = ['RUNGS', 'RERANK', 'NotLoaded', 'system_of_run', 'settings_of_run', 'Replayer', 'Fork', 'fork', 'Change', 'replay_run',
-           'planted', 'leave_out_tasks', 'leave_gold_out', 'mechanisms_of', 'ablation', 'folder_of', 'audit_run',
-           'rungs_named', 'oracle', 'climb']
+           'Plant', 'planted', 'leave_out_tasks', 'leave_gold_out', 'mechanisms_of', 'ablation', 'folder_of',
+           'audit_run', 'rungs_named', 'oracle', 'climb']
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a460db3
 class _Visit(NamedTuple):
@@ -622,7 +622,7 @@ def replay_run(
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f7ced738
 @dataclass(frozen=True)
-class _Plant:
+class Plant:
     "What the steps of a kind put into the state instead."
 
     name: str  # becomes a part of the system's name
@@ -666,7 +666,7 @@ def _put_instead(
     return {**new, **answered(whole["draft"], tools.contexts(whole.get("kept") or []))}
 
 
-def planted(system: System, *plants: _Plant) -> System:
+def planted(system: System, *plants: Plant) -> System:
     "The system with something planted in it."
 
     def around(name: str, node: Node, tools: Toolbox) -> Node:

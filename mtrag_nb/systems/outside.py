@@ -30,8 +30,7 @@ from ..core.html import Table
 from ..core.record import Calls, Checked, Drafted, Gated, Grade, Graded, Rank, Ranked
 from ..core.record import Refused, Retried, Retrieved, Rewritten, Step
 from ..core.record import Found as Hit
-from ..core.settings import PROFILES, Address, EmbedderSpec, ModelSpec, Settings, load_place
-from ..core.settings import names_code
+from ..core.settings import PROFILES, Address, ModelSpec, Settings, load_place, names_code
 from ..core.settings import plugins, unknown_name, with_settings
 from ..core.text import Label, Stance, Verdict, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
@@ -587,8 +586,7 @@ class _Outside(System):
     "A system from outside. It brings its own models and passages."
 
     def with_own(self, settings: Settings) -> Settings:
-        embedder = EmbedderSpec(_UNKNOWN.name)
-        models = {"chat": _UNKNOWN, "embedder": embedder, "reranker": None}
+        models = {"chat": _UNKNOWN, "embedder": _UNKNOWN, "reranker": None}
         models["retrieval"] = replace(settings.retrieval, views="query", reranker="none")
         return replace(super().with_own(settings), profile="its own models", **models)
 

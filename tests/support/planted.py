@@ -28,7 +28,7 @@ from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.runs.forks import _Plant, planted
+from mtrag_nb.runs.forks import Plant, planted
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.systems.outside import SYSTEMS, configured, system_named
@@ -119,16 +119,16 @@ def _always_no(state, step, tools):
 
 
 FAULTS = {  # what is broken -> the stage that must be named, and how it is broken
-    "another conversation's question": ("rewrite", _Plant("rewrite", Rewritten, _asks_elsewhere)),
-    "a retriever without gold": ("retrieve", _Plant("retrieve", Retrieved, _without_gold)),
-    "the grade inverted": ("grade", _Plant("grade", Graded, _inverted)),
-    "the check always yes": ("check", _Plant("yes", Checked, _always_yes)),
-    "another generator": ("generate", _Plant("generate", Drafted, _other_answer)),
-    "refusal always": ("generate", _Plant("refuse", Drafted, lambda *_: {"declined": True})),
+    "another conversation's question": ("rewrite", Plant("rewrite", Rewritten, _asks_elsewhere)),
+    "a retriever without gold": ("retrieve", Plant("retrieve", Retrieved, _without_gold)),
+    "the grade inverted": ("grade", Plant("grade", Graded, _inverted)),
+    "the check always yes": ("check", Plant("yes", Checked, _always_yes)),
+    "another generator": ("generate", Plant("generate", Drafted, _other_answer)),
+    "refusal always": ("generate", Plant("refuse", Drafted, lambda *_: {"declined": True})),
 }
 SUBTLE = {  # that a rule which reads the record is known to miss, or was not written for
-    "a rewrite of one word": ("rewrite", _Plant("one word", Rewritten, _one_word)),
-    "the check always no": ("check", _Plant("no", Checked, _always_no)),
+    "a rewrite of one word": ("rewrite", Plant("one word", Rewritten, _one_word)),
+    "the check always no": ("check", Plant("no", Checked, _always_no)),
 }
 PAIRS = (  # two faults at once, early and late
     ("another conversation's question", "another generator"),
