@@ -33,7 +33,7 @@ from .blame import proof_report
 from .measures import RetrievalReport, verdict_of
 from .scores import Evidence, decision, distinct, named_measure
 from .statistics import LEAST, Comparison, Interval, Report, compare, compare_all
-from .statistics import difference_interval, mean_interval, sum_intervals
+from .statistics import difference_interval, mean_interval
 from ..models.calls import Models
 from ..models.calls import WebSearched
 from ..systems.system import NotRecorded, System
@@ -42,10 +42,10 @@ if TYPE_CHECKING:  # a run is read without LlamaIndex, which a fork needs
     from mtrag_nb.runs.forks import Replayer
 
 # %% auto #0
-__all__ = ['SHARES', 'FLOOR', 'PRICED_FLOOR', 'SELF_CORRECTIONS', 'endings', 'Pair', 'paired', 'lost_of', 'right_and_wrong',
-           'price_curve', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked', 'forked',
-           'turn_result', 'RunSummary', 'summarize_run', 'compare_right', 'cost_points', 'dominated', 'disagreements',
-           'wins', 'compare_retrieval', 'prove', 'GateReport', 'gate_runs', 'MechanismCard', 'mechanism_card']
+__all__ = ['SELF_CORRECTIONS', 'endings', 'Pair', 'paired', 'lost_of', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder',
+           'ladder_pairs', 'Forked', 'forked', 'turn_result', 'RunSummary', 'summarize_run', 'compare_right',
+           'cost_points', 'dominated', 'disagreements', 'wins', 'compare_retrieval', 'prove', 'GateReport', 'gate_runs',
+           'MechanismCard', 'mechanism_card']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
 def _refused(run: Evidence, task_id: str) -> bool:
@@ -208,95 +208,13 @@ def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
     return [f"{name}: {p.lost}" for name, p in pairs.items() if p.broken]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #price002
-_PRICES = tuple(n / 10 for n in range(11))  # of a wrong answer
-SHARES = (0.05, 0.1, 0.15, 0.2, 0.25)  # of unanswerable questions
-_TESTABLE = 11  # conversations that have to differ
-# What two models differ by whose answers people rate alike, 78 tasks of 10 conversations
-# (`9_studies/04_measures`): ROUGE-L, and right answers less wrong ones at price 0 and 1. That is style alone.
-FLOOR, PRICED_FLOOR = 0.041, (0.019, 0.026)
-
-
-def right_and_wrong(e: _Ending) -> tuple[float, float] | None:
+def _right_and_wrong(e: _Ending) -> tuple[float, float] | None:
     "How much of an ending is right, and wrong; refusing what can be answered is neither. None: not judged."
     if e.verdict == "right":
         return 1.0, 0.0
     if e.verdict == "undecided":
         return 0.5, 0.5
     return None if e.verdict == "not judged" else (0.0, 0.0 if e.refused else 1.0)
-
-
-@dataclass(frozen=True, repr=False)
-class _PriceCurve(Report):
-    "A difference by the price of a wrong answer and the share of unanswerable questions."
-
-    name: str
-    points: Mapping[tuple[float, float], Interval]  # price, share -> after less before
-    turns: tuple[int, int]  # answerable, unanswerable
-    changed: int  # conversations in which the two differ
-
-    def sign(self, price: float, share: float) -> int:  # 1, -1; 0: not shown
-        i = self.points[price, share]
-        return 0 if i.low is None or i.low <= 0 <= i.high else 1 if i.low > 0 else -1
-
-    @property
-    def shown(self) -> int:
-        "The sign that holds over the whole range; 0 if none does."
-        signs = {self.sign(*x) for x in self.points} if self.changed >= _TESTABLE else {0}
-        return signs.pop() if len(signs) == 1 else 0
-
-    def _where(self, sign: int) -> str:
-        "Where a sign holds; '' if nowhere."
-        word, n = "better" if sign > 0 else "worse", sum(self.sign(*x) == sign for x in self.points)
-        prices = dict.fromkeys(p for p, _ in self.points)
-        whole = [p for p in prices if all(self.sign(*x) == sign for x in self.points if x[0] == p)]
-        if whole:
-            span = f"s {whole[0]:g} to {whole[-1]:g}" if whole[1:] else f" {whole[0]:g}"
-            return f"{word} at price{span}"
-        return f"{word} at {n} of {len(self.points)} points" if n else ""
-
-    @property
-    def verdict(self) -> str:
-        "Where the sign of the difference is shown, in words."
-        if self.changed < _TESTABLE:
-            return f"not testable: {self.changed} conversations differ"
-        if self.shown:
-            return "better throughout" if self.shown > 0 else "worse throughout"
-        return "; ".join(filter(None, map(self._where, (1, -1)))) or "not shown"
-
-    def _table(self):
-        prices, shares = (list(dict.fromkeys(x)) for x in zip(*self.points))
-        rows = [[f"{p:g}", *(str(self.points[p, s]) for s in shares)] for p in prices]
-        return ["price", *(f"{s:.0%} unanswerable" for s in shares)], rows
-
-    @property
-    def note(self) -> str:
-        counts = f"{self.turns[0]} answerable and {self.turns[1]} unanswerable turns"
-        return f"{self.name}: {self.verdict}. {counts}; {self.changed} conversations differ."
-
-
-def price_curve(
-    p: Pair,
-    prices: Sequence[float] = _PRICES,
-    shares: Sequence[float] = SHARES,
-    level: float = 0.95,  # of the intervals; 1 - .05 / n for n pairs of one table (Bonferroni)
-) -> _PriceCurve | None:
-    "The difference of a pair by price and share (0 without unanswerable turns). None if no turn is judged."
-    ends = {i: (right_and_wrong(e), right_and_wrong(p.after[i])) for i, e in p.before.items()}
-    ids = [i for i, x in ends.items() if None not in x and p.after[i].label not in TO_ASK]
-    if not ids:
-        return None
-    refuse = np.array([p.after[i].label in TO_REFUSE for i in ids])
-    change = np.array([np.subtract(*reversed(ends[i])) for i in ids])  # right, wrong
-    kinds = [k for k in (~refuse, refuse) if k.any()]
-    columns = np.hstack([np.where(k[:, None], change, np.nan) for k in kinds])
-    grid = [(x, s) for x in prices for s in (shares if len(kinds) == 2 else (float(refuse[0]),))]
-    mix = [(1 - s, s) if len(kinds) == 2 else (1.0,) for _, s in grid]
-    weights = np.array([[w for m in ms for w in (m, -m * x)] for (x, _), ms in zip(grid, mix)])
-    talks = [p.after[i].talk for i in ids]
-    found = sum_intervals(columns, talks, weights, level=level)
-    changed = len({t for t, c in zip(talks, change) if c.any()})
-    counts = (int((~refuse).sum()), int(refuse.sum()))
-    return _PriceCurve(p.name, dict(zip(grid, found)), counts, changed)
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #5514f17f
 @dataclass(frozen=True, repr=False)
@@ -909,7 +827,7 @@ _WAYS = {"judge": ("judge_", "rb_llm", "rl_f"), "BERTScore": ("rb_agg", "Bert-")
 def _turn_scores(run: Evidence, measure: str, price: float) -> dict[str, float]:
     "Task id -> score, where there is one; 0 for a broken turn. Raises DataError for an unknown measure."
     if measure == "right":
-        ends = {i: right_and_wrong(e) for i, e in endings(run).items()}
+        ends = {i: _right_and_wrong(e) for i, e in endings(run).items()}
         found = {i: x[0] - price * x[1] for i, x in ends.items() if x}
     elif measure in run.measures:
         found = run.of(measure)

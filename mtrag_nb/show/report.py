@@ -30,9 +30,9 @@ from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs,
 from ..evaluate.blame import proof_report, risk_coverage
 from ..evaluate.pairs import mechanism_card
 from ..evaluate.judge import judge_report, run_items
-from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SELF_CORRECTIONS, SHARES, Forked, Pair
+from ..evaluate.pairs import SELF_CORRECTIONS, Forked, Pair
 from ..evaluate.pairs import RunSummary, compare_right, cost_points, disagreements, dominated
-from ..evaluate.pairs import endings, forked, paired, price_curve, summarize_run, wins
+from ..evaluate.pairs import forked, summarize_run, wins
 from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measure
 from ..evaluate.scores import refusal_report
 from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow, compare
@@ -588,26 +588,10 @@ def _disagreements_html(board: _Board) -> str:
     more = _made("rest", f"{len(rest)} more", more) if rest else ""
     return _join(_wins_html(board), _made("part", "", _made("join", said), split), more)
 
-# %% ../../nbs/8_show/02_report.ipynb #prices02
-def _prices_html(board: _Board) -> str:
-    "Each pair of runs as a curve over prices and shares; '' for one run, and without judged turns."
-    ends = {s.name: endings(s.run) for s in board.own if s.judged}
-    rows = []
-    for a, b in combinations(ends, 2):
-        both = ends[a].keys() & ends[b].keys()
-        c = price_curve(paired(f"{b} less {a}", ends[a], ends[b])) if both else None
-        if c:
-            shares = sorted({s for _, s in c.points})
-            at = [str(c.points[x, shares[len(shares) // 2]]) for x in (0.0, 0.5, 1.0)]
-            turns = f"{sum(c.turns)} ({c.turns[1]} unanswerable)"
-            rows.append([c.name, turns, c.changed, *at, c.verdict])
-    note = _note("prices", shares=SHARES, priced=PRICED_FLOOR, floor=FLOOR)
-    return _join(_table("prices", rows), note) if rows else ""
-
 # %% ../../nbs/8_show/02_report.ipynb #fkd00007
-def _gains(p: Pair) -> tuple[str, str, str]:
-    "What is gained: share, value, and where the sign is shown, by the price of a wrong answer."
-    return _points(p.gain), _change(p.mean_difference), getattr(price_curve(p), "verdict", "–")
+def _gains(p: Pair) -> tuple[str, str]:
+    "What is gained: share, and value."
+    return _points(p.gain), _change(p.mean_difference)
 
 
 def _audit_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
@@ -629,7 +613,7 @@ def _ladder_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
         yield [name, oracle, link["repairs"], link["spoils"], *_gains(p), link["lowest"], right]
     if lowest[""]:
         none = _link(lowest[""], mine, _fork_mark("no rung", "lowest"))
-        yield [name, "no rung", *("–" for _ in range(5)), none, "–"]
+        yield [name, "no rung", *("–" for _ in range(4)), none, "–"]
 
 
 def _forks_html(board: _Board, command: str, rows: Callable) -> str:
@@ -1057,7 +1041,6 @@ _SECTIONS = [
     _Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
     _Section("rungs", "What a perfect stage would repair", _rungs_html, first=True),
     _Section("apart", "Where the runs disagree", _disagreements_html, first=True),
-    _Section("prices", "Run against run, by the price of a wrong answer", _prices_html),
     _Section("outcomes", "Outcomes and reasons", _outcomes_html),
     _Section("scores", "Scores", _scores_html),
     _Section("refusals", "Refusals", _refusals_html),
