@@ -1159,7 +1159,7 @@ ask        serve.serve  Hold a conversation with a system in the terminal, kept 
 serve      serve.serve  Serve a library: a page to upload, ask and read, an API for programs and chat clients.
 run        app.cli      Run a system over the tasks of a file, or go on with an interrupted run.
 import     app.evaluate:import_run Read another system's turns, spans or predictions, into a run folder.
-export     app.evaluate:export_run Write runs with scores and blame as OpenInference (Phoenix) or CSV.
+export     app.evaluate:export_run Write a run with scores and blame as spans of OpenInference (Phoenix).
 merge      app.cli      Put together what `run`, `live`, `judge` or `ingest` computed with --shard.
 check      app.cli      Check a prediction file as the official format checker does.
 score      app.evaluate Score runs and prediction files, and compare two or more.

@@ -23,15 +23,13 @@ from ..core.html import document, end_colours, page, render, show, text_table, w
 from ..core.record import Graded, Judgement, Rewritten, Trajectory, breakdown
 from ..core.settings import SPEED, SparseSettings
 from ..core.text import Label, clipped
-from ..core.types import ROLES, TO_ANSWER, Outcome, dotted, plain
-from ..evaluate.blame import cost_point, risk_coverage
+from ..core.types import ROLES, TO_ANSWER, DataError, Outcome, dotted, plain
 from ..evaluate.measures import harmonic_mean
 from ..evaluate.pairs import summarize_run
 from ..evaluate.scores import Evidence
 from ..evaluate.statistics import compare, mean_interval
-from .browser import published
-from .figures import STAGE_COLOURS, breakdown_figure, comparison_figure, cost_figure
-from .figures import drawn, flow_figure, outcomes_figure, risk_coverage_figure
+from .figures import STAGE_COLOURS, breakdown_figure, comparison_figure
+from .figures import drawn, flow_figure, outcomes_figure
 from .figures import score_figure, shares_figure
 from .report import came_later, figure_html, pair_of, share_text
 from ..systems.agents import AGENTS_NODES, Remembered, tokens_used
@@ -42,7 +40,16 @@ from ..systems.stages import Toolbox
 from ..systems.system import draw_graph
 
 # %% auto #0
-__all__ = ['PAPERS', 'PaperTable', 'paper_tables', 'own_figures', 'paper_figures', 'paper_html']
+__all__ = ['PAPERS', 'published', 'PaperTable', 'paper_tables', 'own_figures', 'paper_figures', 'paper_html']
+
+# %% ../../nbs/8_show/04_papers.ipynb #df8497c7
+def published(name: str) -> dict:  # name of a file of data/paper, without its ending
+    "What a paper publishes. Raises DataError if it is not there."
+    path = data_dir("paper") / f"{name}.json"
+    if not path.is_file():
+        remedy = "Name a file of data/paper"
+        raise DataError("nothing published is kept under this name", path, remedy=remedy)
+    return read_json(path)
 
 # %% ../../nbs/8_show/04_papers.ipynb #ba6d61ec
 @dataclass(frozen=True)
@@ -744,7 +751,7 @@ def _ending_figures(runs: Sequence[Evidence]) -> _Figures:
 
 
 def _scored_figures(runs: Sequence[Evidence], measures: Sequence[str]) -> _Figures:
-    "How scores are spread, what is known of the differences, and what they cost."
+    "How scores are spread, and what is known of the differences."
     talks, found = {t: c for r in runs for t, c in r.talks.items()}, {}
     for m in measures[:2]:
         every = {r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs}
@@ -753,9 +760,6 @@ def _scored_figures(runs: Sequence[Evidence], measures: Sequence[str]) -> _Figur
             scores = {r.name: r.of(m) for r in runs}
             figure = comparison_figure(compare(scores, talks, m), scores, talks)
             found[f"comparison_{m}"] = figure, f"Means of {m} and paired differences"
-    if measures:
-        points = {r.name: cost_point(r, measures[0]) for r in runs}
-        found["cost"] = cost_figure(points, measures[0]), f"Tokens a turn against {measures[0]}"
     return found
 
 
@@ -842,11 +846,6 @@ def paper_figures(runs: Sequence[Evidence]) -> _Figures:
     "The figures of recorded runs: file name -> figure, what it shows."
     measures = [m for m in _SCORED if all(r.of(m) for r in runs)]
     found = {**_ending_figures(runs), **_scored_figures(runs, measures)}
-    if any(r.gold for r in runs):
-        base = "rb_agg" if all(r.of("rb_agg") for r in runs) else "RougeL"
-        curves = {r.name: risk_coverage(r, base) for r in runs}
-        about = "Risk against coverage: what refusing more would have left"
-        found["risk_coverage"] = risk_coverage_figure(curves, base), about
     first = {r.name: summarize_run(r).self_corrections for r in runs}
     about = "What self-correction did to the first answers"
     found["self_correction"] = shares_figure(first, _SELF_CORRECTIONS), about
