@@ -27,7 +27,7 @@ from ..core.record import Trajectory, as_run, kept_by
 from ..core.text import clipped, declines
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, ModelNotFound
 from ..core.types import SettingsError, Task, digest, plain
-from .blame import COSTS, REPAIRS, Blame, BlameReport, CostPoint, Gate, Proof
+from .blame import COSTS, REPAIRS, Blame, BlameReport, Gate, Proof
 from .blame import ProofReport, blame, blame_turn, draft_rouge_l, gates
 from .blame import proof_report
 from .measures import RetrievalReport, verdict_of
@@ -44,8 +44,7 @@ if TYPE_CHECKING:  # a run is read without LlamaIndex, which a fork needs
 # %% auto #0
 __all__ = ['SELF_CORRECTIONS', 'endings', 'Pair', 'paired', 'lost_of', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder',
            'ladder_pairs', 'Forked', 'forked', 'turn_result', 'RunSummary', 'summarize_run', 'compare_right',
-           'cost_points', 'dominated', 'disagreements', 'wins', 'compare_retrieval', 'prove', 'GateReport', 'gate_runs',
-           'MechanismCard', 'mechanism_card']
+           'disagreements', 'compare_retrieval', 'prove', 'GateReport', 'gate_runs', 'MechanismCard', 'mechanism_card']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
 def _refused(run: Evidence, task_id: str) -> bool:
@@ -537,22 +536,6 @@ def compare_right(some: Sequence[RunSummary]) -> Comparison | None:
     right = {s.name: {i: float(s.verdict(i) == "right") for i in both} for s in some}
     return compare(right, some[0].run.talks, "right") if both else None
 
-
-def cost_points(some: Sequence[RunSummary]) -> dict[str, CostPoint]:
-    "What each run costs and gets right, over the tasks that all have."
-    both = _shared_tasks(some) if some else []
-    return {s.name: CostPoint(s.cost(ids=both), s.right(both)) for s in some} if both else {}
-
-
-def dominated(some: Sequence[RunSummary]) -> dict[str, list[str]]:
-    "Run -> those that dominate it by quality against cost; the frontier has none."
-    points = {n: (p.cost.value, p.score.value) for n, p in cost_points(some).items()}
-
-    def better(a, b):
-        return a[0] <= b[0] and a[1] >= b[1] and a != b
-
-    return {n: [m for m in points if better(points[m], points[n])] for n in points}
-
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #b3ef7735
 def disagreements(some: Sequence[RunSummary]) -> list[str]:  # task ids
     "The turns that some runs get right and others fail, the most evenly split first."
@@ -563,11 +546,6 @@ def disagreements(some: Sequence[RunSummary]) -> list[str]:  # task ids
 
     split = {i: min(count(i, "right"), count(i, "failed")) for i in both}
     return sorted((i for i in both if split[i]), key=lambda i: -split[i])
-
-
-def wins(a: RunSummary, b: RunSummary) -> list[str]:  # task ids
-    "The turns that `a` gets right and `b` fails."
-    return [i for i in _shared_tasks([a, b]) if (a.verdict(i), b.verdict(i)) == ("right", "failed")]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #23f4cbf1
 @dataclass(frozen=True, repr=False)

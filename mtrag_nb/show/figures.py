@@ -32,13 +32,11 @@ from ..core.files import data_dir, write_whole
 from ..core.html import SERIES_COLOURS, end_colours
 from ..core.record import Telemetry
 from ..core.types import SettingsError
-from ..evaluate.blame import CostPoint, RiskCoverage
 from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 
 # %% auto #0
 __all__ = ['QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'svg_uri', 'small_png', 'save_figure', 'ink_on', 'outcomes_figure',
-           'breakdown_figure', 'score_figure', 'comparison_figure', 'risk_coverage_figure', 'cost_figure',
-           'flow_figure', 'shares_figure', 'gain_figure']
+           'breakdown_figure', 'score_figure', 'comparison_figure', 'flow_figure', 'shares_figure', 'gain_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.5)), (0, (8, 2, 1.2, 2)), (0, (2.5, 1)), (0, (8, 4)))
@@ -431,75 +429,6 @@ def comparison_figure(
         _pairs_panel(rest[0], pairs, some)
     return fig
 
-# %% ../../nbs/8_show/01_figures.ipynb #491cff39
-def _series(names: Iterable[str]) -> list[tuple]:
-    "A look for each run: name, colour, marker, line; the looks come again if there are more runs."
-    return [(name, *_SERIES[n % len(_SERIES)]) for n, name in enumerate(names)]
-
-# %% ../../nbs/8_show/01_figures.ipynb #8af9e5e7
-@drawn
-def risk_coverage_figure(curves: Mapping[str, RiskCoverage], measure: str = "RougeL") -> Figure:
-    "Risk against coverage, a line a run, with the risk's interval; its right end is where the system stood."
-    curves = {n: c for n, c in curves.items() if len(c.points) > 1}
-    if not curves:
-        alone = "No run has two answers of different confidence: "
-        alone += "refusing more would have left nothing to compare."
-        return _nothing_figure(alone)
-    fig = blank(height=3.4)
-    ax = fig.subplots()
-    for name, colour, marker, line in _series(curves):
-        points = [(p.coverage, p.risk, p.low, p.high) for p in curves[name].points]
-        x, y, low, high = np.array(points, float).T  # no interval: NaN, not drawn
-        label = f"{name}, by {curves[name].confidence}"
-        ax.plot(x, y, linestyle=line, color=colour, linewidth=1.5, label=label)
-        ax.plot(x[-1:], y[-1:], marker, color=colour, markersize=7, markeredgecolor="white")
-        ax.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
-    ax.set(xlim=(0, 1.02), xlabel="coverage: share of turns answered", ylim=(0, 1.02))
-    ax.set(ylabel=f"risk: 1 – {_words(measure)},\n1 where nothing can be answered")
-    ax.grid()
-    _legend_below(fig, [ax])
-    return fig
-
-# %% ../../nbs/8_show/01_figures.ipynb #1ecfb39a
-def _cross(ax: Axes, p: CostPoint, colour: str, marker: str, **look) -> None:
-    "A run in a plane of cost and score: a mark, and a line for each interval."
-    cost, score = p.cost, p.score
-    bars = {"color": colour, "linewidth": 1.3, "markersize": 2}
-    if cost.low is not None:
-        ax.plot([cost.low, cost.high], [score.value] * 2, **bars)
-    if score.low is not None:
-        ax.plot([cost.value] * 2, [score.low, score.high], **bars)
-    ax.plot([cost.value], [score.value], marker, color=colour, markersize=8, **look)
-
-
-@drawn
-def cost_figure(
-    points: Mapping[str, CostPoint],  # run -> tokens and quality of a turn
-    measure: str,  # of the quality
-    dominated: Mapping[str, Sequence[str]] | None = None,  # run -> those that dominate it
-) -> Figure:
-    "Cost against quality, a cross a run, with intervals; up and left is better. With the frontier, if known."
-    known = {n: p for n, p in points.items() if None not in (p.cost.value, p.score.value)}
-    worse, means = dominated or {}, {n: (p.cost.value, p.score.value) for n, p in known.items()}
-    if len(known) < 2:
-        one = "One run: {:,.0f} tokens a turn, mean {} {:.2f}. "
-        said = "".join(one.format(cost, _words(measure), s) for cost, s in means.values())
-        return _nothing_figure(f"{said}Cost against quality needs two runs.")
-    fig = blank(height=3.4)
-    ax = fig.subplots()
-    if dominated is not None:
-        front = sorted(mean for n, mean in means.items() if not worse.get(n))
-        ax.step(*zip(*front), where="post", color=QUIET, linestyle="--", linewidth=1.0)
-    for name, colour, marker, _ in _series(known):
-        look = {"markerfacecolor": "white" if worse.get(name) else colour, "clip_on": False}
-        _cross(ax, known[name], colour, marker, label=f"{name}  ({known[name].cost.n})", **look)
-    ax.set(xlabel="tokens a turn (in brackets: turns)", ylabel=_words(measure))
-    ax.margins(0.12, 0.2)
-    ax.set_xlim(0, None)
-    ax.grid()
-    _legend_below(fig, [ax])
-    return fig
-
 # %% ../../nbs/8_show/01_figures.ipynb #flow0002
 @drawn
 def flow_figure(
@@ -561,7 +490,8 @@ def gain_figure(
     rows = sum(map(len, gains.values()))
     fig = blank(7.6, 1.3 + 0.12 * max(rows, 4) + 0.16 * len(names))
     ax = fig.subplots()
-    for k, (system, colour, marker, _) in enumerate(_series(gains)):
+    for k, system in enumerate(gains):
+        colour, marker, _ = _SERIES[k % len(_SERIES)]
         shift = 0.7 * ((k + 1) / (len(gains) + 1) - 0.5)
         for name, gain in gains[system].items():
             estimate = (gain.value, gain.low, gain.high)

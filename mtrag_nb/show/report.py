@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import accumulate, combinations, permutations
+from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -27,18 +27,18 @@ from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, plugins
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs, proof_of
-from ..evaluate.blame import proof_report, risk_coverage
+from ..evaluate.blame import proof_report
 from ..evaluate.pairs import mechanism_card
 from ..evaluate.judge import judge_report, run_items
 from ..evaluate.pairs import SELF_CORRECTIONS, Forked, Pair
-from ..evaluate.pairs import RunSummary, compare_right, cost_points, disagreements, dominated
-from ..evaluate.pairs import forked, summarize_run, wins
+from ..evaluate.pairs import RunSummary, compare_right, disagreements
+from ..evaluate.pairs import forked, summarize_run
 from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measure
 from ..evaluate.scores import refusal_report
 from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow, compare
 from ..evaluate.statistics import mean_interval
-from .figures import QUIET, STAGE_COLOURS, comparison_figure, cost_figure, gain_figure
-from .figures import ink_on, risk_coverage_figure, score_figure, svg_uri
+from .figures import QUIET, STAGE_COLOURS, comparison_figure, gain_figure
+from .figures import ink_on, score_figure, svg_uri
 from .turn import SIGNS, ending, first_to_fail, outcome_words, page_texts, turn_html
 from .turn import unlicensed
 
@@ -154,12 +154,6 @@ class _Board:
         return disagreements(self.own)
 
     @cached_property
-    def wins(self) -> dict[tuple[int, int], frozenset[str]]:
-        "Run and run -> the tasks that the first gets right and the second fails."
-        pairs = permutations(range(len(self.own)), 2)
-        return {(a, b): frozenset(wins(self.own[a], self.own[b])) for a, b in pairs}
-
-    @cached_property
     def marks(self) -> dict[tuple[int, str], frozenset[str]]:
         "Number of the run and task id -> what the turn can be found by."
         differ = frozenset(self.apart)
@@ -196,7 +190,6 @@ def _marks(board: _Board, n: int, task_id: str, differ: frozenset[str]) -> Itera
         yield "proof_" + _mark_of(proof.status)
     if n in board.forks:
         yield from (_fork_mark(*x) for x in board.forks[n].marks.get(task_id, ()))
-    yield from (f"over{b + 1}" for (a, b), ids in board.wins.items() if a == n and task_id in ids)
 
 # %% ../../nbs/8_show/02_report.ipynb #d2ae8990
 def _spanned(i: Interval, form: Callable[[float], str], unit: str = "") -> str:
@@ -478,15 +471,8 @@ def _of(n: int, share: Interval, kind: str, *marks: str) -> str:
     return _made("of", count, _link(share.n, f"r{n + 1}", kind), _percent(share))
 
 
-def _placed(board: _Board) -> dict[str, list[str]]:
-    "Run -> those that are at least as good at no more cost; {} for one run, and for too few conversations."
-    sure = len(board.own) > 1 and all(s.right().low is not None for s in board.own)
-    return dominated(board.own) if sure else {}
-
-
-def _board_row(board: _Board, n: int, s: RunSummary) -> list[object]:
-    mine, better, judged = f"r{n + 1}", _placed(board).get(s.name), bool(s.judged)
-    place = f"dominated by {', '.join(better)}" if better else "★ on the frontier"
+def _board_row(n: int, s: RunSummary) -> list[object]:
+    mine, judged = f"r{n + 1}", bool(s.judged)
     value = _spanned(s.value, lambda x: show(x, 2))
     changed = []
     for w in ("fixed", "spoilt"):
@@ -503,18 +489,12 @@ def _board_row(board: _Board, n: int, s: RunSummary) -> list[object]:
         _made("join", changed, ", ") if judged else "–",
         _link(f"{s.cost().value:,.0f}", mine),
         _link(f"{s.cost('seconds').value:.1f}", mine),
-        "–" if better is None else place,
     ]
 
 
 def _leaderboard(board: _Board) -> str:
-    "The table of runs, and the frontier as a figure where there are several."
-    worse, drawn = _placed(board), ""
-    if worse:
-        fig = cost_figure(cost_points(board.own), "share right", worse)
-        drawn = figure_html(fig, "Share right against tokens a turn")
-    rows = [_board_row(board, n, s) for n, s in enumerate(board.own)]
-    return _join(_table("runs", rows), _note("runs"), drawn)
+    rows = [_board_row(n, s) for n, s in enumerate(board.own)]
+    return _join(_table("runs", rows), _note("runs"))
 
 # %% ../../nbs/8_show/02_report.ipynb #d7546119
 _FLOW_GROUPS = [(f"first answer {way}", 2) for way in ("right", "wrong")]
@@ -547,16 +527,6 @@ def _flow_html(board: _Board) -> str:
 _SPLIT = 8  # turns that are shown at once
 
 
-def _wins_html(board: _Board) -> str:
-    names = [s.name for s in board.own]
-    rows = [[name, *("–" for _ in names)] for name in names]
-    for (a, b), ids in board.wins.items():
-        title = f"right in {names[a]}, failed in {names[b]}"
-        rows[a][1 + b] = _link(len(ids), f"r{a + 1}", f"over{b + 1}", title=title)
-    caption = "Turns that one run gets right and another fails"
-    return _table(["right in ↓, failed in →", *names], rows, caption)
-
-
 def _signed(s: RunSummary, task_id: str) -> str:
     "What came of a turn, with its sign."
     return f"{SIGNS[s.verdict(task_id)]} {outcome_words(s.run, task_id)}"
@@ -586,7 +556,7 @@ def _disagreements_html(board: _Board) -> str:
     split = _split_html(board, first, "The most evenly split first")
     more = _split_html(board, rest, "Fewer runs differ") if rest else ""
     more = _made("rest", f"{len(rest)} more", more) if rest else ""
-    return _join(_wins_html(board), _made("part", "", _made("join", said), split), more)
+    return _join(_made("part", "", _made("join", said), split), more)
 
 # %% ../../nbs/8_show/02_report.ipynb #fkd00007
 def _gains(p: Pair) -> tuple[str, str]:
@@ -806,22 +776,8 @@ def _scores_html(board: _Board) -> str:
     return _join(_table(head, rows[:_OPEN_ROWS], "Measures"), rest, _made("quiet", note), *figures)
 
 # %% ../../nbs/8_show/02_report.ipynb #112bc140
-def _dials_html(runs: Sequence[Evidence]) -> str:
-    "Risk against coverage; '' if no run has a number to refuse by."
-    measure = next((m for m in ("rb_agg", "RougeL") if any(r.of(m) for r in runs)), "")
-    curves = {r.name: risk_coverage(r, measure) for r in runs} if measure else {}
-    if not any(c.points for c in curves.values()):
-        return ""
-    title, none = "Risk against coverage", (None, None)
-    own = {name: map(show, c.own or none) for name, c in curves.items()}
-    rows = [[n, c.confidence, *own[n], show(c.area), c.left_out] for n, c in curves.items()]
-    drawn = _drawn_if(runs, lambda: risk_coverage_figure(curves, measure), f"{title} of each run")
-    made = _join(drawn, _table("risk", rows, title))
-    return _made("part", title, page_texts("notes")["risk"], made)
-
-
 def _refusals_html(board: _Board) -> str:
-    "Refusals in four cells, then risk against coverage; '' where no labels are known."
+    "Refusals in four cells; '' where no labels are known."
     runs, rows, notes = [s.run for s in board.own], [], [page_texts("notes")["refusals"]]
     if not any(r.gold for r in runs):
         return ""
@@ -834,7 +790,7 @@ def _refusals_html(board: _Board) -> str:
         rows += found.rows
         notes += [f"{r.name}: {found.note}."] if found.note else []
     table = Markup(RefusalReport(tuple(rows), " ".join(notes))._repr_html_())
-    return _join(_made("wide", table, "Refusals"), _dials_html(runs))
+    return _made("wide", table, "Refusals")
 
 
 def _comparisons_html(board: _Board) -> str:
