@@ -10,7 +10,6 @@ import io
 import pickle
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
 from textwrap import wrap
@@ -32,11 +31,11 @@ from ..core.files import data_dir, write_whole
 from ..core.html import SERIES_COLOURS, end_colours
 from ..core.record import Telemetry
 from ..core.types import SettingsError
-from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
+from ..evaluate.statistics import Interval, mean_interval
 
 # %% auto #0
 __all__ = ['QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'svg_uri', 'small_png', 'save_figure', 'ink_on', 'outcomes_figure',
-           'breakdown_figure', 'score_figure', 'comparison_figure', 'flow_figure', 'shares_figure', 'gain_figure']
+           'breakdown_figure', 'score_figure', 'flow_figure', 'shares_figure', 'gain_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.5)), (0, (8, 2, 1.2, 2)), (0, (2.5, 1)), (0, (8, 4)))
@@ -359,74 +358,6 @@ def score_figure(
     strokes = " (a stroke: the mean of a conversation)" if few else ""
     axes[-1].set(xlabel=_words(measure) + strokes, ylabel="tasks")
     axes[-1].set_xlim(low - 0.01 * (high - low), high + 0.01 * (high - low))
-    return fig
-
-# %% ../../nbs/8_show/01_figures.ipynb #f5d1c5ee
-@dataclass(frozen=True)
-class _Scored:
-    "The scores behind a comparison, if they are at hand."
-
-    scores: Mapping[str, Mapping[str, float | None]]  # system -> task id -> score
-    talks: Mapping[str, str]  # task id -> conversation
-
-    def means(self, system: str, minus: str = "") -> list[float]:
-        "The mean of each conversation, or its difference to another system's on the tasks that both have."
-        ours, theirs = self.scores.get(system, {}), self.scores.get(minus, {})
-        if not minus:
-            return _by_talk(ours, self.talks)
-        both = [t for t, v in ours.items() if v is not None and theirs.get(t) is not None]
-        return _by_talk({t: ours[t] - theirs[t] for t in both}, self.talks)
-
-
-def _systems_panel(ax: Axes, found: Comparison, some: _Scored) -> None:
-    "The mean of each system, on all its tasks and on those that all have."
-    uneven, names = any(r.missing for r in found.systems), []
-    for n, r in enumerate(found.systems):
-        _estimate(ax, n, (r.mean, r.low, r.high), _SERIES[0][0], talks=some.means(r.system))
-        on_common = uneven and r.common is not None
-        if on_common:
-            ax.plot([r.common], [n], "D", color=_INK, markerfacecolor="white", markersize=5)
-        few = f"\n({r.n} of {r.n + r.missing} tasks)" if r.missing > 0.05 * r.n else ""
-        names.append(f"{r.system}  {r.common if on_common else r.mean:.3f}{few}")
-    _name_rows(ax, names, grid=True)
-    none = "a stroke: a conversation" if some.scores else "too few conversations for an interval"
-    spans = any(r.low is not None for r in found.systems)
-    legend = [*wrap(f"mean {_words(found.measure)}", 40)]
-    legend += ["95% interval" if spans else none]
-    legend += [f"◇ and number: on the {found.shared} tasks that all have"] if uneven else []
-    ax.set_xlabel("\n".join(legend))
-
-# %% ../../nbs/8_show/01_figures.ipynb #1091c307
-def _pairs_panel(ax: Axes, pairs: Sequence[PairRow], some: _Scored) -> None:
-    names = []
-    for y, p in enumerate(pairs):
-        sure, talks = p.p_holm is not None and p.p_holm < 0.05, some.means(p.a, p.b)
-        colour = _SERIES[1][0] if sure else QUIET
-        _estimate(ax, y, (p.difference, p.low, p.high), colour, "s", sure, talks)
-        names.append(f"{p.a} –{' ' if len(p.a + p.b) < 24 else chr(10)}{p.b}")
-    ax.axvline(0, color=_INK, linewidth=0.8)
-    _name_rows(ax, names, grid=True)
-    key = "difference, paired; right of 0 the first\nis better; filled: p < 0.05 (Holm)"
-    ax.set_xlabel(key, loc="right")
-
-# %% ../../nbs/8_show/01_figures.ipynb #495d05c6
-@drawn
-def comparison_figure(
-    found: Comparison,
-    scores: Mapping[str, Mapping[str, float | None]] | None = None,  # system -> task id -> score
-    talks: Mapping[str, str] | None = None,  # task id -> conversation
-) -> Figure:
-    "Means of scores with intervals, and paired differences, from four systems on of the best alone."
-    pairs = [p for p in found.pairs if p.difference is not None]
-    some, n = _Scored(scores or {}, talks or {}), len(found.systems)
-    if n > 3:
-        pairs = [p for p in pairs if found.systems[0].system in (p.a, p.b)]
-    two_lines = any(len(p.a + p.b) > 23 for p in pairs)
-    fig = blank(height=1.0 + (0.4 if two_lines else 0.3) * max(n, len(pairs), 2))
-    left, *rest = np.atleast_1d(fig.subplots(1, 2 if pairs else 1))
-    _systems_panel(left, found, some)
-    if rest:
-        _pairs_panel(rest[0], pairs, some)
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #flow0002

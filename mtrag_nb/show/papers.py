@@ -28,7 +28,7 @@ from ..evaluate.measures import harmonic_mean
 from ..evaluate.pairs import summarize_run
 from ..evaluate.scores import Evidence
 from ..evaluate.statistics import compare, mean_interval
-from .figures import STAGE_COLOURS, breakdown_figure, comparison_figure
+from .figures import STAGE_COLOURS, breakdown_figure
 from .figures import drawn, flow_figure, outcomes_figure
 from .figures import score_figure, shares_figure
 from .report import came_later, figure_html, pair_of, share_text
@@ -751,15 +751,11 @@ def _ending_figures(runs: Sequence[Evidence]) -> _Figures:
 
 
 def _scored_figures(runs: Sequence[Evidence], measures: Sequence[str]) -> _Figures:
-    "How scores are spread, and what is known of the differences."
+    "How scores are spread."
     talks, found = {t: c for r in runs for t, c in r.talks.items()}, {}
     for m in measures[:2]:
         every = {r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs}
         found[f"scores_{m}"] = score_figure(every, m, talks), f"Distribution of {m}"
-        if len(runs) > 1:
-            scores = {r.name: r.of(m) for r in runs}
-            figure = comparison_figure(compare(scores, talks, m), scores, talks)
-            found[f"comparison_{m}"] = figure, f"Means of {m} and paired differences"
     return found
 
 

@@ -26,7 +26,7 @@ from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, plugins
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
-from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs, proof_of
+from ..evaluate.blame import COSTS, STAGES, STATUSES, BlameReport, costs, proof_of
 from ..evaluate.blame import proof_report
 from ..evaluate.pairs import mechanism_card
 from ..evaluate.judge import judge_report, run_items
@@ -37,8 +37,7 @@ from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measu
 from ..evaluate.scores import refusal_report
 from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow, compare
 from ..evaluate.statistics import mean_interval
-from .figures import QUIET, STAGE_COLOURS, comparison_figure, gain_figure
-from .figures import ink_on, score_figure, svg_uri
+from .figures import gain_figure, score_figure, svg_uri
 from .turn import SIGNS, ending, first_to_fail, outcome_words, page_texts, turn_html
 from .turn import unlicensed
 
@@ -221,31 +220,10 @@ def _drawn_if(runs: Sequence[Evidence], draw: Callable[[], Figure], alt: str) ->
     "A figure, where there are conversations enough for it to say more than its table."
     return figure_html(draw(), alt) if any(len(r.conversations) >= LEAST for r in runs) else ""
 
-# %% ../../nbs/8_show/02_report.ipynb #21787d82
-_LETTERS = dict(zip(STAGE_COLOURS, "IWRKGADCO!?"))  # stage -> its letter; ?: none can be named
-_PALE = {"right": ("✓", "#009E73"), "undecided": ("~", QUIET), "not judged": ("", QUIET)}
-
-
-def _drawn_as(b: Blame) -> tuple[str, str, str]:
-    "How a turn is drawn: letter, colour, and the letter's own colour on it; '' where it is not filled."
-    if b.verdict != "failed":
-        return (*_PALE[b.verdict], "")
-    colour = STAGE_COLOURS[b.stage]
-    return _LETTERS[b.stage], colour, ink_on(colour, "#000000")
-
 # %% ../../nbs/8_show/02_report.ipynb #2e3d2434
 def _stages_to_blame(reports: Sequence[BlameReport]) -> Counter:
     "Stage -> how many failed turns of all runs it is to blame for; '' where none can be named."
     return Counter(b.stage for r in reports for b in r.failed)
-
-
-def _grid_key(reports: Sequence[BlameReport]) -> str:
-    "What the letters of a grid stand for, most first."
-    counts = _stages_to_blame(reports).most_common()
-    stages = [f"{_LETTERS[s]} {s or 'no stage can be named'}" for s, _ in counts]
-    came = {b.verdict for r in reports for b in r.turns.values()}
-    signs = [(_PALE[c][0] or "blank:", c) for c in _PALE if c in came]
-    return "   ".join([*(f"{sign} {word}" for sign, word in signs), *stages])
 
 
 def _leading(stages: Mapping[str, int]) -> str:
@@ -271,38 +249,6 @@ def finding(reports: Sequence[BlameReport]) -> str:
     return f"{failed} {of_all}"
 
 # %% ../../nbs/8_show/02_report.ipynb #42506858
-_BAND, _OPEN = 24, 3  # turns in a band; bands that are open
-
-
-def _bands(talks: Sequence[Sequence[str]]) -> list[list[int]]:  # the tasks of each conversation
-    "The numbers of the conversations of each band, from 0: as many as fit."
-    out, size = [], 0
-    for n, tasks in enumerate(talks):
-        if not out or size + len(tasks) > _BAND:
-            out, size = [*out, []], 0
-        out[-1].append(n)
-        size += len(tasks)
-    return out
-
-
-def _square(board: _Board, n: int, task_id: str) -> tuple[str, ...] | None:
-    "A square for its template; None for a task that the run did not have."
-    s = board.own[n]
-    if task_id not in s.turns:
-        return None
-    words = outcome_words(s.run, task_id)
-    return (*_drawn_as(s.turns[task_id].blame), board.href(n, task_id), s.name, words)
-
-
-def _band_html(board: _Board, numbers: Sequence[int]) -> str:
-    "Some conversations, a row a run."
-    talks = {n + 1: [*board.talks.values()][n] for n in numbers}
-    tasks = [i for t in talks.values() for i in t]
-    rows = [(s.name, [_square(board, n, i) for i in tasks]) for n, s in enumerate(board.own)]
-    sizes = [(c, len(t)) for c, t in talks.items()]
-    return _made("wide", _made("band", sizes, rows), f"conversations {min(talks)} to {max(talks)}")
-
-
 def _proof_html(board: _Board) -> str:
     "How much of the blame is proved, a row a run; '' where nothing was tried."
     found = {n: proof_report(s.run, s.report) for n, s in enumerate(board.standings)}
@@ -315,16 +261,14 @@ def _proof_html(board: _Board) -> str:
     return _join(_table("proof", rows), _note("proof")) if rows else ""
 
 
-def _grid_html(board: _Board) -> str:
-    "All conversations, the key of the letters, and a summary in one line if the runs share their tasks."
+def _blame_html(board: _Board) -> str:
+    "A summary in one line if the runs share their tasks, and what is proved of it."
     reports = [s.report for s in board.own]
     same = all(r.turns.keys() == reports[0].turns.keys() for r in reports)
-    made = [_band_html(board, b) for b in _bands([*board.talks.values()])]
     notes = {r.name: r.manifest.get("imported", {}).get("notes") for r in board.runs}
     said = [finding(reports)] if same else []
     said += [f"{name}, from a file: {'; '.join(some)}." for name, some in notes.items() if some]
-    grid = _made("grid", " ".join(said), made, _OPEN, _grid_key(reports))
-    return _join(grid, _proof_html(board))
+    return _join(_made("part", "", " ".join(said), ""), _proof_html(board))
 
 # %% ../../nbs/8_show/02_report.ipynb #8e13ea61
 def _ranked(board: _Board) -> list[tuple[int, RunSummary]]:  # number of the run, from 0
@@ -459,7 +403,7 @@ def _stage_links(n: int, s: RunSummary) -> str:
     "The stages that failed first, most first."
     mine, stages = f"r{n + 1}", s.report.counts("stage")
     links = {k: _link(v, mine, "failed", "at_" + _mark_of(k)) for k, v in stages.items()}
-    counts = [(_LETTERS[k], k or "not named", link) for k, link in links.items()]
+    counts = [(k or "not named", link) for k, link in links.items()]
     return _made("stages", counts) if counts else "–"
 
 
@@ -802,10 +746,8 @@ def _comparisons_html(board: _Board) -> str:
     for m in common[:_DRAWN]:
         name = _in_table(m, runs)
         found = compare({r.name: r.of(m) for r in runs}, board.conversation_of, name)
-        title = f"Means and paired differences by {m}"
-        drawn = _drawn_if(runs, lambda: comparison_figure(found), title)
         table = _made("wide", Markup(found._repr_html_()), f"Comparison by {m}")
-        parts.append(_made("part", name, "", _join(drawn, table)))
+        parts.append(_made("part", name, "", table))
     return _join(*parts) or _made("part", "", "No measure is known of every run.", "")
 
 
@@ -992,7 +934,7 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> _Section:
 
 _SECTIONS = [
     _Section("runs", "The runs", _leaderboard, first=True),
-    _Section("grid", "Which stage failed where", _grid_html, first=True),
+    _Section("blame", "Which stage failed where", _blame_html, first=True),
     _Section("flow", "What correction did", _flow_html, first=True),
     _Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
     _Section("rungs", "What a perfect stage would repair", _rungs_html, first=True),
