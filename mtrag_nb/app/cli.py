@@ -19,7 +19,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import textwrap
 from collections import Counter
@@ -347,8 +346,6 @@ class Setup:
 
     def base(self) -> Settings:
         "The profile with its models and store, before anything that is set. Raises SettingsError."
-        from mtrag_nb.systems.outside import profiles
-
         if self.profile not in (known := profiles()):
             raise unknown_name("profile", self.profile, known)
         base = self._with_chat(known[self.profile])
@@ -380,8 +377,6 @@ class Setup:
 
     def settings(self, system: str = "") -> Settings:
         "The settings of a system. What is typed with --set goes before what a file says."
-        from mtrag_nb.systems.outside import DEFAULT, Config, system_named
-
         changes, value, setup = changes_of(self.set), system_named(system or DEFAULT), self
         if self.model and not self.chat and hasattr(value.settings, "model"):
             changes = {value.prefix + "model": self.model, **changes}  # of the system's own server
@@ -429,8 +424,6 @@ _PLACES = "or your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does i
 
 
 def _system_choices() -> tuple[str, ...]:
-    from mtrag_nb.systems.outside import system_names
-
     return (*system_names(), "FILE.py:NAME", "http://HOST/v1")
 
 
@@ -439,16 +432,12 @@ class SystemOption(Option):
 
     def __init__(self, default: str = ""):  # what is said of the default
         def about() -> str:
-            from mtrag_nb.systems.outside import system_named, system_names
-
             each = [f"{s}: {system_named(s).about}" for s in system_names()]
             return "; ".join([*each, _PLACES]) + default
 
         super().__init__("", "", about, _system_choices)
 
     def __contains__(self, name: object) -> bool:
-        from mtrag_nb.systems.outside import is_place, system_names
-
         return is_place(str(name)) or str(name).partition("+")[0] in system_names()
 
 
@@ -580,37 +569,23 @@ def reference_or_sample(
     return read_benchmark(path, contexts=True)
 
 # %% ../../nbs/app/00_cli.ipynb #98858849
-def _driver() -> str:
-    "The version of the driver by `nvidia-smi`; '' for none."
-    if not shutil.which("nvidia-smi"):
-        return ""
-    ask = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        out = subprocess.run(ask, capture_output=True, text=True, timeout=20, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return "nvidia-smi does not answer"
-    version = out.partition("\n")[0].partition(",")[0].strip()
-    return version if re.fullmatch(r"[\d.]+", version) else ""
-
-
 def _gpu_lines() -> list[str]:
     "Each GPU, what is free on it, and why it cannot be used; or that there is none."
     if not importlib.util.find_spec("torch"):
         return ["not looked for: torch is not installed"]
     import torch
 
-    driver = _driver()
     if not torch.cuda.is_available():
-        problem = f"torch {torch.__version__} does not see the GPU: install the torch for this driver's CUDA"
-        return [f"driver {driver}, and {problem}" if driver else "none"]
+        problem = (
+            f"torch {torch.__version__} does not see the GPU: install the torch for its driver"
+        )
+        return [f"there is a driver, and {problem}" if shutil.which("nvidia-smi") else "none"]
     lines = []
     for name in (f"cuda:{i}" for i in range(torch.cuda.device_count())):
         (free, total), problem = chat.memory_of(name), chat.gpu_problem(name)
-        major, minor = torch.cuda.get_device_capability(name)
-        gpu = f"{name} {torch.cuda.get_device_name(name)}, capability {major}.{minor}"
+        gpu = f"{name} {torch.cuda.get_device_name(name)}, CUDA {torch.version.cuda}"
         room = f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free"
-        cuda = f"driver {driver or 'unknown'}, CUDA {torch.version.cuda}"
-        lines.append(f"{gpu}, {room}, {cuda}{problem and f'. {problem}'}")
+        lines.append(". ".join(filter(None, (f"{gpu}, {room}", problem))))
     return lines
 
 # %% ../../nbs/app/00_cli.ipynb #5998054e
@@ -675,17 +650,11 @@ def _profile_problems(settings: Settings) -> list[str]:
 
 # %% ../../nbs/app/00_cli.ipynb #45b31544
 def _print_profile(settings: Settings, problems: Sequence[str], whole: bool) -> None:
-    "Print whether a profile can run here, and what it lacks: in a few words, or with the remedies."
+    "Print whether a profile can run here; whole: with what it lacks, and how to get that."
     verdict = "cannot run here" if problems else "can run"
     if settings.chat.url:
         verdict = f"needs a server at {settings.chat.url}"
-
-    def short(problem: str) -> str:
-        "What stands before its remedy."
-        return re.sub(r"^\S+ is behind", "behind", re.split(r": |, and ", problem, maxsplit=1)[0])
-
-    brief = "" if whole or not problems else f" ({'; '.join(map(short, problems))})"
-    print(f"profile   {settings.profile:15}{verdict}{brief}")
+    print(f"profile   {settings.profile:15}{verdict}")
     for p in problems if whole else ():
         print(f"          - {p}")
 
