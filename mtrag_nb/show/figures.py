@@ -35,7 +35,7 @@ from ..evaluate.statistics import Interval, mean_interval
 
 # %% auto #0
 __all__ = ['QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'svg_uri', 'small_png', 'save_figure', 'ink_on', 'outcomes_figure',
-           'breakdown_figure', 'score_figure', 'flow_figure', 'shares_figure', 'gain_figure']
+           'score_figure', 'flow_figure', 'shares_figure', 'gain_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.5)), (0, (8, 2, 1.2, 2)), (0, (2.5, 1)), (0, (8, 4)))
@@ -281,31 +281,6 @@ def outcomes_figure(parts: Mapping[object, Telemetry]) -> Figure:
     _name_rows(ax, [f"{name}  ({t.turns})" for name, t in parts.items()])
     fig.suptitle("How the turns ended", x=0.01, ha="left")
     _legend_below(fig, [ax])
-    return fig
-
-# %% ../../nbs/8_show/01_figures.ipynb #38a1cb74
-@drawn
-def breakdown_figure(runs: Mapping[str, Mapping[object, Telemetry]], head: str) -> Figure:
-    "How the turns ended, by group (head: domain or turn; as `breakdown` gives them), three runs a row."
-    groups = sorted({g for parts in runs.values() for g in parts})
-    sizes = {g: max(p[g].turns for p in runs.values() if g in p) for g in groups}
-    if len(sizes) < 2:
-        alone = f"All turns are of one {head}: how they ended, by {head}, is how they ended."
-        return _nothing_figure(alone)
-    colours = _colours_of(t for parts in runs.values() for t in parts.values())
-    across, few = min(len(runs), 3), max(sizes.values()) < _FEW_TURNS
-    down, prefix = -(-len(runs) // across), "turn " if head == "turn" else ""
-    fig = blank(height=0.7 + down * (0.55 + 0.27 * len(sizes)))
-    axes = fig.subplots(down, across, squeeze=False, sharey=True)
-    for ax, (name, parts) in zip(axes.flat, runs.items()):
-        _stack(ax, [parts[g].ends if g in parts else {} for g in sizes], colours, 0.09, few)
-        _name_rows(ax, [f"{prefix}{g}  ({n})" for g, n in sizes.items()])
-        ax.set_title(name)
-    for ax in axes[:-1].flat:
-        ax.set_xlabel("")
-    for ax in axes.flat[len(runs) :]:
-        ax.set_visible(False)
-    _legend_below(fig, axes.flat, 4, map(_words, colours))
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #137a5cf4

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from ..core.files import data_dir, read_json
 from ..core.html import document, end_colours, page, render, show, text_table, words_table
-from ..core.record import Graded, Judgement, Rewritten, Trajectory, breakdown
+from ..core.record import Graded, Judgement, Rewritten, Trajectory
 from ..core.settings import SPEED, SparseSettings
 from ..core.text import Label, clipped
 from ..core.types import ROLES, TO_ANSWER, DataError, Outcome, dotted, plain
@@ -28,7 +28,7 @@ from ..evaluate.measures import harmonic_mean
 from ..evaluate.pairs import summarize_run
 from ..evaluate.scores import Evidence
 from ..evaluate.statistics import compare, mean_interval
-from .figures import STAGE_COLOURS, breakdown_figure
+from .figures import STAGE_COLOURS
 from .figures import drawn, flow_figure, outcomes_figure
 from .figures import score_figure, shares_figure
 from .report import came_later, figure_html, pair_of, share_text
@@ -739,15 +739,9 @@ _Figures = dict[str, tuple[Figure, str]]  # file name -> figure, what it shows
 
 
 def _ending_figures(runs: Sequence[Evidence]) -> _Figures:
-    "How the turns ended: of each run, by domain, by turn."
-
-    def by(head: str) -> tuple[Figure, str]:
-        groups = {r.name: breakdown(r.turns.values(), head) for r in runs}
-        return breakdown_figure(groups, head), f"How the turns ended, by {head}"
-
+    "How the turns of each run ended."
     whole = outcomes_figure({r.name: r.telemetry for r in runs})
-    found = {"outcomes": (whole, "Outcomes and reasons of each run")}
-    return {**found, "by_domain": by("domain"), "by_turn": by("turn")}
+    return {"outcomes": (whole, "Outcomes and reasons of each run")}
 
 
 def _scored_figures(runs: Sequence[Evidence], measures: Sequence[str]) -> _Figures:

@@ -557,36 +557,21 @@ _rungs_html = partial(_forks_html, command="ladder", rows=_ladder_rows)
 _UNKNOWN = "not recorded"
 
 
+def _listed(told: Mapping) -> str:
+    "What a part of a manifest holds, in its own words, without what is empty."
+    return ", ".join(f"{k} {v}" for k, v in told.items() if v) or _UNKNOWN
+
+
 def _model_words(spec: Mapping | None) -> str:
-    if not spec:
-        return "none"
-    dtype = spec.get("dtype", "auto")
-    parts = [spec.get("name"), spec.get("quantization"), dtype if dtype != "auto" else ""]
-    return ", ".join(filter(None, parts)) + (f" at {spec['url']}" if spec.get("url") else "")
-
-
-def _session_words(sessions: Sequence[Mapping]) -> str:
-    "In how many sessions a run was made, and how long they took."
-    if not sessions:
-        return _UNKNOWN
-    minutes = sum(s.get("seconds", 0) for s in sessions) / 60
-    started = sessions[0].get("started")
-    first = f"; first started {started}" if started else ""
-    return f"{len(sessions)}, {minutes:.1f} minutes{first}"
-
-
-def _machine_words(m: Mapping) -> str:
-    if not m:
-        return _UNKNOWN
-    gpu = ", ".join(m.get("gpu", ())) or "none"
-    size = f"{m.get('cores', '?')} cores, {m.get('memory_gib', '?')} GiB, GPU: {gpu}"
-    return f"{m.get('system', '')} {m.get('processor', '')}, {size}"
+    return ", ".join(filter(None, map((spec or {"name": "none"}).get, ("name", "quantization"))))
 
 
 def _run_facts(run: Evidence) -> dict[str, str]:
     "Heading -> what a manifest says of a run; of a run from elsewhere there may be little."
     m, s, identity = run.manifest, run.manifest.get("settings", {}), run.manifest["identity"]
     models = {"chat model": "chat", "embedder": "embedder", "reranker": "reranker"}
+    sessions = m.get("sessions", [])
+    seconds = sum(x.get("seconds", 0) for x in sessions)
     blank = "" if s else _UNKNOWN
     loose = unlicensed(run.run, (step for t in run.turns.values() for step in t.steps))
     imported = m.get("imported", {})  # what the file of a run from elsewhere lacks, and has amiss
@@ -602,8 +587,8 @@ def _run_facts(run: Evidence) -> dict[str, str]:
         "index and retrieval": identity.get("retriever", blank),
         "prompts": identity.get("prompts", blank),
         **({"decided by": "; ".join(loose)} if loose else {}),
-        "sessions": _session_words(m.get("sessions", [])),
-        "machine": _machine_words(m.get("machine", {})),
+        "sessions": f"{len(sessions)}, {seconds / 60:.1f} minutes" if sessions else _UNKNOWN,
+        "machine": _listed(m.get("machine", {})),
         "commit": m.get("commit") or _UNKNOWN,
         **{name: text for name, text in notes.items() if text},
     }
