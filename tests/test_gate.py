@@ -24,12 +24,13 @@ from mtrag_nb.core.types import DataError, Gold, Outcome, SettingsError
 from mtrag_nb.data.mtrag import read_gold, sample_dir
 from mtrag_nb.evaluate.pairs import _in_markdown, _LossTest, gate_runs, mechanism_card
 from mtrag_nb.evaluate.pairs import _measure_loss
-from mtrag_nb.evaluate.pairs import _Ending, _read_ending, _right_and_wrong, paired
+from mtrag_nb.evaluate.pairs import _Ending, _right_and_wrong, paired
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.evaluate.statistics import mean_interval
 from mtrag_nb.models.calls import WebSearched
 from mtrag_nb.show.report import report
-from tests.support.prices import price_curve, sum_intervals
+from tests.support.intervals import statistic_interval, sum_intervals
+from tests.support.prices import price_curve, read_ending
 from tests.test_house import HEAVY
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -158,7 +159,7 @@ def repeats() -> list[dict[str, float]]:
     told = read_json(data_dir("measured") / "equal.json")
     first = told["endings"]["self_crag+graded"]
     some = [first, *(first | other for other in told["seeds"].values())]
-    ends = [{i: _right_and_wrong(_read_ending(e)) for i, e in x.items()} for x in some]
+    ends = [{i: _right_and_wrong(read_ending(e)) for i, e in x.items()} for x in some]
     return [{i: right - wrong / 2 for i, (right, wrong) in x.items()} for x in ends]
 
 
@@ -442,3 +443,28 @@ def test_a_sum_of_means_has_the_interval_of_a_mean():
         assert abs(one.low - mean.low) < 1e-9 and abs(one.high - mean.high) < 1e-9
     with pytest.raises(DataError, match="no value"):
         sum_intervals(np.full((3, 1), np.nan), [1, 2, 3], np.ones((1, 1)))
+
+
+def test_any_statistic_has_the_interval_of_a_mean():
+    rng = np.random.default_rng(3)
+    value, code = rng.normal(size=360), np.repeat(np.arange(60), 6)
+
+    def mean_of(v):
+        return lambda at: v[at].mean()
+
+    def ends(i):
+        return (i.value, i.low, i.high)
+
+    for n in (
+        72,
+        360,
+    ):  # 12 of equal size: the jackknife is the clustered error; 60: the same draws
+        ours = mean_interval(value[:n], code[:n], 400)
+        general = statistic_interval(mean_of(value[:n]), code[:n], 400)
+        assert np.allclose(ends(ours), ends(general))
+    assert statistic_interval(lambda at: None, code).value is None
+    assert statistic_interval(mean_of(value), []).clusters == 0
+    assert statistic_interval(mean_of(value), code[:12]).low is None
+    few = statistic_interval(mean_of(value[:72]), code[:72])
+    cut = statistic_interval(mean_of(value[:72]), code[:72], within=(few.low, few.value))
+    assert ends(cut) == (few.value, few.low, few.value), "the ends are cut, not the value"

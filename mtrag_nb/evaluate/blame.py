@@ -15,15 +15,15 @@ from ..core.record import Retrieved, Rewritten, Run, Trajectory, kept_by
 from ..core.text import content_words, known_words, share_known, support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Outcome
 from ..core.types import SettingsError, plain
-from .judge import Item, judge_of, verdict_agreement, verdict_by_judge
+from .judge import judge_of, verdict_agreement, verdict_by_judge
 from .measures import TargetVerdict, best_by_target, rouge_l
 from .measures import says_target
-from .scores import LEAST_SUPPORT, Evidence, as_evidence, decision
+from .scores import LEAST_SUPPORT, Evidence, as_evidence
 from .statistics import Interval, Report, auroc_interval, mean_interval
 
 # %% auto #0
 __all__ = ['COSTS', 'STAGES', 'REPAIRS', 'STATUSES', 'costs', 'draft_rouge_l', 'Blame', 'blame_turn', 'BlameReport', 'blame',
-           'Proof', 'proof_of', 'ProofReport', 'proof_report', 'Gate', 'gates', 'gate_table', 'blame_items']
+           'Proof', 'proof_of', 'ProofReport', 'proof_report', 'Gate', 'gates', 'gate_table']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -273,26 +273,6 @@ def blame_turn(run: Evidence, task_id: str) -> Blame:
     return Blame(task_id, "failed", cause, node, why)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #cce4b7d3
-def _place_of(turn: int) -> str:
-    "Where in its conversation a turn stands, roughly."
-    return "first" if turn == 1 else "second to fourth" if turn < 5 else "later"
-
-
-_GROUPS = {  # what turns are grouped by -> the group of a turn, by itself and its gold
-    "domain": lambda t, known: t.domain,
-    "turn": lambda t, known: _place_of(t.turn),
-    "question type": lambda t, known: ", ".join(known.question_type) or "none" if known else "none",
-    "answerability": lambda t, known: known.answerability if known else "none",
-}
-
-
-def _groups_of(
-    turns: Mapping[str, Trajectory | Item], gold: Mapping[str, Gold], system: str
-) -> dict[str, dict[str, str]]:
-    found = {k: {i: of(t, gold.get(i)) for i, t in turns.items()} for k, of in _GROUPS.items()}
-    return {"system": dict.fromkeys(turns, system), **found}
-
-
 @dataclass(frozen=True, repr=False)
 class BlameReport(Report):
     "Where the turns of a run went wrong."
@@ -300,7 +280,6 @@ class BlameReport(Report):
     name: str
     turns: Mapping[str, Blame]  # task id -> what became of it
     talks: Mapping[str, str]  # task id -> conversation
-    groups: Mapping[str, Mapping[str, str]]  # what turns are grouped by -> task id -> group
     judge: str = ""  # that decided in the rule's place, and how often it agrees with the rule
 
     judged = property(lambda self: [b for b in self.turns.values() if b.verdict != "not judged"])
@@ -315,13 +294,6 @@ class BlameReport(Report):
     def counts(self, by: str = "cause") -> dict[str, int]:  # or "stage"
         "How many failed turns each cause or stage has, most first; '' counts those without one."
         return dict(Counter(getattr(b, by) for b in self.failed).most_common())
-
-    def by(self, what: str) -> dict[str, dict[str, int]]:  # group -> stage -> failed turns
-        "The stages to blame in each group of `groups[what]`; '' is 'none can be named'."
-        out = {self.groups[what][b.task_id]: Counter() for b in self.judged}
-        for b in self.failed:
-            out[self.groups[what][b.task_id]][b.stage] += 1
-        return {g: dict(c) for g, c in sorted(out.items())}
 
     def _table(self):
         def row(cause, n):
@@ -366,8 +338,7 @@ def blame(
     run = as_evidence(run, **known)
     by = _by_judge(run) if run.verdicts == "judge" else ""
     turns = {i: blame_turn(run, i) for i in run.turns}
-    groups = _groups_of(run.turns, run.gold, run.system)
-    return BlameReport(run.name, turns, run.talks, groups, judge=by)
+    return BlameReport(run.name, turns, run.talks, judge=by)
 
 
 def _by_judge(run: Evidence) -> str:
@@ -603,11 +574,6 @@ def _merge_gates(some: Iterable[Gate]) -> list[Gate]:
     return [whole(key, gs) for key, gs in found.items()]
 
 
-def _turn_gates(run: Evidence, t: Trajectory) -> list[Gate]:
-    "The gates of one turn against gold."
-    return _merge_gates(_step_gates(run, t))
-
-
 def gates(run: Evidence) -> list[Gate]:
     "All gates of a run against gold."
     known = [t for t in run.turns.values() if t.task_id in run.gold]
@@ -627,40 +593,3 @@ def gate_table(found: Mapping[str, Sequence[Gate]]) -> tuple[list[str], list[lis
         return [name, g.name, g.what, *counts, *shares, g.calls, f"{g.tokens:,}"]
 
     return head.split("|"), [row(name, g) for name, gs in found.items() for g in gs]
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #75cac651
-def _blame_item(item: Item, gold: Gold, relevant: Iterable[str], idk: float | None = None) -> Blame:
-    "What became of an answer, by answer and qrels. `idk`: 1 if it refuses; None: as the item says."
-    refused = item.refused if idk is None else idk == 1
-    if gold.answerability in TO_REFUSE:
-        ending = ("right",) if refused else ("failed", "answered from nothing")
-        return Blame(item.task_id, *ending)
-    if gold.answerability not in TO_ANSWER or not gold.targets:
-        return Blame(item.task_id, "not judged")
-    refused = refused and not says_target(item.answer, gold.targets)
-    told = best_by_target(item.answer, gold.targets, item.question)
-    if not refused and told.verdict != "wrong":
-        return Blame(item.task_id, told.verdict, why=told.why)
-    wanted = set(relevant)
-    seen = {*(c.document_id for c in item.contexts), *(i for i, _ in item.ranked)}
-    cause = "declined though gold was there" if refused else "wrong draft from gold"
-    if not wanted:
-        cause = _NO_CAUSE[0]
-    elif item.unranked and not item.contexts:
-        cause = _NO_CAUSE[2]
-    elif not wanted & seen:
-        cause = "gold not found"
-    return Blame(item.task_id, "failed", cause)
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #f83c4218
-def blame_items(name: str, items: Sequence[Item], gold: Mapping[str, Gold]) -> BlameReport:
-    "The answers of a prediction file, as far as they can be attributed."
-
-    def became(i):
-        wanted = [p.id for p in gold[i.task_id].passages]
-        return _blame_item(i, gold[i.task_id], wanted, decision(i)[1])
-
-    known = {i.task_id: i for i in items if i.task_id in gold}
-    turns = {t: became(i) for t, i in known.items()}
-    talks = {t: i.conversation_id for t, i in known.items()}
-    return BlameReport(name, turns, talks, _groups_of(known, gold, name))

@@ -88,15 +88,6 @@ class _Ending:
     end = property(lambda self: (self.outcome, self.answer_digest))
 
 
-_FORMER = {"came": "verdict", "said": "answer_digest"}  # fields of 1.0.0
-
-
-def _read_ending(found: Mapping[str, object]) -> _Ending:
-    "An ending that was written down, under today's names of the fields or those of 1.0.0."
-    known = {_FORMER.get(k, k): v for k, v in found.items()}
-    return _Ending(**known | {"outcome": Outcome(known["outcome"])})
-
-
 def endings(run: Evidence) -> dict[str, _Ending]:
     "How each turn of a run ended."
 

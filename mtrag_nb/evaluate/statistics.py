@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -205,35 +205,6 @@ def _jackknife_error(without: np.ndarray) -> float:
     "Standard error from values computed without each conversation in turn."
     k = len(without)
     return math.sqrt((k - 1) / k * float(((without - without.mean()) ** 2).sum()))
-
-
-def _statistic_interval(
-    statistic: Callable[[np.ndarray], float | None],  # of some positions; None: undefined on these
-    clusters: Sequence,  # the conversation of each item
-    resamples: int = 1000,
-    within: tuple[float, float] = (-math.inf, math.inf),  # what it can be: the ends are cut to it
-) -> Interval:
-    "Any statistic with its interval. No interval where it is undefined without one of the conversations."
-    codes, k = _codes(clusters)
-
-    def number(at):
-        return math.nan if (v := statistic(at)) is None else float(v)
-
-    value = number(np.arange(len(codes))) if k else math.nan
-    span = _NOWHERE
-    if LEAST <= k < _MANY and not math.isnan(value):
-        without = np.array([number(np.flatnonzero(codes != c)) for c in range(k)])
-        if not np.isnan(without).any():
-            span = _around(value, _jackknife_error(without), k - 1)
-    elif k >= _MANY and not math.isnan(value):
-        members = [np.flatnonzero(codes == c) for c in range(k)]
-        drawn = (w.astype(int) for block in _draws(k, resamples) for w in block)
-        picked = (np.concatenate([*map(np.repeat, members, w)]) for w in drawn)
-        (low,), (high,) = _percentiles(np.array([*map(number, picked)])[:, None])
-        span = float(low), float(high)
-    if span[0] is not None:
-        span = max(within[0], span[0]), min(within[1], span[1])
-    return Interval(None if math.isnan(value) else value, *span, len(codes), k)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #001b7608
 def auroc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:

@@ -14,38 +14,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtrag_nb.core.types import TO_ASK, TO_REFUSE, DataError
-from mtrag_nb.evaluate.pairs import Pair, _right_and_wrong
-from mtrag_nb.evaluate.statistics import _MANY, _NOWHERE, LEAST, Interval, Report, _around
-from mtrag_nb.evaluate.statistics import _codes, _mean_samples, _percentiles
+from mtrag_nb.core.types import TO_ASK, TO_REFUSE, Outcome
+from mtrag_nb.evaluate.pairs import Pair, _Ending, _right_and_wrong
+from mtrag_nb.evaluate.statistics import Interval, Report
+from tests.support.intervals import sum_intervals
 
 PRICES = tuple(n / 10 for n in range(11))  # of a wrong answer
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.25)  # of unanswerable questions
 TESTABLE = 11  # conversations that have to differ
 
 
-def sum_intervals(
-    columns: np.ndarray,  # [items, columns], NaN: the item does not count in the column
-    clusters: Sequence,  # the conversation of each item
-    weights: np.ndarray,  # [sums, columns]
-    level: float = 0.95,
-) -> list[Interval]:  # [sums]
-    "Weighted sums of the means of columns. Raises DataError for a column without a value."
-    (codes, k), n = _codes(clusters), (~np.isnan(columns)).sum(axis=0)
-    if not n.all():
-        raise DataError("a column has no value: its mean is not known")
-    means = np.nanmean(columns, axis=0)
-    parts = np.zeros((k, len(n)))
-    np.add.at(parts, codes, np.nan_to_num(columns - means) / n)
-    spread = np.sqrt((((parts @ weights.T) ** 2).sum(axis=0)) * k / max(1, k - 1))
-    values, spans = weights @ means, [_NOWHERE] * len(weights)
-    if LEAST <= k < _MANY:
-        spans = [_around(v, e, k - 1, level) for v, e in zip(values, spread)]
-    elif k >= _MANY:
-        samples = _mean_samples(columns, codes, k, 10_000) @ weights.T
-        found = zip(*_percentiles(samples, level), spread)
-        spans = [(float(a), float(b)) if e > 1e-12 else _NOWHERE for a, b, e in found]
-    return [Interval(float(v), *span, len(columns), k, level) for v, span in zip(values, spans)]
+_FORMER = {"came": "verdict", "said": "answer_digest"}  # fields of 1.0.0
+
+
+def read_ending(found: Mapping[str, object]) -> _Ending:
+    "An ending that was written down, under today's names of the fields or those of 1.0.0."
+    known = {_FORMER.get(k, k): v for k, v in found.items()}
+    return _Ending(**known | {"outcome": Outcome(known["outcome"])})
 
 
 @dataclass(frozen=True, repr=False)
