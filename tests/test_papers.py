@@ -21,7 +21,7 @@ from mtrag_nb.core.types import DataError, SettingsError
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.show.papers import published
+from mtrag_nb.show.browser import published
 from mtrag_nb.systems.outside import configured
 
 ROOT = Path(__file__).resolve().parents[1]

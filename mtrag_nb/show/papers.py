@@ -23,11 +23,12 @@ from ..core.html import document, end_colours, page, render, show, text_table, w
 from ..core.record import Graded, Judgement, Rewritten, Trajectory
 from ..core.settings import SPEED, SparseSettings
 from ..core.text import Label, clipped
-from ..core.types import ROLES, TO_ANSWER, DataError, Outcome, dotted, plain
+from ..core.types import ROLES, TO_ANSWER, Outcome, dotted, plain
 from ..evaluate.measures import harmonic_mean
 from ..evaluate.pairs import summarize_run
 from ..evaluate.scores import Evidence
 from ..evaluate.statistics import compare, mean_interval
+from .browser import published
 from .figures import STAGE_COLOURS
 from .figures import drawn, flow_figure, outcomes_figure
 from .figures import score_figure, shares_figure
@@ -40,16 +41,7 @@ from ..systems.stages import Toolbox
 from ..systems.system import draw_graph
 
 # %% auto #0
-__all__ = ['PAPERS', 'published', 'PaperTable', 'paper_tables', 'own_figures', 'paper_figures', 'paper_html']
-
-# %% ../../nbs/8_show/04_papers.ipynb #df8497c7
-def published(name: str) -> dict:  # name of a file of data/paper, without its ending
-    "What a paper publishes. Raises DataError if it is not there."
-    path = data_dir("paper") / f"{name}.json"
-    if not path.is_file():
-        remedy = "Name a file of data/paper"
-        raise DataError("nothing published is kept under this name", path, remedy=remedy)
-    return read_json(path)
+__all__ = ['PAPERS', 'PaperTable', 'paper_tables', 'own_figures', 'paper_figures', 'paper_html']
 
 # %% ../../nbs/8_show/04_papers.ipynb #ba6d61ec
 @dataclass(frozen=True)

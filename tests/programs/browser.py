@@ -672,8 +672,8 @@ def recordings() -> list:
 
 def views(checks: Checks, browser, folder: Path) -> None:
     "Pictures of the static views, on a desktop and on a phone, light and dark."
-    from mtrag_nb.core.html import View
-    from mtrag_nb.show.turn import ConversationView, RunView, beside_html
+    from mtrag_nb.show.browser import CaseView, PublishedView, pick_cases, published_cases
+    from mtrag_nb.show.turn import ConversationView, RunView
 
     crag, naive = recordings()
     talk = next(iter(crag.conversations))
@@ -683,7 +683,10 @@ def views(checks: Checks, browser, folder: Path) -> None:
             folder / "conversation.html"
         ),
         "run": RunView(crag).save(folder / "run.html"),
-        "beside": View("Beside", beside_html([crag, naive], third)).save(folder / "beside.html"),
+        "case": CaseView(pick_cases(crag, naive)[0], crag, naive).save(folder / "case.html"),
+        "published": PublishedView(
+            next(p for p in published_cases() if p.question.startswith("How many teams"))
+        ).save(folder / "published.html"),
     }
     pages["hostile"] = RunView(folder / "hostile").save(folder / "hostile.html")
     screens = [
@@ -741,10 +744,10 @@ OWN_OUTPUT = ".jp-OutputArea-output"
 
 
 def accessible(checks: Checks, browser, folder: Path) -> None:
-    "axe-core finds nothing serious on turns, and nothing in the outputs of an exported notebook; the rest of that is nbconvert's."
+    "axe-core finds nothing serious on case cards, and nothing in the outputs of an exported notebook; the rest of that is nbconvert's."
     from nbconvert import HTMLExporter
 
-    pages = [folder / "run.html", folder / "beside.html"]
+    pages = [folder / "case.html", folder / "published.html"]
     exported = folder / "walkthrough.html"
     exported.write_text(
         HTMLExporter().from_filename(str(ROOT / "nbs" / "tour" / "00_walkthrough.ipynb"))[0],
