@@ -576,8 +576,8 @@ def test_a_small_model_is_asked_by_choice_into_the_runs_folder(run):
 
 def test_words_in_other_company_count_less():
     docs = [
-        "The ferry leaves at 7:40 and costs 12 crowns. Children pay 3 crowns.",
-        "Dogs are not allowed on the bus.",
+        "The ferry leaves at 7:40 and costs 12 crowns.",
+        "Dogs are not allowed on the bus. It stops 3 times.",
     ]
     honest = "The ferry leaves at 7:40 and costs 12 crowns. Dogs are not allowed on the bus."
     swapped = [honest.replace(*x) for x in (("12", "3"), ("ferry", "bus"), ("not ", ""))]
