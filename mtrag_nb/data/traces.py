@@ -776,23 +776,6 @@ def _said_in(value: object, keys: Sequence[str], speaker: str) -> str:
     return ""
 
 # %% ../../nbs/2_data/03_traces.ipynb #5dbfea6d
-def _event_messages(s: _Span) -> tuple[list[Turn], list[Turn]]:
-    "The messages that go into a model and come out of it, where they are events of its span."
-    inward, outward = [], []
-    for name, about in s.events:
-        if name == "gen_ai.user.message":
-            inward.append(_message({"role": "user", **about}))
-        elif name == "gen_ai.assistant.message":
-            inward.append(_message({"role": "assistant", **about}))
-        elif name == "gen_ai.choice":
-            outward.append(_message({"role": "assistant", "content": about, **about}))
-        elif details := at(about, "gen_ai"):
-            some = _nested({"gen_ai": details})
-            inward += messages_of(_from_written(at(some, "gen_ai.input.messages")))
-            outward += messages_of(_from_written(at(some, "gen_ai.output.messages")))
-    return [m for m in inward if m], [m for m in outward if m]
-
-
 _PROMPT = ("gen_ai.system_instructions", "llm.input_messages", "gen_ai.input.messages")
 _PROMPT += ("llm.prompts", "gen_ai.prompt", "input.value")
 
@@ -825,7 +808,7 @@ def _reply_of(v: _Visit, keys: Sequence[str] = _ANSWERS) -> str:
     if own and not own.endswith(_CUT):
         return own
     for s in reversed(v.spans):
-        talk = messages_of(s.at(*_REPLY)) or _event_messages(s)[1]
+        talk = messages_of(s.at(*_REPLY))
         text = talk[-1].text if talk else _said_in(_output_of(s), _ANSWERS, "agent")
         if whole := _whole(own, text.strip()) if own else text.strip():
             return whole
@@ -880,24 +863,9 @@ def _label(value: object, name: str = "") -> Label | None:
     turned = {Label.YES: Label.NO, Label.NO: Label.YES}
     return turned[label] if _NO_MEANS_YES.search(name) and not isinstance(value, str) else label
 
-
-def _evaluations(s: _Span) -> list[Verdict]:
-    "The verdicts that are events of a span, as OpenTelemetry has them."
-    out = []
-    for name, about in s.events:
-        if name == "gen_ai.evaluation.result":
-            what = str(at(about, "gen_ai.evaluation.name") or "evaluation")
-            score = at(about, "gen_ai.evaluation.score.value")
-            label = _label(at(about, "gen_ai.evaluation.score.label") or score, what)
-            if label:
-                out.append(Verdict(label, what, float(score) if _number(score) else None))
-    return out
-
 # %% ../../nbs/2_data/03_traces.ipynb #e6363e53
 def _verdict_of(v: _Visit) -> Verdict | None:
     "The one verdict of a visit; None if it gives none that can be read."
-    if told := [e for s in v.spans for e in _evaluations(s)]:
-        return told[-1] if len({e.label for e in told}) == 1 else None
     value = _from_written(_output_of(v.span))
     fields = value if isinstance(value, Mapping) else {"verdict": value}
     named = {k: x for k, x in fields.items() if isinstance(x, bool) or _VERDICT.search(str(k))}
@@ -1082,13 +1050,9 @@ def _clarify(r: _Reading, v: _Visit) -> bool:
 def _grade(r: _Reading, v: _Visit) -> bool:
     before, after = _documents_in(v), _documents_out(v)
     given = r.ids(before) if before else r.kept
-    told = [e for s in v.spans for e in _evaluations(s)]
     if after is not None:
         kept = r.ids(after)
         r.graded(v, (*given, *(i for i in kept if i not in given)), kept)
-    elif len(told) == len(given) > 0:
-        r.add(v, Graded, grades=tuple(map(Grade, given, told)))
-        r.kept = r.steps[-1].kept
     elif verdict := _verdict_of(v):
         r.add(v, Gated, verdict=verdict, asked="relevant")
     else:
@@ -1102,7 +1066,6 @@ def _generate(r: _Reading, v: _Visit) -> bool:
         return False
     asked = [s for s in v.spans if s.is_model] or [v.span]
     prompt = [text for s in asked for p in _PROMPT for text in _texts(s.at(p))]
-    prompt += [m.text for s in asked for m in _event_messages(s)[0]]
     shown = r.in_prompt("\n".join(prompt))
     if r.models and declines(text) and not any(s.is_model for s in v.spans):
         return _refuse(r, v)  # a rule did it: no model was asked
@@ -1166,7 +1129,7 @@ def _asked(s: _Span) -> tuple[str, list[Turn]]:
     if isinstance(value, Mapping):
         keys = ("messages", "history", "chat_history", "conversation", "input")
         talk = next((m for k in keys if (m := messages_of(value.get(k)))), [])
-    talk = talk or messages_of(value) or _event_messages(s)[0]
+    talk = talk or messages_of(value)
     question = _said_in(value, _QUERIES, "user") or (talk[-1].text.strip() if talk else "")
     if talk and talk[-1].speaker == "user" and same_text(talk[-1].text, question):
         talk = talk[:-1]
@@ -1178,7 +1141,7 @@ _NO_ANSWERER = ("retrieve", "rerank", "rewrite", "grade", "gate", "check")
 
 def _answer_in(s: _Span) -> str:
     "The answer that a span shows; '' without one."
-    talk = _event_messages(s)[1] or (messages_of(s.at(*_REPLY)) if s.is_model else [])
+    talk = messages_of(s.at(*_REPLY)) if s.is_model else []
     return _said_in(s.at(*_OUTPUT), _ANSWERS, "agent") or (talk[-1].text if talk else "")
 
 # %% ../../nbs/2_data/03_traces.ipynb #8306fc51

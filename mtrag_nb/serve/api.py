@@ -37,7 +37,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .. import __version__
 from ..core.files import disk_full
-from ..core.html import document, page, render
 from ..core.types import MTRAGError, SettingsError, Turn, digest
 from .reply import end_of, marked, new_id, with_sources, without_sources
 from .service import STOPPING, Denied, Service, about_turn, accept, accepted
@@ -307,7 +306,6 @@ class _Query(_Sent, extra="forbid"):
     question: str
     conversation_id: str = Field("", description="one to go on with; empty: a new one")
     collection: str = Field("", description="search only here; empty: everywhere")
-    top_k: int = Field(0, ge=0, description="passages to answer from; 0: as the system has it")
     system: str = Field("", description="one of /v1/models; empty: the service's own")
     stream: bool = Field(False, description=_HELP["stream"])
 
@@ -586,7 +584,7 @@ def _add_questions(app: FastAPI, service: Service) -> None:
         passage; `confidence`, null if it was not held against people's ratings, with its `licence`;
         `grades`, `seconds`, `tokens`; `trajectory_id`, `conversation_id`, `turn`, `system`, and `run`, the
         run folder that has the turn on record."""
-        what = q.model_dump(include={"question", "system", "collection", "top_k"})
+        what = q.model_dump(include={"question", "system", "collection"})
         conversation = _known(service, q.conversation_id) or _owned_id(new_id())
         events = _progress(service, conversation=conversation, **what)
         if q.stream or "text/event-stream" in request.headers.get("accept", ""):
@@ -725,18 +723,11 @@ _ABOUT = (
     "A question is answered by a system of mtrag_nb, from documents that were uploaded, and every turn is "
     "on record. An error is a JSON object `error` with a message; a turn that broke is a status of 500 that "
     "names the node and the trajectory."
-    "JSON object `error` with a message; a turn that broke is a status of 500 that names node and trajectory."
 )
-_DOCS = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # its policy
 
 
-def _add_descriptions(app: FastAPI, tokens: str) -> None:
-    "The page that documents the API, and where a browser is given its token."
-
-    @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
-    def docs():
-        html = document("mtrag: the API", page(render("api.html", "api", app.openapi())))
-        return HTMLResponse(html, headers={"content-security-policy": _DOCS})
+def _add_token(app: FastAPI, tokens: str) -> None:
+    "Where a browser is given its token."
 
     @app.post(_TOKEN_PATH, tags=["service"], status_code=204)
     def take_token(token: Annotated[str, Body(embed=True)], request: Request):
@@ -777,7 +768,7 @@ def _add_errors(app: FastAPI) -> None:
         said = str(e.detail)
         if e.status_code in (404, 405):
             here = ", ".join(p for p in app.openapi()["paths"] if p.startswith("/v1/"))
-            said += f". There are {here} for OpenAI's clients, and what /docs lists"
+            said += f". There are {here} for OpenAI's clients, and what /openapi.json lists"
         return _error(e.status_code, said[:300])
 
 # %% ../../nbs/serve/06_api.ipynb #78f907fc
@@ -799,7 +790,7 @@ def make_app(
     for add in (_add_documents, _add_questions, _add_conversations, _add_turns, _add_marks):
         add(app, service)
     _add_chat(app, service)
-    _add_descriptions(app, rules.token)
+    _add_token(app, rules.token)
     _add_errors(app)
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)

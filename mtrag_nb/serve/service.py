@@ -99,7 +99,6 @@ class Limits:
     question_chars: int = 8_000
     waiting: int = 64  # questions that wait while others are answered; more are sent away
     uploads: int = 8  # documents that wait
-    top_k: int = 20  # the most passages that a question may ask for
 
 
 _PAGE = 3_000  # characters
@@ -290,12 +289,10 @@ class _Documents:
             self.reader.close()
 
 # %% ../../nbs/serve/04_service.ipynb #057e1d5e
-def _service_settings(system: str, profile: str | Settings, changes={}, top_k=0) -> Settings:
+def _service_settings(system: str, profile: str | Settings, changes={}) -> Settings:
     "The settings of one system of a service: changes that are another system's own are left to that."
     others = {s for s in system_names() if s != system.partition("+")[0]}
     mine = {k: v for k, v in changes.items() if k.partition(".")[0] not in others}
-    if top_k:
-        mine["retrieval.rerank_k"] = str(top_k)
     if isinstance(profile, str):
         settings = configured(system, profile, mine)
     else:
@@ -321,7 +318,7 @@ def _served(own: str) -> dict[str, str]:
     return {first: own} | {name: at for name, at in names.items() if name != first}
 
 
-def _check_question(service: Service, question, system, collection, top_k: int, index) -> None:
+def _check_question(service: Service, question, system, collection, index) -> None:
     "Raises Denied for a question that cannot be put, and says what can."
     limits = service.limits
     if not isinstance(question, str) or not question.strip():
@@ -334,8 +331,6 @@ def _check_question(service: Service, question, system, collection, top_k: int, 
     if collection and collection not in collections:
         there = ", ".join(collections) or "none yet"
         raise Denied(404, f"no collection {collection[:40]!r}: there are {there}")
-    if not 0 <= top_k <= limits.top_k:
-        raise Denied(422, f"top_k is 1 to {limits.top_k}, or 0 for the system's own")
 
 # %% ../../nbs/serve/04_service.ipynb #0260de4a
 def _deleted(service: Service, **what: str) -> int:
@@ -424,17 +419,17 @@ class Service(AbstractContextManager):
         self.close()
 
 # %% ../../nbs/serve/04_service.ipynb #5cff98f8
-def _run_of(service: Service, held: _Generation, system: str, top_k: int) -> ServedRun:
+def _run_of(service: Service, held: _Generation, system: str) -> ServedRun:
     with service._lock:
-        if (key := (system, top_k)) not in held.runs:
+        if system not in held.runs:
             opened = service.systems[system]
-            settings = _service_settings(opened, service.base, service.changes, top_k)
+            settings = _service_settings(opened, service.base, service.changes)
             mark, place = f"-g{held.index.manifest.generation}", service.folder / "runs"
             shared = (held.index, service.models, service.batches)
             how = {"web": service.web, "mark": mark}
-            run = held.runs[key] = open_run(place, opened, settings, *shared, **how)
+            run = held.runs[system] = open_run(place, opened, settings, *shared, **how)
             held.opened.callback(run.close)
-        return held.runs[key]
+        return held.runs[system]
 
 # %% ../../nbs/serve/04_service.ipynb #6d9e4c83
 @contextmanager
@@ -457,7 +452,6 @@ def ask(
     conversation: str = "",  # its id; "": a new one
     system: str = "",  # "": the service's own
     collection: str = "",  # search only here; "": everywhere
-    top_k: int = 0,  # passages; 0: as the system has it
     history: Sequence[Turn] | None = None,  # before the question; None: as it is on record
     on_event: Callable[[str, dict], object] = lambda event, data: None,
 ) -> dict:
@@ -466,8 +460,8 @@ def ask(
     system, conversation = system or service.system, conversation or new_id()
     only = _only_one(service, conversation)
     with service.gate.through(), service.generations.present() as held, only:
-        _check_question(service, question, system, collection, top_k, held.index)
-        run = _run_of(service, held, system, top_k)
+        _check_question(service, question, system, collection, held.index)
+        run = _run_of(service, held, system)
         # The next turn of a conversation: on its own answers, or on a history that came with the question.
         before = service.talks.history(conversation) if history is None else tuple(history)
         recorded = service.talks.known.get(conversation, {}).get("turns", 0)
@@ -558,7 +552,7 @@ def turns_of(service: Service, conversation: str) -> list[dict]:
 def search(service: Service, query: str, collection: str = "", most: int = 10) -> list[dict]:
     "The best passages of the library for some words, whatever any system would keep of them."
     with service.generations.present() as held:
-        _check_question(service, query, service.system, collection, 0, held.index)
+        _check_question(service, query, service.system, collection, held.index)
         models, how = service.models, replace(service.settings.retrieval, views="query")
         found = open_retriever(held.index, models.embedder, models.reranker, how)
         hits = best_hits(found.ranked(query, collection), most, True)
