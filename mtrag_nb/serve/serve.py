@@ -26,12 +26,12 @@ from ..app.cli import Chosen, Dir, File, Option, Setup, SystemOption, Variant, W
 from ..app.cli import changes_of, chosen, with_variant
 from ..core.html import clean, render
 from ..core.record import Run, Trajectory
-from ..core.settings import Settings
+from ..core.settings import DEFAULT, Settings
 from ..core.text import clipped
 from ..core.types import Context, DataError, MTRAGError, SettingsError, Task
 from .reply import doubt_of, exchange, for_reading, new_id, open_run
 from .reply import page_words, place_of, told_step
-from ..systems.outside import ANSWERING, DEFAULT, SERVING, Config, system_named
+from ..systems.outside import ANSWERING, SERVING, Config, system_named
 from ..systems.stages import claims_of, marked_answer
 
 if TYPE_CHECKING:

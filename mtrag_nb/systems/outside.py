@@ -30,7 +30,15 @@ from ..core.html import Table
 from ..core.record import Calls, Checked, Drafted, Gated, Grade, Graded, Rank, Ranked
 from ..core.record import Refused, Retried, Retrieved, Rewritten, Step
 from ..core.record import Found as Hit
-from ..core.settings import PROFILES, Address, ModelSpec, Settings, load_place, names_code
+from mtrag_nb.core.settings import (
+    DEFAULT,
+    PROFILES,
+    Address,
+    ModelSpec,
+    Settings,
+    load_place,
+    names_code,
+)
 from ..core.settings import plugins, unknown_name, with_settings
 from ..core.text import Label, Stance, Verdict, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
@@ -48,7 +56,7 @@ if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'Reply', 'messages_of', 'outside', 'address', 'load_outside', 'is_place',
+__all__ = ['SYSTEMS', 'ANSWERING', 'SERVING', 'Reply', 'messages_of', 'outside', 'address', 'load_outside', 'is_place',
            'system_names', 'system_named', 'profiles', 'load_models', 'configured', 'read_system_yaml', 'Config']
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00011
@@ -1419,7 +1427,6 @@ SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
     "nexus": "mtrag_nb.systems.nexus:NEXUS",
     "selective": "mtrag_nb.systems.baselines:SELECTIVE",
 }
-DEFAULT = next(iter(SYSTEMS))  # what a command runs that names none
 # Profile -> who answers a person who names none, where the model is too small to write.
 ANSWERING = {"laptop": "nexus"}
 SERVING = "nexus"  # who answers on the page of `mtrag serve`, unless another is asked for
