@@ -28,6 +28,18 @@ def by_task(**of) -> list[dict]:
     return [{"task_id": t.id, "Collection": t.domain, **copy.deepcopy(of)} for t in TASKS]
 
 
+def viewer(answers: str, said: str, marks: str, text) -> dict:
+    "An InspectorRAGet file."
+    talk = [{"role": "user", "content": "Who?"}]
+    some = [{"task_id": t.id, "input": talk, "contexts": [{"document_id": "d1"}]} for t in TASKS]
+    mark = {
+        "fluency": {"ann": {"value": 4}, "bob": {"value": "3"}},
+        "note": {"ann": {"value": "ok"}},
+    }
+    given = [{"task_id": t.id, "model_id": "m", said: text, marks: mark} for t in TASKS]
+    return {"models": [], "documents": CONTEXTS[:1], "tasks": some, answers: given}
+
+
 THEIRS = {"fallback_reason": "llm_refusal", "docs_relevant": "yes", "is_hallucination": "no"}
 OBJECTS = {  # form -> file name, its lines, or its one value
     "A": ("a.jsonl", by_task(contexts=CONTEXTS)),
@@ -38,6 +50,14 @@ OBJECTS = {  # form -> file name, its lines, or its one value
     ),
     "rewrites": ("rewrites.jsonl", [{"_id": t.id, "text": f"|user|: {t.question}"} for t in TASKS]),
     "scores": ("scores.json", {"scores": {"per_query": {t.id: {"nDCG@5": 0.5} for t in TASKS}}}),
+    "viewer": ("viewer.json", viewer("evaluations", "model_response", "annotations", "It did.")),
+    "viewer 2": (
+        "viewer.json",
+        {
+            "schema_version": 2,
+            **viewer("results", "output", "scores", [{"role": "assistant", "content": "It did."}]),
+        },
+    ),
 }
 TREC = "".join(f"{t.id} Q0 d{n} {n} {1 / n} run\n" for t in TASKS for n in (1, 2)).encode()
 every_form = pytest.mark.parametrize("form", OBJECTS)
@@ -105,7 +125,7 @@ def test_a_valid_file_is_read(form, reading):
     assert answered == {Outcome.NOT_RECORDED} if silent else Outcome.NOT_RECORDED not in answered
 
 
-@pytest.mark.parametrize("form", ["C", "scores"])
+@pytest.mark.parametrize("form", ["C", "scores", "viewer"])
 def test_a_byte_order_mark_is_no_part_of_a_file(form, reading):
     name, value = OBJECTS[form]
     plain, marked = reading(name, as_file(value)), reading(name, b"\xef\xbb\xbf" + as_file(value))

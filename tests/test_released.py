@@ -305,3 +305,28 @@ def test_scores_and_rewrites_are_read(run_of, sets):
     path = RELEASED / "zvictor12/rewrites_dev_qwen3.5-4b.jsonl.gz"
     found = {i: q.strip() for i, q in read_rewrites(path).items()}
     assert {i: t.query for i, t in run.trajectories.items()} == found
+
+
+@pytest.mark.parametrize(
+    "tasks, answers, model, n",
+    [
+        ("mtrag-human/reference.jsonl", "mtrag-human/human_evaluations_dev.json", "gpt-4o", 82),
+        (
+            "mtrag-synthetic/synthetic.jsonl.gz",
+            "mtrag-synthetic/evaluations_synthetic.json.gz",
+            "mixtral_8x22b_instruct",
+            1181,
+        ),
+    ],
+)
+def test_answers_of_several_models(tmp_path, tasks, answers, model, n):
+    "The form of the benchmark's nine models: a model is named, and read with its passages and official scores."
+    known = read_benchmark(ROOT / tasks)
+    with pytest.raises(DataError, match="Name one of them"):
+        import_predictions(ROOT / answers, known, tmp_path / "none")
+    run = import_predictions(ROOT / answers, known, tmp_path / "run", name=model)
+    found = Evidence(run, known.gold)
+    assert len(run.trajectories) == n
+    official = {"RougeL", "rb_llm", "rl_f", "rb_agg", "conditional_idk"}
+    assert official <= set(found.scores[next(iter(run.trajectories))])
+    assert any(i.texts for i in run_items(run))

@@ -722,7 +722,7 @@ _Which = Literal["first", "last"] | None
 @done(_all_joined)
 def import_run(
     source: File,  # spans of OpenTelemetry, OpenInference, Phoenix or LangSmith; or predictions: of the
-    # shared task, a TREC run, also .gz
+    # shared task, a TREC run, InspectorRAGet, also .gz
     /,
     out: Dir,  # the run folder to write
     tasks: File = None,  # the tasks that were asked, with gold where there is some (reference.jsonl)
@@ -733,7 +733,7 @@ def import_run(
     rewrites: File = None,  # what a prediction file's passages were retrieved with, by task
     unused: bool = False,  # the answers of a prediction file were not made from the passages that it lists
     duplicates: _Which = None,  # which line of a task counts that has two (default: an error)
-    name: str = "",  # of the system (default: as the file)
+    name: str = "",  # of the system, or which model of an InspectorRAGet file (default: as the file)
     refusal: Iterable[str] = (),  # phrases with which the system refuses, beside the known
 ) -> Run:
     "Read the turns of another system into a run folder; exit code 0 only if each is one of the tasks."
