@@ -557,7 +557,6 @@ class RetrieverLike(Protocol):
         domain: str = "",
         task_id: str = "",
         turns: Sequence[Turn] = (),  # the conversation, its last question included
-        model: ChatModel | None = None,  # for settings that ask one
     ) -> Retrieval: ...
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
@@ -603,7 +602,7 @@ class GivenPassages:
         self._passages = _passages_of(tasks)
         self._given = {task.id: task.contexts for task in tasks}
 
-    def retrieve(self, query, domain="", task_id="", turns=(), model=None) -> Retrieval:
+    def retrieve(self, query, domain="", task_id="", turns=()) -> Retrieval:
         "The passages of a task in their order, possibly none. Raises DataError for an unknown task_id."
         if task_id not in self._given:
             remedy = "Retrieve with the task_id of a task that was given"

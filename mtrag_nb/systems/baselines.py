@@ -17,7 +17,7 @@ from ..core.record import Clarified, Drafted, Grade, Graded, Retrieved
 from ..core.settings import ByAdapter, Settings, constant, later
 from ..core.text import Verdict, clipped, content_words, known_words, scored
 from ..core.types import DataError, Outcome, Reason, Turn, digest
-from .stages import Toolbox, asked_of
+from .stages import Toolbox, asked_of, grade_by_cosine
 from .system import DECLINED, END, GRADE_OFF, START, Mechanism, Quoted, System
 from .system import TurnState, answered, as_node, by_state, copied_draft
 from .system import generate_node, graph_of, refuse, retrieve_node, unless_declined
@@ -228,10 +228,10 @@ def _grades(
 ) -> list[Verdict]:
     "The shared grade over the question, alone and with the one before it: the better verdict counts."
     own = tools.stages
-    if own.grade in ("cosine", "talk", "together", "sentences"):
-        way = "talk" if own.grade == "cosine" else own.grade
-        how = (own.grade_threshold, own.grade_default)
-        return tools.grade_by(way, *how, question, history, texts)
+    if own.grade == "cosine":
+        return grade_by_cosine(tools.embedder, question, texts, own.grade_threshold, history)
+    if own.grade == "sentences":
+        return tools.grade(question, history, texts)
     ways = [tools.grade(q, history, texts) for q in asked_of(question, history)]
     return [max(vs, key=lambda v: (v.passed, v.score or 0.0)) for vs in zip(*ways)]
 
