@@ -42,7 +42,7 @@ _MAKERS = {  # what makes the models of a profile; imported when the first is as
     "contract": "mtrag_nb.models.local:read_contract",
     "embedder": "mtrag_nb.models.embed:Embedder",
     "embedder of LlamaIndex": "mtrag_nb.models.embed:FromEmbedding",
-    "reranker": "mtrag_nb.models.embed:load_reranker",
+    "reranker": "mtrag_nb.models.embed:CrossEncoderReranker",
     "checker": "mtrag_nb.models.embed:Classifier",
     "chat server": "mtrag_nb.models.server:ServerChat",
     "embedder server": "mtrag_nb.models.server:ServerEmbedder",
