@@ -45,7 +45,7 @@ from ..data.mtrag import FETCHED, OFFICIAL_COMMIT, OFFICIAL_URL, PARTS, Benchmar
 from ..data.mtrag import FormatReport, check_format, fetch_data, files_there, official_dir
 from ..data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
 from ..models import calls, chat, local
-from ..systems.outside import DEFAULT, Config, is_place, profiles
+from ..systems.outside import DEFAULT, is_place, profiles
 from ..systems.outside import system_named, system_names
 from ..core.settings import unknown_name
 
@@ -380,7 +380,7 @@ class Setup:
 
     def settings(self, system: str = "") -> Settings:
         "The settings of a system. What is typed with --set goes before what a file says."
-        from mtrag_nb.systems.outside import DEFAULT, Config, system_named
+        from mtrag_nb.systems.outside import DEFAULT, system_named, system_yaml_changes
 
         changes, value, setup = changes_of(self.set), system_named(system or DEFAULT), self
         if self.model and not self.chat and hasattr(value.settings, "model"):
@@ -388,7 +388,7 @@ class Setup:
             setup = replace(self, model="")
         base = setup.base()
         if self.config:
-            changes = {**Config(self.config, value.configured(base)).changes, **changes}
+            changes = {**system_yaml_changes(self.config, value.configured(base)), **changes}
         settings = value.configured(base, changes)
         if not self.calibrated:
             return settings
