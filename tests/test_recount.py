@@ -39,8 +39,8 @@ from mtrag_nb.core.text import claims_something, sentences
 from mtrag_nb.core.types import Turn
 from mtrag_nb.evaluate.licence import _contextual_support
 from mtrag_nb.models.local import find_model
-from mtrag_nb.systems.baselines import features, underspecified
 from mtrag_nb.systems.system import _quotable
+from tests.support.clarity import features, underspecified
 from tests.support.claims import Planted, of_sample, planted
 from tests.support.words import GROUPS, words
 
