@@ -1,6 +1,8 @@
 "The commands that evaluate: mistakes leave results as they are, and what could not be computed is counted."
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from mtrag_nb.app.cli import run
 from mtrag_nb.app.evaluate import audit, calibrate, import_run, judge, ladder, score
 from mtrag_nb.core.files import read_json, read_jsonl, write_jsonl
 from mtrag_nb.core.record import Run
-from mtrag_nb.core.settings import load_settings
+from mtrag_nb.core.settings import DEFAULT, load_settings
 from mtrag_nb.core.types import DataError, SettingsError
 from mtrag_nb.data.mtrag import read_benchmark, read_corpus, sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
@@ -18,7 +20,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.runs.forks import NotLoaded
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.search.ingest import build_index
-from mtrag_nb.systems.outside import DEFAULT, configured, system_named
+from mtrag_nb.systems.outside import configured, system_named
 
 SAMPLE = sample_dir() / "reference.jsonl"
 QRELS = sample_dir() / "retrieval_tasks" / "govt" / "qrels" / "dev.tsv"
@@ -173,3 +175,20 @@ def test_a_system_runs_over_a_file_of_ones_own_without_a_part_of_it(tmp_path):
     how = {"setting": "reference", "limit": 1, "settings": small, **double()}
     plain = run(SAMPLE, tmp_path / "plain", "ncl", **how)
     assert not plain.manifest["settings"]["own"]["classify"] and len(plain.trajectories) == 1
+
+
+LOADED = """
+import contextlib, io, sys
+from mtrag_nb.app.cli import main
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    main(["--help"])
+print(*sorted(m for m in sys.modules if m.startswith("mtrag_nb.")))
+"""
+
+
+def test_help_loads_neither_models_nor_systems():
+    "Help is to be there within .3 CPU-seconds; its rooms are counted, since seconds hang on the machine."
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True)
+    loaded = done.stdout.split()
+    assert "mtrag_nb.app.cli" in loaded and len(loaded) < 14
+    assert not [m for m in loaded if m.split(".")[1] in ("models", "systems", "search", "runs")]

@@ -1,6 +1,5 @@
-"""Runs go out to other tools and come back: what a format can hold is equal, what it cannot is in `LOST`."""
+"""Runs go out to other tools and come back: what the spans hold is equal."""
 
-import csv
 import json
 from collections import Counter
 
@@ -28,7 +27,7 @@ from mtrag_nb.data.mtrag import read_benchmark, sample_dir
 from mtrag_nb.data.traces import Corpus, import_traces
 from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.scores import Evidence
-from mtrag_nb.show.browser import LOST, _FORMATS, _known_turns, export_runs
+from mtrag_nb.show.browser import export_spans
 
 KNOWN = read_benchmark(sample_dir() / "reference.jsonl", contexts=True)
 HISTORIES = {t.id: t.history for t in KNOWN.tasks}
@@ -61,7 +60,7 @@ def without_record(line: dict) -> dict:
 @pytest.mark.parametrize("name", RECORDED)
 def test_spans_come_back(name, tmp_path):
     run = evidence(name)
-    path, wrote = export_runs([run], "openinference", tmp_path / "spans.jsonl", KNOWN.tasks)
+    path, wrote = export_spans(run, tmp_path / "spans.jsonl", KNOWN.tasks)
     back = import_traces(path, tmp_path / "back", KNOWN.tasks, Corpus())
     again = Evidence(back, KNOWN.gold, histories=HISTORIES)
     assert back.trajectories == run.turns, "steps, nodes, verdicts, outcomes, times"
@@ -107,7 +106,7 @@ def as_phoenix(s: dict) -> dict:
 @pytest.mark.parametrize("name", RECORDED)
 def test_spans_come_back_through_phoenix(name, tmp_path):
     run = evidence(name)
-    path, _ = export_runs([run], "openinference", tmp_path / "spans.jsonl", KNOWN.tasks)
+    path, _ = export_spans(run, tmp_path / "spans.jsonl", KNOWN.tasks)
     spans = [as_phoenix(s) for _, line in read_jsonl(path) for s in spans_in(line)]
     (tmp_path / "phoenix.json").write_text(json.dumps(spans[::-1]))
     back = import_traces(tmp_path / "phoenix.json", tmp_path / "back", KNOWN.tasks, Corpus())
@@ -116,7 +115,7 @@ def test_spans_come_back_through_phoenix(name, tmp_path):
 
 def test_annotations_name_spans(tmp_path):
     run = evidence("sample_self_crag")
-    path, _ = export_runs([run], "openinference", tmp_path / "spans.jsonl", KNOWN.tasks)
+    path, _ = export_spans(run, tmp_path / "spans.jsonl", KNOWN.tasks)
     ids = {s["spanId"]: s for _, line in read_jsonl(path) for s in spans_in(line)}
     found = read_json(tmp_path / "spans.annotations.json")["data"]
     assert {a["span_id"] for a in found} <= ids.keys()
@@ -161,7 +160,7 @@ def _with(key, change):
 )
 def test_a_damaged_record_is_no_record(damage, tmp_path):
     run = evidence("sample_self_crag")
-    path, _ = export_runs([run], "openinference", tmp_path / "spans.jsonl", KNOWN.tasks)
+    path, _ = export_spans(run, tmp_path / "spans.jsonl", KNOWN.tasks)
     read = changed(path, tmp_path / "damaged.jsonl", damage)
     plain = changed(path, tmp_path / "plain.jsonl", without_record)
     assert read.trajectories.keys() == plain.trajectories.keys()
@@ -210,31 +209,7 @@ def test_any_turn_comes_back_or_out(steps, question, text, error, tmp_path_facto
     contexts = [Context(i, f"p{i}", text, title=text) for i in ("c1", "c.2", "3", "{")]
     turn = new_turn(*steps, question=question, **({"error": error} if error else {}))
     run = Evidence(Run.of("made", [turn], contexts))
-    for to in _FORMATS:
-        export_runs([run], to, folder / f"{to}.out")
-    back = import_traces(folder / "openinference.out", folder / "back")
+    export_spans(run, folder / "spans.jsonl")
+    back = import_traces(folder / "spans.jsonl", folder / "back")
     assert back.trajectories == {turn.task_id: turn}
     assert back.passages.items() <= run.contexts.items()
-    with open(folder / "csv.out", encoding="utf-8-sig", newline="") as f:
-        assert len(list(csv.DictReader(f))) == 1
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_what_the_others_hold(name, tmp_path):
-    run = evidence(name)
-    turns = {k.turn.task_id: k for k in _known_turns(run, {t.id: t for t in KNOWN.tasks})}
-    path, _ = export_runs([run], "csv", tmp_path / "turns.csv", KNOWN.tasks)
-    with open(path, encoding="utf-8-sig", newline="") as f:
-        rows = {r["task_id"]: r for r in csv.DictReader(f)}
-    assert rows.keys() == turns.keys()
-    for i, k in turns.items():
-        row, b = rows[i], k.blame
-        told = (b.verdict, b.stage, b.cause, b.node)
-        assert told == tuple(row[c] for c in ("judged", "stage_to_blame", "cause", "node_to_blame"))
-        answer = row["answer"]
-        assert k.turn.answer == (answer[1:] if answer.startswith("'") else answer)
-        assert all(float(row[m]) == v for m, v in k.scores.items())
-
-
-def test_each_format_says_what_it_loses():
-    assert LOST.keys() == _FORMATS.keys() and all(LOST.values())

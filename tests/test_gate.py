@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -19,14 +20,17 @@ from mtrag_nb.core.record import Calls, Checked, Drafted, Fault, Gated, Rank, Ra
 from mtrag_nb.models.calls import WebSearched
 from mtrag_nb.core.record import new_turn
 from mtrag_nb.core.text import Label, Verdict, scored
-from mtrag_nb.core.types import DataError, Gold, SettingsError
+from mtrag_nb.core.types import DataError, Gold, Outcome, SettingsError
 from mtrag_nb.data.mtrag import read_gold, sample_dir
 from mtrag_nb.evaluate.pairs import _in_markdown, _LossTest, gate_runs, mechanism_card
 from mtrag_nb.evaluate.pairs import _measure_loss
-from mtrag_nb.evaluate.pairs import _read_ending, right_and_wrong
+from mtrag_nb.evaluate.pairs import _Ending, _right_and_wrong, paired
 from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.evaluate.statistics import mean_interval
 from mtrag_nb.models.calls import WebSearched
 from mtrag_nb.show.report import report
+from tests.support.intervals import statistic_interval, sum_intervals
+from tests.support.prices import price_curve, read_ending
 from tests.test_house import HEAVY
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -155,7 +159,7 @@ def repeats() -> list[dict[str, float]]:
     told = read_json(data_dir("measured") / "equal.json")
     first = told["endings"]["self_crag+graded"]
     some = [first, *(first | other for other in told["seeds"].values())]
-    ends = [{i: right_and_wrong(_read_ending(e)) for i, e in x.items()} for x in some]
+    ends = [{i: _right_and_wrong(read_ending(e)) for i, e in x.items()} for x in some]
     return [{i: right - wrong / 2 for i, (right, wrong) in x.items()} for x in ends]
 
 
@@ -394,3 +398,73 @@ def test_the_steps_of_the_gate(tmp_path, wrong, talks, undecided, code):
     commented = "gh pr comment 7 --repo me/mine --body-file gate.md --edit-last --create-if-none"
     assert calls[2:] == ([commented] if talks == 40 else [])
     assert talks < 40 or "### mtrag gate" in (tmp_path / "sum").read_text()
+
+
+def endings_of(answer) -> dict[str, _Ending]:
+    "Forty conversations of an answerable and an unanswerable question; how each ends: right, wrong or refused."
+    found = {}
+    for n in range(40):
+        for turn, label in ((1, "ANSWERABLE"), (2, "UNANSWERABLE")):
+            said = answer(n) if turn == 1 or answer(n) == "wrong" else "refused"
+            right = said == ("right" if turn == 1 else "refused")
+            told = ("right" if right else "failed", None, Outcome.ANSWERED, said, {})
+            ended = _Ending(f"k{n}", turn, *told, refused=said == "refused", label=label)
+            found[f"k{n}/{turn}"] = ended
+    return found
+
+
+def test_who_guesses_gains_while_wrong_answers_are_cheap():
+    careful = endings_of(lambda n: "right" if n % 2 else "refused")
+    guessing = endings_of(lambda n: "right" if n % 4 else "wrong")
+    best = endings_of(lambda n: "right")
+    c = price_curve(paired("guessing less careful", careful, guessing))
+    assert c.turns == (40, 40) and c.changed == 20 and not c.shown
+    by_hand = {(x, s): (1 - s) * (0.25 - 0.25 * x) - s * 0.25 * (1 + x) for x, s in c.points}
+    assert all(abs(i.value - by_hand[x]) < 1e-12 for x, i in c.points.items())
+    assert c.sign(0.0, 0.05) == 1 and c.sign(1.0, 0.25) == 0
+    same = price_curve(paired("same", careful, careful))
+    assert same.verdict == "not testable: 0 conversations differ" and not same.shown
+    better = price_curve(paired("all right", careful, best))
+    assert better.shown == 1 and better.verdict == "better throughout"
+    assert price_curve(paired("x", best, careful)).shown == -1
+    unjudged = {i: replace(e, verdict="not judged") for i, e in careful.items()}
+    assert price_curve(paired("none", unjudged, unjudged)) is None
+
+
+def test_a_sum_of_means_has_the_interval_of_a_mean():
+    half = np.array([[1.0, np.nan], [0.0, np.nan], [np.nan, 4.0]] * 20)
+    by_talk = np.repeat(np.arange(20), 3)
+    mixed = sum_intervals(half, by_talk, np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]))
+    assert [i.value for i in mixed] == [0.5, 2.25, 4.0] and mixed[2].low is None, "nothing varies"
+    rng = np.random.default_rng(3)
+    for k in (20, 80):  # one column: as the mean itself
+        talks, x = np.arange(k).repeat(2), rng.normal(size=2 * k)
+        (one,), mean = sum_intervals(x[:, None], talks, np.ones((1, 1))), mean_interval(x, talks)
+        assert abs(one.low - mean.low) < 1e-9 and abs(one.high - mean.high) < 1e-9
+    with pytest.raises(DataError, match="no value"):
+        sum_intervals(np.full((3, 1), np.nan), [1, 2, 3], np.ones((1, 1)))
+
+
+def test_any_statistic_has_the_interval_of_a_mean():
+    rng = np.random.default_rng(3)
+    value, code = rng.normal(size=360), np.repeat(np.arange(60), 6)
+
+    def mean_of(v):
+        return lambda at: v[at].mean()
+
+    def ends(i):
+        return (i.value, i.low, i.high)
+
+    for n in (
+        72,
+        360,
+    ):  # 12 of equal size: the jackknife is the clustered error; 60: the same draws
+        ours = mean_interval(value[:n], code[:n], 400)
+        general = statistic_interval(mean_of(value[:n]), code[:n], 400)
+        assert np.allclose(ends(ours), ends(general))
+    assert statistic_interval(lambda at: None, code).value is None
+    assert statistic_interval(mean_of(value), []).clusters == 0
+    assert statistic_interval(mean_of(value), code[:12]).low is None
+    few = statistic_interval(mean_of(value[:72]), code[:72])
+    cut = statistic_interval(mean_of(value[:72]), code[:72], within=(few.low, few.value))
+    assert ends(cut) == (few.value, few.low, few.value), "the ends are cut, not the value"

@@ -241,7 +241,7 @@ QUESTIONS = (
     *({}, [], None, 7, "x"),
     *({"question": odd} for odd in (7, None, ["x"], "", " \n", "x" * 9000)),
     ASKED | {"topk": 3},
-    *(ASKED | {"top_k": odd} for odd in (-1, 10**9, "many", 1.5)),
+    *(ASKED | {"top_k": odd} for odd in (-1, 5)),
     *(ASKED | {"system": odd} for odd in ("../naive", "x" * 5000, ["naive"])),
     ASKED | {"collection": "' or 1=1 --"},
     *(ASKED | {"conversation_id": odd} for odd in ("../../x", "0" * 16, "A" * 16, 7)),
@@ -364,7 +364,6 @@ ROUTES = {
     "/api/query streamed": lambda name: ASKED | {"system": name, "stream": True},
     "/v1/chat/completions": lambda name: chat_of(USER, model=name),
     "/v1/chat/completions streamed": lambda name: chat_of(USER, model=name, stream=True),
-    "again": lambda name: {"system": name},
 }
 
 
@@ -374,8 +373,7 @@ def test_a_client_names_only_systems_that_the_service_was_started_with(
     route, kind, elsewhere, talk, folder, refused
 ):
     before = sorted((folder / "served" / "runs").iterdir())
-    path = f"{talk}/again" if route == "again" else route.partition(" ")[0]
-    refused(path=path, content=json.dumps(ROUTES[route](elsewhere[kind])))
+    refused(path=route.partition(" ")[0], content=json.dumps(ROUTES[route](elsewhere[kind])))
     assert sorted((folder / "served" / "runs").iterdir()) == before
 
 
@@ -408,15 +406,15 @@ def test_the_one_place_is_the_one_that_the_service_was_started_with(own_system):
     assert reply["answer"] == "my own answer" and mine == "Mine 1.py:main", "without its folder"
     assert http.get("/api/status").json()["system"] == mine
     assert mine in [m["id"] for m in http.get("/v1/models").json()["data"]]
-    assert mine in [m["name"] for m in http.get("/api/systems").json()]
+    assert mine in http.get("/api/status").json()["systems"]
     chat = http.post("/v1/chat/completions", json=chat_of(USER, model=mine)).json()
     assert chat["choices"][0]["message"]["content"] == "my own answer"
     talk = f"/api/conversations/{reply['conversation_id']}/1"
-    assert http.post(f"{talk}/again", json={"system": "naive"}).status_code == 200
+    more = ASKED | {"system": "naive", "conversation_id": reply["conversation_id"]}
+    assert http.post("/api/query", json=more).status_code == 200
     assert http.get(f"{talk}/why").status_code == 200
     for name in (f"{folder / 'Mine 1.py'}:main", f"{folder / 'other.py'}:main", "other.py:main"):
         assert http.post("/api/query", json=ASKED | {"system": name}).status_code == 404
-        assert http.post(f"{talk}/again", json={"system": name}).status_code == 404
     runs = [p.name for p in (folder / "served" / "runs").iterdir()]
     assert len(runs) == 2 and all(re.fullmatch(r"[a-z0-9+_-]+", name) for name in runs)
     assert str(folder) not in http.get("/api/status").text + json.dumps([reply, chat])
@@ -424,7 +422,7 @@ def test_the_one_place_is_the_one_that_the_service_was_started_with(own_system):
 
 
 def test_a_record_opens_no_place_that_the_service_was_not_started_with(own_system):
-    "A turn of a record that another version wrote for a client's place: it is shown, and not taken up again."
+    "A turn of a record that another version wrote for a client's place: it is shown."
     http, folder = own_system
     reply = http.post("/api/query", json=ASKED | {"system": "naive"}).json()
     talk, place = f"/api/conversations/{reply['conversation_id']}", f"{folder / 'other.py'}:main"
@@ -432,8 +430,6 @@ def test_a_record_opens_no_place_that_the_service_was_not_started_with(own_syste
     lines = folder / "served" / "conversations" / f"{reply['conversation_id']}.jsonl"
     for path in (manifest, lines):
         path.write_text(path.read_text().replace('"naive"', json.dumps(place)))
-    for change in ({"question": "And a cat?"}, {"grade": False}):
-        assert http.post(f"{talk}/1/again", json=change).status_code == 422
     assert http.get(talk).status_code == 200 and http.get(f"{talk}/1/why").status_code == 200
     assert not (folder / "ran").exists()
 
@@ -445,7 +441,6 @@ SENT = {
     "/api/query": ASKED,
     "/v1/chat/completions": chat_of(USER),
     "/mark": {"verdict": "right", "note": "Fine.", "answer": "Four crowns."},
-    "/again": {"question": "How much is a cat?"},
     "/api/questions": {"task_id": "0123456789abcdef<::>1", "seed": 0},
 }
 
@@ -466,7 +461,7 @@ def test_a_malformed_request_is_answered_or_refused_with_a_reason(path, http, ta
     assert refused
 
 
-# Marks that are none, and turns that cannot be tried again so
+# Marks that are none
 
 
 @pytest.fixture(scope="module")
@@ -491,17 +486,6 @@ MARKS = {
     "half a character": {"note": "\ud800"},
     "an unknown field": {"thumb": "up"},
 }
-CHANGES = {
-    "nothing": {},
-    "two things": {"question": "A cat?", "grade": False},
-    "an unknown system": {"system": "../../x"},
-    "the system that answered": {"system": "naive"},
-    "a blank question": {"question": " \n"},
-    "a long question": {"question": "x" * 8_001},
-    "a passage of nowhere": {"passage": "<img src=x>"},
-    "a grade that was not given": {"grade": False},
-    "an unknown field": {"kept": ["x"]},
-}
 
 
 @pytest.mark.parametrize("name", MARKS)
@@ -509,11 +493,6 @@ def test_a_mark_that_is_none_is_refused(name, talk, http, refused):
     before = http.get("/api/marks").text
     refused(path=f"{talk}/mark", content=json.dumps(MARKS[name]))
     assert http.get("/api/marks").text == before
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_change_that_is_none_is_refused(name, talk, refused):
-    refused(path=f"{talk}/again", content=json.dumps(CHANGES[name]))
 
 
 @pytest.mark.parametrize("query", ["", "q=", f"q={'x' * 9_000}", "q=a&collection=../x", "q=%20"])
@@ -555,10 +534,10 @@ def test_a_mark_of_script_stays_text_and_goes_with_its_conversation(http, folder
         list(pool.map(lambda one: http.post(f"{path}/mark", json=one), each))
     marks = http.get(path).json()["marks"]
     assert {k: marks[k] for k in said} == said and len(marks["passages"]) == 1
-    pages = [http.get("/api/report"), http.get(f"{path}/why")]
-    assert not any("<img src" in page.text or SCRIPT in page.text for page in pages)
-    assert all("sandbox" in page.headers["content-security-policy"] for page in pages)
-    assert "zebra" in http.get("/api/marks").text and len(http.get("/api/marks?form=answers").text)
+    page = http.get(f"{path}/why")
+    assert "<img src" not in page.text and SCRIPT not in page.text
+    assert "sandbox" in page.headers["content-security-policy"]
+    assert "zebra" in http.get("/api/marks").text
     http.delete(f"/api/conversations/{talk}")
     assert "zebra" not in http.get("/api/marks").text
     assert not any(b"zebra" in p.read_bytes() for p in folder.rglob("*") if p.is_file())
@@ -570,8 +549,8 @@ def test_a_mark_of_script_stays_text_and_goes_with_its_conversation(http, folder
 TALK = f"/api/conversations/{'0' * 16}"
 NOWHERE = (
     *("/api/conversations/../../etc/passwd", "/api/conversations/%2e%2e%2fx"),
-    *(TALK, f"{TALK}/1", f"{TALK}/x", "/api/marks?form=../x", "/api/search"),
-    *(f"{TALK}/1/why", f"{TALK}/-1/why", f"{TALK}/x/why", f"{TALK}/export?form=../x"),
+    *(TALK, f"{TALK}/1", f"{TALK}/x", "/api/search"),
+    *(f"{TALK}/1/why", f"{TALK}/-1/why", f"{TALK}/x/why", f"{TALK}/export"),
     *("/static/../settings.ini", "/..%2f..%2fetc/passwd", "/api/documents/../../x", "/index.html"),
     *("/api/questions?form=../x", "/api/questions/drawn?seed=-1", "/api/questions/drawn?seed=x"),
     *("/.git/config", "/v1/models/gpt-4", "/redoc", "/api/nothing"),
@@ -601,8 +580,7 @@ def test_an_unknown_method_is_refused(method, refused):
 
 @pytest.mark.parametrize(
     "path",
-    ["/api/query", "/api/upload", "/v1/chat/completions", f"{TALK}/1/mark", f"{TALK}/1/again"]
-    + ["/api/questions"],
+    ["/api/query", "/api/upload", "/v1/chat/completions", f"{TALK}/1/mark", "/api/questions"],
 )
 @pytest.mark.parametrize(
     "token",
@@ -643,7 +621,7 @@ def test_a_script_in_a_document_its_name_and_a_question_stays_text(http):
     assert "&lt;script&gt;" in why.text and "&lt;img src=x onerror=alert(1)&gt;" in why.text
     policy = why.headers["content-security-policy"]
     assert "script-src" not in policy and "default-src 'none'" in policy
-    for path in ("/api/documents", f"{talk}/export"):
+    for path in ("/api/documents", talk):
         headers = http.get(path).headers
         assert not headers["content-type"].startswith("text/html")
         assert headers["x-content-type-options"] == "nosniff"
@@ -751,7 +729,7 @@ def test_a_bad_line_of_its_own_record_is_set_aside_and_all_goes_on(name, line, r
         assert len(s.documents.all()) == 2
         assert service.ask(s, "How much is a goat?")["outcome"] == "answered"
         assert service.turns_of(s, first)[0]["about"]["marks"]["verdict"] == "right"
-        assert len(service.accepted(s)) == 1 and len(service.predictions_of(s)) == 1
+        assert len(service.accepted(s)) == 1
         assert service.about_turn(s, first, 1)["passages"]
         told = [*s.aside, *(r.getMessage() for r in caplog.records)]
         assert any(paths[0].name in x and "line 1" in x for x in told)
@@ -775,7 +753,7 @@ def test_a_run_with_a_damaged_file_stops_neither_questions_nor_deletions(name, d
     with opened(record) as s:
         first, _ = two(s)
         assert service.ask(s, "How much is a goat?")["outcome"] == "answered"
-        assert service.turns_of(s, first) and len(service.predictions_of(s)) < 2
+        assert service.turns_of(s, first)
         assert service.delete_conversation(s, first)["removed"] == first
     with opened(record) as s:
         assert len(s.talks.known) == 2
@@ -877,7 +855,7 @@ def said_by(s: Service) -> list:
     old = two(s)[0]
     [turn] = service.turns_of(s, old)
     said += [turn["reply"]["answer"], turn["about"]["marks"]["verdict"]]
-    said += [turn["about"]["passages"][0]["text"], len(service.predictions_of(s))]
+    said += [turn["about"]["passages"][0]["text"]]
     for d in s.documents.all():
         said += [p["text"] for p in service.document_text(s, d["id"])["parts"]]
     gone = s.documents.all()[0]

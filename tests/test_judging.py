@@ -25,6 +25,7 @@ from mtrag_nb.evaluate.judge import judge_statements, prediction_items, read_jud
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
+from tests.support.company import _marked, contextual_support
 from tests.support.tiny import tiny_llama
 
 path = sample_dir() / "reference.jsonl"
@@ -571,3 +572,23 @@ def test_a_small_model_is_asked_by_choice_into_the_runs_folder(run):
         Run(run.folder).judgements.keys() == {i.task_id for i in items if not i.failed}
         and judge_report(run.folder) == own
     )
+
+
+def test_words_in_other_company_count_less():
+    docs = [
+        "The ferry leaves at 7:40 and costs 12 crowns.",
+        "Dogs are not allowed on the bus. It stops 3 times.",
+    ]
+    honest = "The ferry leaves at 7:40 and costs 12 crowns. Dogs are not allowed on the bus."
+    swapped = [honest.replace(*x) for x in (("12", "3"), ("ferry", "bus"), ("not ", ""))]
+    assert _marked("Dogs aren't allowed on the bus. It can't wait.") == (
+        (("dogs", False), ("allowed", True), ("bus", True)),
+        (("wait", True),),
+    )
+    assert _marked("Cannot wait.") == ((("wait", True),),) and _marked("It is not.") == ()
+    assert (
+        contextual_support(honest, docs) == 1.0 > max(contextual_support(a, docs) for a in swapped)
+    )
+    forms = ("Dogs aren't allowed on the bus.", "Dogs are not allowed on the bus.")
+    assert len({contextual_support(a, docs) for a in forms}) == 1
+    assert contextual_support("", docs) == 1.0 and contextual_support("Zebras graze.", docs) == 0.0

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -539,24 +538,3 @@ def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
         path = tmp_path / f"{name}.json"
         path.write_text(value, encoding="utf-8-sig")
         assert steps(import_traces(path, tmp_path / name, BENCH.tasks, PIECES)) == steps(whole)
-
-
-# Many spans
-
-
-def test_memory_does_not_grow_with_the_file(tmp_path):
-    "The peak of memory over 10 conversations and over 100."
-    peaks = []
-    for n in (10, 100):
-        path = tmp_path / f"{n}.jsonl"
-        with open(path, "w", encoding="utf-8") as f:
-            for i in range(n):
-                first = json.loads(KEPT["otel"].splitlines()[0])["resourceSpans"][0]["scopeSpans"][
-                    0
-                ]["spans"][0]
-                f.write(KEPT["otel"].replace(first["traceId"][:8], f"{i:08x}"))
-        tracemalloc.start()
-        import_traces(path, tmp_path / f"run{n}", BENCH.tasks, PIECES)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.5 * peaks[0], peaks

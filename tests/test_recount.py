@@ -37,11 +37,11 @@ from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.text import STOPWORDS, _FEATURES, _claim_features, _draft_features
 from mtrag_nb.core.text import claims_something, sentences
 from mtrag_nb.core.types import Turn
-from mtrag_nb.evaluate.licence import _contextual_support
 from mtrag_nb.models.local import find_model
 from mtrag_nb.systems.system import _quotable
 from tests.support.clarity import features, underspecified
 from tests.support.claims import Planted, of_sample, planted
+from tests.support.company import contextual_support
 from tests.support.words import GROUPS, words
 
 MEASURED = Path(__file__).parents[1] / "data" / "measured"
@@ -1147,7 +1147,7 @@ COSINES += ("clarity (asks back)",)  # of GPT-4.1's drafts
 GATED_SYSTEM = "GPT-4.1, IIMAS' search"
 CHECKS = {
     "support (K-precision)": lambda d: held(d.answer, d.known),
-    "contextual support": lambda d: _contextual_support(d.answer, d.texts),
+    "contextual support": lambda d: contextual_support(d.answer, d.texts),
     "weakest sentence": lambda d: min((held(s, d.known) for s in sentences(d.answer)), default=1.0),
     "question in passages": lambda d: held(d.said[-1], d.known),
     "question in answer": lambda d: held(d.said[-1], words_of(d.answer)),

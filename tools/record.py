@@ -106,7 +106,12 @@ def record_talk(folder: Path, work: Path, models: Models) -> None:
     finally:
         talk.close()
     [kept] = (work / "ask").iterdir()
-    keep(kept, folder, (*KEPT, "tasks.jsonl"), {t.task_id: t.turn for t in talk.turns})
+    keep(
+        kept,
+        folder,
+        (*KEPT, "tasks.jsonl"),
+        {t.task_id: t.turn for t in Run(kept).trajectories.values()},
+    )
 
 
 def record_walkthrough(path: Path, work: Path, models: Models) -> None:

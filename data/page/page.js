@@ -227,7 +227,7 @@ const steps = words => el("ol", {}, ...words.split("\n").map(line => {
 const press = (text, onclick, more = {}) => el("button", { type: "button", className: "small", onclick, ...more }, text);
 class Marks {  // the marks of one turn, and the panel that says why it came out as it did
   constructor(reply, about) {
-    this.path = `/api/conversations/${reply.conversation_id}/${reply.turn}`; this.reply = reply; this.toggles = []; this.about = null;
+    this.path = `/api/conversations/${reply.conversation_id}/${reply.turn}`; this.toggles = []; this.about = null;
     this.said = el("span", { role: "status", className: "came grow" }); this.panel = el("div", { className: "about", hidden: true });
     this.verdicts = VERDICTS.map(([value, text, name]) => press(text, () => this.mark({ verdict: this.about?.marks.verdict === value ? "" : value }), { "aria-pressed": "false", "aria-label": name }));
     this.why = press("Why?", () => this.open(), { "aria-expanded": "false" });
@@ -260,7 +260,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
     const text = el("div", { className: "passage", hidden: true, dir: "auto" }, p.text), show = press([placeOf(p), told].filter(Boolean).join(": "), () => {
       text.hidden = !text.hidden; show.setAttribute("aria-expanded", String(!text.hidden));
     }, { "aria-expanded": "false" });
-    return el("li", {}, el("div", { className: "row" }, show, this.toggle(p.passage), press("try again with it", () => this.again("with that passage alone", { passage: p.passage })), inDocument(p.passage, [], Array.from(p.text).length)), text);
+    return el("li", {}, el("div", { className: "row" }, show, this.toggle(p.passage), inDocument(p.passage, [], Array.from(p.text).length)), text);
   }
   markedLines() {
     return this.about.marks.passages.map(p => el("li", { className: "row" }, el("span", { className: "grow" }, el("bdi", {}, p.title || p.source || "a passage"), p.lost ? " (not in the library any more)" : ""),
@@ -271,30 +271,16 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
     return el("div", {}, el("span", { className: "quiet" }, name), el("div", { className: "row" }, box, press(label, () => save(box.value), { "aria-label": `${label}: ${name}` })));
   }
   inside() {
-    const a = this.about, r = this.reply, list = (name, ...items) => el("ul", { className: "plain", "aria-label": name }, ...items), found = list("Passages of the library"), tried = el("div", { role: "status" });
-    this.tried = tried; this.marked = list("Marked passages", ...this.markedLines());
+    const a = this.about, list = (name, ...items) => el("ul", { className: "plain", "aria-label": name }, ...items), found = list("Passages of the library");
+    this.marked = list("Marked passages", ...this.markedLines());
     const lookup = async words => {
       try { found.replaceChildren(...(await get(`/api/search?q=${encodeURIComponent(words)}`)).map(p => this.passage(p))); } catch (e) { found.replaceChildren(el("li", { className: "bad" }, e.message)); }
     };
-    const other = el("select", { "aria-label": "another system" }, ...[...$("system").options].filter(o => o.value !== r.system).map(o => el("option", { value: o.value }, o.textContent)));
     return [el("h3", {}, "Why this answer"), steps(a.words),
       press("every step", () => { $("why-page").src = `${this.path}/why`; $("why").showModal(); }),
       el("h3", {}, "Passages that were found"), list("Passages that were found", ...a.passages.map(p => this.passage(p, told(p)))),
       el("h3", {}, "What answers it"), this.marked, this.field("search the library for the passage", "", 2000, lookup, "search"), found,
-      this.field("a better answer", a.marks.answer, 8000, v => this.mark({ answer: v })), this.field("a note", a.marks.note, 2000, v => this.mark({ note: v })),
-      el("h3", {}, "Try again with"), this.field("another question", "", 8000, v => this.again("with another question", { question: v }), "try"),
-      el("div", { className: "row" }, press("no grade", () => this.again("without the grade", { grade: false })), other, press("that system", () => this.again(`by ${other.value}`, { system: other.value }))), tried];
-  }
-  async again(how, change) {
-    this.tried.replaceChildren(el("p", { className: "quiet" }, `Working: ${how}`));
-    try {
-      const { reply, came, words } = await (await post(`${this.path}/again`, change)).json(), key = `again${Date.now()}`;
-      const show = r => r.error ? [fault(r.error)] : r.outcome === "answered" ? ((list, shown) => [doubt(r), answer(r, shown), list].filter(Boolean))(...sources(r, key + r.system)) : [el("p", { className: "box warn" }, r.why || r.reason, el("br"), r.answer)];
-      const better = press("this is the better answer", () => this.mark({ answer: reply.answer }));
-      this.tried.replaceChildren(el("div", { className: "beside" }, el("section", { "aria-label": "as it was" }, el("h3", {}, "As it was"), ...show(this.reply)),
-        el("section", { "aria-label": "tried again" }, el("h3", {}, `Again, ${how}`), ...show(reply), el("p", { className: tone(came) }, came), reply.outcome === "answered" ? better : null,
-          el("details", {}, el("summary", {}, "step by step"), steps(words)))));
-    } catch (e) { this.tried.replaceChildren(el("p", { className: "bad" }, e.message)); }
+      this.field("a better answer", a.marks.answer, 8000, v => this.mark({ answer: v })), this.field("a note", a.marks.note, 2000, v => this.mark({ note: v }))];
   }
 }
 function foot(reply, marks) {
@@ -374,11 +360,7 @@ async function talks() {
   $("talks").replaceChildren(...all.map(c => el("li", {},
     el("button", { type: "button", className: "talk small", "aria-current": String(c.id === talk), onclick: () => show(c.id).catch(e => say(e.message)) }, el("bdi", {}, c.title), " ", el("span", { className: "quiet" }, plural(c.turns, "turn"))),
     c.id !== talk ? null : el("div", { className: "row" },
-      el("a", { className: "button small", href: `/api/conversations/${c.id}/export` }, "as JSON"),
-      press("rename", async () => {
-        const title = prompt("Another name for this conversation", c.title);
-        if (title && title.trim()) await post(`/api/conversations/${c.id}`, { title: title.trim().slice(0, 120) }).then(talks).catch(e => say(e.message));
-      }),
+      el("a", { className: "button small", href: `/api/conversations/${c.id}`, download: `conversation-${c.id}.json` }, "as JSON"),
       el("button", { type: "button", className: "small", onclick: async () => {
         if (!await sure(`Delete this conversation (${plural(c.turns, "turn")}) from this computer?`)) return;
         try { await api(`/api/conversations/${c.id}`, { method: "DELETE" }); fresh(); } catch (e) { say(e.message); }
@@ -421,11 +403,11 @@ async function state() {
   $("stand-ins").textContent = about.stand_ins.length ? `Profile ${about.profile}: ${about.stand_ins.join("; ")}.` : "";
 }
 async function begin() {
-  const all = await get("/api/systems");
-  $("system").replaceChildren(...all.map(s => el("option", { value: s.name, selected: s.default, title: s.about }, s.name)));
+  await state();
+  $("system").replaceChildren(...about.systems.map(s => el("option", { value: s, selected: s === about.system }, s)));
   const narrow = matchMedia("(max-width: 52rem)").matches;
   if (narrow) $("talks-fold").open = false;
-  hello(); await Promise.all([documents(), talks(), state(), grid(), kept()]);
+  hello(); await Promise.all([documents(), talks(), grid(), kept()]);
   if (narrow && about.index.documents) $("documents-fold").open = false;  // so that the answer is at the top
   if (/^#[0-9a-f]{16}$/.test(location.hash)) await show(location.hash.slice(1)).catch(() => at(""));
 }

@@ -19,7 +19,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import textwrap
 from collections import Counter
@@ -35,8 +34,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origi
 from .. import __version__
 from ..core.files import Shard, data_dir, disk_full, read_jsonl, sized
 from ..core.record import Run, breakdown, breakdown_table, telemetry, tell
-from ..core.settings import PROFILES, Address, ModelSpec, Settings, SparseSettings
-from ..core.settings import names_code, with_settings
+from ..core.settings import DEFAULT, PROFILES, Address, ModelSpec, Settings
+from ..core.settings import SparseSettings, names_code, unknown_name, with_settings
 from ..core.text import clipped
 from ..core.types import DOMAINS, DataError, DiskFull, ModelNotFound, MTRAGError
 from ..core.types import PartlyFailed, ServerError, SettingsError, Task, not_installed
@@ -44,12 +43,9 @@ from ..core.types import plain, quiet, require_packages
 from ..data.mtrag import FETCHED, OFFICIAL_COMMIT, OFFICIAL_URL, PARTS, Benchmark
 from ..data.mtrag import FormatReport, check_format, fetch_data, files_there, official_dir
 from ..data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
-from ..models import calls, chat, local
-from ..systems.outside import DEFAULT, is_place, profiles
-from ..systems.outside import system_named, system_names
-from ..core.settings import unknown_name
 
 if TYPE_CHECKING:
+    from mtrag_nb.models import calls
     from mtrag_nb.search.store import Manifest
     from mtrag_nb.systems.system import System
 
@@ -380,7 +376,7 @@ class Setup:
 
     def settings(self, system: str = "") -> Settings:
         "The settings of a system. What is typed with --set goes before what a file says."
-        from mtrag_nb.systems.outside import DEFAULT, system_named, system_yaml_changes
+        from mtrag_nb.systems.outside import system_named, system_yaml_changes
 
         changes, value, setup = changes_of(self.set), system_named(system or DEFAULT), self
         if self.model and not self.chat and hasattr(value.settings, "model"):
@@ -434,14 +430,20 @@ def _system_choices() -> tuple[str, ...]:
     return (*system_names(), "FILE.py:NAME", "http://HOST/v1")
 
 
+def _system_named(name: str) -> "System":
+    from mtrag_nb.systems.outside import system_named
+
+    return system_named(name)
+
+
 class SystemOption(Option):
     "Which system: a name, with a variant or without, or a place (FILE.py:NAME, module:NAME, http://HOST/v1)."
 
     def __init__(self, default: str = ""):  # what is said of the default
         def about() -> str:
-            from mtrag_nb.systems.outside import system_named, system_names
+            from mtrag_nb.systems.outside import system_names
 
-            each = [f"{s}: {system_named(s).about}" for s in system_names()]
+            each = [f"{s}: {_system_named(s).about}" for s in system_names()]
             return "; ".join([*each, _PLACES]) + default
 
         super().__init__("", "", about, _system_choices)
@@ -453,6 +455,12 @@ class SystemOption(Option):
 
 
 _SystemName = Annotated[str, SystemOption()]
+
+
+def _models(settings: Settings) -> "calls.Models":
+    from mtrag_nb.models import calls
+
+    return calls.Models(settings)
 
 
 def with_variant(system: str, variant: str = "") -> str:
@@ -580,42 +588,32 @@ def reference_or_sample(
     return read_benchmark(path, contexts=True)
 
 # %% ../../nbs/app/00_cli.ipynb #98858849
-def _driver() -> str:
-    "The version of the driver by `nvidia-smi`; '' for none."
-    if not shutil.which("nvidia-smi"):
-        return ""
-    ask = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        out = subprocess.run(ask, capture_output=True, text=True, timeout=20, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return "nvidia-smi does not answer"
-    version = out.partition("\n")[0].partition(",")[0].strip()
-    return version if re.fullmatch(r"[\d.]+", version) else ""
-
-
 def _gpu_lines() -> list[str]:
     "Each GPU, what is free on it, and why it cannot be used; or that there is none."
     if not importlib.util.find_spec("torch"):
         return ["not looked for: torch is not installed"]
     import torch
 
-    driver = _driver()
+    from mtrag_nb.models import chat
+
     if not torch.cuda.is_available():
-        problem = f"torch {torch.__version__} does not see the GPU: install the torch for this driver's CUDA"
-        return [f"driver {driver}, and {problem}" if driver else "none"]
+        problem = (
+            f"torch {torch.__version__} does not see the GPU: install the torch for its driver"
+        )
+        return [f"there is a driver, and {problem}" if shutil.which("nvidia-smi") else "none"]
     lines = []
     for name in (f"cuda:{i}" for i in range(torch.cuda.device_count())):
         (free, total), problem = chat.memory_of(name), chat.gpu_problem(name)
-        major, minor = torch.cuda.get_device_capability(name)
-        gpu = f"{name} {torch.cuda.get_device_name(name)}, capability {major}.{minor}"
+        gpu = f"{name} {torch.cuda.get_device_name(name)}, CUDA {torch.version.cuda}"
         room = f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free"
-        cuda = f"driver {driver or 'unknown'}, CUDA {torch.version.cuda}"
-        lines.append(f"{gpu}, {room}, {cuda}{problem and f'. {problem}'}")
+        lines.append(". ".join(filter(None, (f"{gpu}, {room}", problem))))
     return lines
 
 # %% ../../nbs/app/00_cli.ipynb #5998054e
 def _missing_models(settings: Settings) -> list[str]:
     "Which models of a profile are not here, and how to get them."
+    from mtrag_nb.models import local
+
     lacking, problems = [], []
     for spec in settings.models.values():
         if spec.url or names_code(spec.name):
@@ -643,19 +641,23 @@ def _gpu_problems(settings: Settings) -> list[str]:
         return []
     import torch
 
+    from mtrag_nb.models.chat import gpu_problem
+
     if importlib.util.find_spec("bitsandbytes") is None:
         return ["four bits need bitsandbytes: pip install bitsandbytes accelerate"]
     if not torch.cuda.is_available():
         return ["no GPU: it would run on the CPU, far too slowly for a model of this size"]
     specs = [s for s in (settings.chat, settings.embedder, settings.reranker) if s]
     devices = {s.device if s.device != "auto" else "cuda:0" for s in specs}
-    return [p for d in sorted(devices) if (p := chat.gpu_problem(d))]
+    return [p for d in sorted(devices) if (p := gpu_problem(d))]
 
 
 def _memory_problems(settings: Settings) -> list[str]:
     "Why the chat model, if it is here, does not fit into memory, or its device cannot be used."
     if settings.chat.url:
         return []
+    from mtrag_nb.models import local
+
     try:
         problem = local.memory_error(settings.chat)
     except ModelNotFound:
@@ -675,17 +677,11 @@ def _profile_problems(settings: Settings) -> list[str]:
 
 # %% ../../nbs/app/00_cli.ipynb #45b31544
 def _print_profile(settings: Settings, problems: Sequence[str], whole: bool) -> None:
-    "Print whether a profile can run here, and what it lacks: in a few words, or with the remedies."
+    "Print whether a profile can run here; whole: with what it lacks, and how to get that."
     verdict = "cannot run here" if problems else "can run"
     if settings.chat.url:
         verdict = f"needs a server at {settings.chat.url}"
-
-    def short(problem: str) -> str:
-        "What stands before its remedy."
-        return re.sub(r"^\S+ is behind", "behind", re.split(r": |, and ", problem, maxsplit=1)[0])
-
-    brief = "" if whole or not problems else f" ({'; '.join(map(short, problems))})"
-    print(f"profile   {settings.profile:15}{verdict}{brief}")
+    print(f"profile   {settings.profile:15}{verdict}")
     for p in problems if whole else ():
         print(f"          - {p}")
 
@@ -695,7 +691,9 @@ def doctor(
     profile: ProfileName | None = None,  # of one profile: all that it lacks, and how to get it
 ) -> dict:  # with the problems of each profile
     "Print what is there and what is missing; of one profile the whole of it."
+    from mtrag_nb.models import chat, local
     from mtrag_nb.runs.run import machine, package_versions
+    from mtrag_nb.systems.outside import profiles
 
     m, versions = machine(), package_versions()
     packages = [f"{p} {v or 'MISSING'}" for p, v in versions.items()]
@@ -747,6 +745,7 @@ def _wanted_models(
 ) -> list[ModelSpec]:
     "The models to have."
     from mtrag_nb.models.embed import OFFICIAL_BERT
+    from mtrag_nb.systems.outside import profiles
 
     if named := [ModelSpec(n) for n in names]:
         return named
@@ -758,7 +757,9 @@ def _wanted_models(
 
 def _fetch_hub(specs: Iterable[ModelSpec], progress: bool = True) -> dict[str, Path]:
     "Fetch models that are not here, and print them; name -> its place. Raises ModelNotFound, DataError."
-    found = local.fetch_models(specs, progress, print)
+    from mtrag_nb.models.local import fetch_models
+
+    found = fetch_models(specs, progress, print)
     for name in found:
         print(f"{name}: here")
     return found
@@ -799,6 +800,8 @@ def on_device(settings: Settings, device: str = "") -> Settings:
         return settings
     half = {"embedder.dtype": "fp16"} if device.startswith("cuda") else {}
     moved = with_settings(settings, {"embedder.device": device, **half})
+    from mtrag_nb.models import chat
+
     chat.usable_device(device)
     return moved
 
@@ -857,7 +860,7 @@ def ingest(
     if next(iter(corpus), None) is None:
         named, remedy = ", ".join(map(str, passages)), "Check --domain and the file"
         raise DataError("no passages of the wanted domains", named, remedy=remedy)
-    models = models or calls.Models(settings)
+    models = models or _models(settings)
     how = {"progress": progress, "hnsw": hnsw, "shard": Shard.read(shard)}
     how["sparse"] = SparseSettings() if sparse else None
     place = (settings.chunks, settings.qdrant_url)
@@ -971,12 +974,12 @@ def run(
 ) -> Run:
     "Run a system, or resume a run, and print the result."
     name, calibrated = with_variant(system, variant), getattr(settings, "calibrated", None)
-    settings, value = chosen(settings, name), system_named(name)
+    settings, value = chosen(settings, name), _system_named(name)
     shard = on_ray(run, locals(), "out") if on else shard
     file, todo = _tasks_to_run(tasks, setting, domains, limit, select)
     from mtrag_nb.runs.run import open_web, run_tasks
 
-    models = models or (calls.Models(settings) if web != "none" else None)
+    models = models or (_models(settings) if web != "none" else None)
     value, todo = _leave_gold_out(value, todo, file, tasks) if without_gold else (value, todo)
     how = {"minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
     how |= {"lines": file.lines, "web": open_web(web, settings, models), "models": models}
@@ -1075,11 +1078,11 @@ def demo(
     from mtrag_nb.runs.run import run_tasks
 
     out, profile = Path(out), chosen(settings).profile
-    system = system_named(with_variant(DEFAULT, "laptop" if profile == "laptop" else ""))
+    system = _system_named(with_variant(DEFAULT, "laptop" if profile == "laptop" else ""))
     settings = chosen(settings, system.name)
     if models is None and (problems := _profile_problems(settings)):
         raise ModelNotFound("; ".join(problems) + ". Without models: mtrag demo --recorded")
-    models, index = models or calls.Models(settings), out.parent / f"{out.name}-index"
+    models, index = models or _models(settings), out.parent / f"{out.name}-index"
     ingest(sample_corpus(), index, settings=settings, models=models, progress=progress)
     how = {"index": index, "lines": file.lines, "models": models, "progress": progress}
     go = partial(run_tasks, system, settings=settings, **how)
@@ -1119,7 +1122,7 @@ def live(
     from mtrag_nb.runs.run import run_tasks
 
     how = {"models": models, "minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
-    result = run_tasks(system_named(name), todo, out, settings, index, setting, live=True, **how)
+    result = run_tasks(_system_named(name), todo, out, settings, index, setting, live=True, **how)
     print_run(result)
 
     return result
@@ -1159,7 +1162,7 @@ ask        serve.serve  Hold a conversation with a system in the terminal, kept 
 serve      serve.serve  Serve a library: a page to upload, ask and read, an API for programs and chat clients.
 run        app.cli      Run a system over the tasks of a file, or go on with an interrupted run.
 import     app.evaluate:import_run Read another system's turns, spans or predictions, into a run folder.
-export     app.evaluate:export_run Write runs with scores and blame as OpenInference (Phoenix) or CSV.
+export     app.evaluate:export_run Write a run with scores and blame as spans of OpenInference (Phoenix).
 merge      app.cli      Put together what `run`, `live`, `judge` or `ingest` computed with --shard.
 check      app.cli      Check a prediction file as the official format checker does.
 score      app.evaluate Score runs and prediction files, and compare two or more.

@@ -759,26 +759,23 @@ def import_run(
 # %% ../../nbs/app/03_evaluate.ipynb #18d8d6a9
 @done()
 def export_run(
-    runs: Iterable[RunDir],  # folders of runs: one, or several beside each other for csv
+    run: RunDir,  # the folder of a run
     /,
-    to: Literal["openinference", "csv"],  # whose format
-    out: File = None,  # the file to write (default: one in the folder of the first run)
+    out: File = None,  # the file to write (default: spans.jsonl in the run's folder)
     reference: Reference = None,
 ) -> Path:  # the file
-    "Write runs with scores and blame for another tool, and print what its format cannot hold."
+    "Write a run with scores and blame as spans of OpenInference, and print what these cannot hold."
     from mtrag_nb.evaluate.scores import Evidence
-    from mtrag_nb.show.browser import LOST, export_runs
+    from mtrag_nb.show.browser import LOST, export_spans
 
-    found = [Run(r) for r in runs]
-    known = reference_or_sample(reference, found)
-    histories = {t.id: t.history for t in known.tasks}
-    own = [{i: t.history for i, t in r.tasks.items()} for r in found]
-    rec = [Evidence(r, known.gold, histories=histories | h) for r, h in zip(found, own)]
-    path, wrote = export_runs(rec, to, out, known.tasks)
+    found = Run(run)
+    known = reference_or_sample(reference, [found])
+    told = {t.id: t.history for t in (*known.tasks, *found.tasks.values())}
+    path, wrote = export_spans(Evidence(found, known.gold, histories=told), out, known.tasks)
     print(f"{path}: " + ", ".join(f"{n} {what}" for what, n in wrote.items()))
-    if unknown := sum(i not in known.gold for r in found for i in r.trajectories):
+    if unknown := sum(i not in known.gold for i in found.trajectories):
         print(f"note: {unknown} turns are of no task with gold: nothing is to blame for them")
-    print(f"not in it: {'; '.join(LOST[to])}")
+    print(f"not in it: {'; '.join(LOST)}")
     return path
 
 # %% ../../nbs/app/03_evaluate.ipynb #4d6c27bc

@@ -24,10 +24,10 @@ from .._moved import MOVED
 from .types import MTRAGError, SettingsError, digest, first_problem, plain, redacted
 
 # %% auto #0
-__all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later', 'constant',
-           'ModelSpec', 'EmbedderSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings',
-           'StageSettings', 'Settings', 'unknown_name', 'with_settings', 'load_settings', 'deciding', 'settings_digest',
-           'Plugin', 'plugins', 'names_code', 'load_place']
+__all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'DEFAULT', 'SPEED', 'Address', 'later',
+           'constant', 'ModelSpec', 'EmbedderSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
+           'RetrievalSettings', 'StageSettings', 'Settings', 'unknown_name', 'with_settings', 'load_settings',
+           'deciding', 'settings_digest', 'Plugin', 'plugins', 'names_code', 'load_place']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -432,6 +432,8 @@ PROFILES = {
         batch_size=32,
     ),
 }
+
+DEFAULT = "self_crag"  # the system that a command runs where none is named
 
 
 def load_settings(profile: str = "laptop", changes: dict | None = None) -> Settings:

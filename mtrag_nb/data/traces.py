@@ -11,11 +11,9 @@ import json
 import os
 import re
 import shutil
-import sqlite3
-import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -212,7 +210,8 @@ def _exception(events: tuple[tuple[str, Mapping], ...]) -> str:
 def _made(ids, name, times, attributes, events, error, line) -> _Span:
     """A span from its parts. `ids`: of trace, span and parent; `times`: start and end; `error`: whether it failed, and
     what its status says. Raises ValueError without an id."""
-    trace, id, parent = (str(x or "").removeprefix("0x") for x in ids)
+    ids = (str(x or "").encode("utf-8", "replace").decode() for x in ids)
+    trace, id, parent = (x.removeprefix("0x") for x in ids)
     if not trace or not id:
         raise ValueError("a span without an id")
     events, (failed, said) = tuple((str(n), _nested(a)) for n, a in events), error
@@ -419,61 +418,32 @@ def _walk(first: _Span, below: Mapping[str, list], order: list, size: dict[str, 
 
 # %% ../../nbs/2_data/03_traces.ipynb #ad663c63
 _SESSION = ("session.id", "gen_ai.conversation.id", "langsmith.trace.session_id", "thread_id")
-_TABLE = (
-    "CREATE TABLE spans (trace TEXT, id TEXT, start REAL, seq INTEGER, session TEXT, body TEXT,"
-    " PRIMARY KEY (trace, id)) WITHOUT ROWID"
-)
 
 
-def _span(body: str) -> _Span:
-    found = json.loads(body)
-    return _Span(**{**found, "events": tuple(map(tuple, found["events"]))})
-
-
-def _keep(db: sqlite3.Connection, s: _Span, seq: int, odd: Counter) -> None:
-    "Keep a span, with the conversation that it belongs to. Of one that is there twice, what ended last."
+def _session_of(s: _Span) -> str:
+    "What a span calls the conversation that it belongs to; '' if nothing."
     keys = ("session_id", "thread_id", "conversation_id")
     told = s.at(*_SESSION) or next((s.metadata[k] for k in keys if s.metadata.get(k)), None)
     session = "" if told is None or isinstance(told, (dict, list)) else str(told)
-    row = (s.trace, s.id, s.start, seq, session, json.dumps(plain(s)))
-    row = tuple(x.encode("utf-8", "replace").decode() if isinstance(x, str) else x for x in row)
-    try:
-        db.execute("INSERT INTO spans VALUES (?, ?, ?, ?, ?, ?)", row)
-    except sqlite3.IntegrityError:
-        old = "SELECT body FROM spans WHERE trace = ? AND id = ?"
-        before = _span(db.execute(old, row[:2]).fetchone()[0])
-        odd["spans that are there twice"] += 1
-        if before.end <= s.end:
-            db.execute("REPLACE INTO spans VALUES (?, ?, ?, ?, ?, ?)", row)
+    return session.encode("utf-8", "replace").decode()
 
 
-@contextmanager
-def _traces_of(path: str | Path, odd: Counter) -> Iterator[Iterator[_Trace]]:
-    "The traces of a file, by session, in the order of their beginning. Raises DataError (file, line)."
-    with tempfile.TemporaryDirectory() as folder:
-        db = sqlite3.connect(f"{folder}/spans.db", isolation_level=None)
-        try:
-            db.execute("PRAGMA journal_mode = OFF")
-            db.execute("PRAGMA synchronous = OFF")
-            db.execute(_TABLE)
-            models = False
-            for seq, s in enumerate(_read_spans(path, odd)):
-                _keep(db, s, seq, odd)
-                models = models or s.is_model
-            yield _traces(db, odd, models)
-        except sqlite3.OperationalError as e:
-            raise DataError(f"cannot be kept ({e})", folder, remedy="Make room there") from None
-        finally:
-            db.close()
-
-
-def _traces(db: sqlite3.Connection, odd: Counter, models: bool) -> Iterator[_Trace]:
-    found = "SELECT trace, MAX(session) AS s, MIN(start) AS began, MIN(seq) AS n FROM spans "
-    found += "GROUP BY trace ORDER BY s, began, n"
-    spans = "SELECT body FROM spans WHERE trace = ? ORDER BY start, seq"
-    for trace, session, _, _ in db.execute(found):
-        bodies = db.execute(spans, (trace,))
-        yield _as_trace([_span(body) for (body,) in bodies], odd, session, models)
+def _traces_of(path: str | Path, odd: Counter) -> Iterator[_Trace]:
+    """The traces of a file, by session, in the order of their beginning; of a span that is there twice, what
+    ended last. All spans are held in memory. Raises DataError (file, line)."""
+    spans: dict[tuple[str, str], _Span] = {}
+    for s in _read_spans(path, odd):
+        before = spans.get(key := (s.trace, s.id))
+        odd["spans that are there twice"] += before is not None
+        if before is None or before.end <= s.end:
+            spans[key] = s
+    models = any(s.is_model for s in spans.values())
+    traces, sessions = defaultdict(list), defaultdict(str)
+    for s in sorted(spans.values(), key=lambda s: s.start):
+        traces[s.trace].append(s)
+        sessions[s.trace] = max(sessions[s.trace], _session_of(s))
+    for trace in sorted(traces, key=lambda t: (sessions[t], traces[t][0].start)):
+        yield _as_trace(traces[trace], odd, sessions[trace], models)
 
 # %% ../../nbs/2_data/03_traces.ipynb #ffcd930d
 _SPEAKERS = {"user": "user", "human": "user", "assistant": "agent", "ai": "agent"}
@@ -580,16 +550,6 @@ _LISTS = ("documents", "docs", "passages", "contexts", "nodes", "source_document
 _LISTS += ("retrieved", "results", "reranked", "filtered", "kept", "context", "chunks")
 
 
-def _of_chroma(value: Mapping) -> list[dict]:
-    "The documents of a result of Chroma: columns, or for each query one."
-    names = {"ids": "id", "documents": "text", "metadatas": "metadata", "distances": "distance"}
-    columns = {k: value[c] for c, k in names.items() if isinstance(value.get(c), list)}
-    if any(isinstance(x, list) for x in columns["id"]):
-        columns = {k: [x for some in c for x in some or ()] for k, c in columns.items()}
-    whole = {k: c for k, c in columns.items() if len(c) == len(columns["id"])}
-    return [dict(zip(whole, row)) for row in zip(*whole.values())]
-
-
 def _lists_of(value: object) -> dict[str, list[Document]]:
     "The lists of documents in a value, by name; '' for the value itself; an empty one only if so named."
     if isinstance(value, list):
@@ -599,8 +559,6 @@ def _lists_of(value: object) -> dict[str, list[Document]]:
         return {}
     if isinstance(value.get("hits"), Mapping):  # Elasticsearch
         value = value["hits"]
-    if isinstance(value.get("ids"), list) and "documents" in value:
-        value = {"documents": _of_chroma(value)}
     out = {}
     for key in sorted(value, key=lambda k: _LISTS.index(k) if k in _LISTS else len(_LISTS)):
         some = value[key]
@@ -818,23 +776,6 @@ def _said_in(value: object, keys: Sequence[str], speaker: str) -> str:
     return ""
 
 # %% ../../nbs/2_data/03_traces.ipynb #5dbfea6d
-def _event_messages(s: _Span) -> tuple[list[Turn], list[Turn]]:
-    "The messages that go into a model and come out of it, where they are events of its span."
-    inward, outward = [], []
-    for name, about in s.events:
-        if name == "gen_ai.user.message":
-            inward.append(_message({"role": "user", **about}))
-        elif name == "gen_ai.assistant.message":
-            inward.append(_message({"role": "assistant", **about}))
-        elif name == "gen_ai.choice":
-            outward.append(_message({"role": "assistant", "content": about, **about}))
-        elif details := at(about, "gen_ai"):
-            some = _nested({"gen_ai": details})
-            inward += messages_of(_from_written(at(some, "gen_ai.input.messages")))
-            outward += messages_of(_from_written(at(some, "gen_ai.output.messages")))
-    return [m for m in inward if m], [m for m in outward if m]
-
-
 _PROMPT = ("gen_ai.system_instructions", "llm.input_messages", "gen_ai.input.messages")
 _PROMPT += ("llm.prompts", "gen_ai.prompt", "input.value")
 
@@ -867,7 +808,7 @@ def _reply_of(v: _Visit, keys: Sequence[str] = _ANSWERS) -> str:
     if own and not own.endswith(_CUT):
         return own
     for s in reversed(v.spans):
-        talk = messages_of(s.at(*_REPLY)) or _event_messages(s)[1]
+        talk = messages_of(s.at(*_REPLY))
         text = talk[-1].text if talk else _said_in(_output_of(s), _ANSWERS, "agent")
         if whole := _whole(own, text.strip()) if own else text.strip():
             return whole
@@ -922,24 +863,9 @@ def _label(value: object, name: str = "") -> Label | None:
     turned = {Label.YES: Label.NO, Label.NO: Label.YES}
     return turned[label] if _NO_MEANS_YES.search(name) and not isinstance(value, str) else label
 
-
-def _evaluations(s: _Span) -> list[Verdict]:
-    "The verdicts that are events of a span, as OpenTelemetry has them."
-    out = []
-    for name, about in s.events:
-        if name == "gen_ai.evaluation.result":
-            what = str(at(about, "gen_ai.evaluation.name") or "evaluation")
-            score = at(about, "gen_ai.evaluation.score.value")
-            label = _label(at(about, "gen_ai.evaluation.score.label") or score, what)
-            if label:
-                out.append(Verdict(label, what, float(score) if _number(score) else None))
-    return out
-
 # %% ../../nbs/2_data/03_traces.ipynb #e6363e53
 def _verdict_of(v: _Visit) -> Verdict | None:
     "The one verdict of a visit; None if it gives none that can be read."
-    if told := [e for s in v.spans for e in _evaluations(s)]:
-        return told[-1] if len({e.label for e in told}) == 1 else None
     value = _from_written(_output_of(v.span))
     fields = value if isinstance(value, Mapping) else {"verdict": value}
     named = {k: x for k, x in fields.items() if isinstance(x, bool) or _VERDICT.search(str(k))}
@@ -1124,13 +1050,9 @@ def _clarify(r: _Reading, v: _Visit) -> bool:
 def _grade(r: _Reading, v: _Visit) -> bool:
     before, after = _documents_in(v), _documents_out(v)
     given = r.ids(before) if before else r.kept
-    told = [e for s in v.spans for e in _evaluations(s)]
     if after is not None:
         kept = r.ids(after)
         r.graded(v, (*given, *(i for i in kept if i not in given)), kept)
-    elif len(told) == len(given) > 0:
-        r.add(v, Graded, grades=tuple(map(Grade, given, told)))
-        r.kept = r.steps[-1].kept
     elif verdict := _verdict_of(v):
         r.add(v, Gated, verdict=verdict, asked="relevant")
     else:
@@ -1144,7 +1066,6 @@ def _generate(r: _Reading, v: _Visit) -> bool:
         return False
     asked = [s for s in v.spans if s.is_model] or [v.span]
     prompt = [text for s in asked for p in _PROMPT for text in _texts(s.at(p))]
-    prompt += [m.text for s in asked for m in _event_messages(s)[0]]
     shown = r.in_prompt("\n".join(prompt))
     if r.models and declines(text) and not any(s.is_model for s in v.spans):
         return _refuse(r, v)  # a rule did it: no model was asked
@@ -1208,7 +1129,7 @@ def _asked(s: _Span) -> tuple[str, list[Turn]]:
     if isinstance(value, Mapping):
         keys = ("messages", "history", "chat_history", "conversation", "input")
         talk = next((m for k in keys if (m := messages_of(value.get(k)))), [])
-    talk = talk or messages_of(value) or _event_messages(s)[0]
+    talk = talk or messages_of(value)
     question = _said_in(value, _QUERIES, "user") or (talk[-1].text.strip() if talk else "")
     if talk and talk[-1].speaker == "user" and same_text(talk[-1].text, question):
         talk = talk[:-1]
@@ -1220,7 +1141,7 @@ _NO_ANSWERER = ("retrieve", "rerank", "rewrite", "grade", "gate", "check")
 
 def _answer_in(s: _Span) -> str:
     "The answer that a span shows; '' without one."
-    talk = _event_messages(s)[1] or (messages_of(s.at(*_REPLY)) if s.is_model else [])
+    talk = messages_of(s.at(*_REPLY)) if s.is_model else []
     return _said_in(s.at(*_OUTPUT), _ANSWERS, "agent") or (talk[-1].text if talk else "")
 
 # %% ../../nbs/2_data/03_traces.ipynb #8306fc51
@@ -1546,7 +1467,6 @@ def import_traces(
 ) -> Run:
     "The spans of a foreign program as a run. Raises DataError (file, line)."
     odd, joined, known = Counter(), Counter(), Tasks(tasks)
-    with _traces_of(path, odd) as traces:
-        turns = _turns_of(traces, known, corpus or Corpus(), kinds, odd, joined)
-        about = Written(name or Path(path).name.split(".")[0], "spans")
-        return write_imported(out, path, about, turns, lambda: {"joined": joined, "odd": odd})
+    turns = _turns_of(_traces_of(path, odd), known, corpus or Corpus(), kinds, odd, joined)
+    about = Written(name or Path(path).name.split(".")[0], "spans")
+    return write_imported(out, path, about, turns, lambda: {"joined": joined, "odd": odd})

@@ -7,27 +7,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
 
 from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ranked
 from ..core.record import Retrieved, Rewritten, Run, Trajectory, kept_by
 from ..core.text import content_words, known_words, share_known, support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Outcome
 from ..core.types import SettingsError, plain
-from .judge import Item, judge_of, verdict_agreement, verdict_by_judge
-from .measures import TargetVerdict, best_by_target, condition, rouge_l
+from .judge import judge_of, verdict_agreement, verdict_by_judge
+from .measures import TargetVerdict, best_by_target, rouge_l
 from .measures import says_target
-from .scores import LEAST_SUPPORT, Evidence, as_evidence, decision
+from .scores import LEAST_SUPPORT, Evidence, as_evidence
 from .statistics import Interval, Report, auroc_interval, mean_interval
 
 # %% auto #0
-__all__ = ['COSTS', 'STAGES', 'REPAIRS', 'STATUSES', 'costs', 'CostPoint', 'cost_point', 'RiskCoverage', 'risk_coverage',
-           'draft_rouge_l', 'Blame', 'blame_turn', 'BlameReport', 'blame', 'Proof', 'proof_of', 'ProofReport',
-           'proof_report', 'Gate', 'gates', 'gate_table', 'blame_items', 'beside_gold', 'reassign_generation_failures']
+__all__ = ['COSTS', 'STAGES', 'REPAIRS', 'STATUSES', 'costs', 'draft_rouge_l', 'Blame', 'blame_turn', 'BlameReport', 'blame',
+           'Proof', 'proof_of', 'ProofReport', 'proof_report', 'Gate', 'gates', 'gate_table']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -42,108 +38,6 @@ def costs(turns: Iterable[Trajectory], by: str = "tokens") -> dict[str, float]:
     if by not in COSTS:
         raise SettingsError(f"cost in {by!r} is not counted: there are {', '.join(COSTS)}")
     return {t.task_id: float(COSTS[by](t.calls)) for t in turns if not t.failed}
-
-
-@dataclass(frozen=True)
-class CostPoint:
-    "What a run costs and what it is worth."
-
-    cost: Interval
-    score: Interval
-
-
-def cost_point(run: Evidence, measure: str) -> CostPoint:
-    "Mean tokens of a turn and mean score, over the same tasks."
-    spent, scores = costs(run.turns.values()), run.of(measure)
-    both = [t for t in spent if t in scores]
-    talks = [run.talks[t] for t in both]
-    return CostPoint(*(mean_interval([of[t] for t in both], talks) for of in (spent, scores)))
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #1783ebcf
-def _sure_scores(t: Trajectory) -> dict[str, list[float | None]]:
-    "The scores before an answer, by kind: of the first gate, the first grades, the first search."
-    grades = next((s.grades for s in t.of(Graded) if s.grades), ())
-    hits = next((s.hits for s in t.retrievals if s.hits), ())
-    found = {"gate score": t.gates[:1], "best grade": grades}
-    scores = {name: [x.verdict.score for x in some] for name, some in found.items()}
-    return scores | {"best retrieval score": [h.ranked_by for h in hits]}
-
-
-def _confidences(turns: Iterable[Trajectory]) -> tuple[str, dict[str, float]]:
-    "How sure a system could be before it answered, by task: by the first kind of score that all turns have."
-    each = {t.task_id: _sure_scores(t) for t in turns if not t.failed and t.found}
-    for name in next(iter(each.values()), ()):
-        found = {i: [x for x in some[name] if x is not None] for i, some in each.items()}
-        if all(found.values()):
-            return name, {i: max(scores) for i, scores in found.items()}
-    return "", {}
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #ef600ef3
-def _losses(run: Evidence, measure: str = "RougeL") -> dict[str, float]:
-    "1 - conditioned score of each answer, in [0, 1]; without tasks that have none, or are UNDERSPECIFIED."
-    out = {}
-    for i, t in run.turns.items():
-        label = run.label(i)
-        if not t.answered or not label or label in TO_ASK:
-            continue
-        value = condition(run.scores[i].get(measure), label, 0.0)
-        if value is not None:
-            out[i] = 1 - value
-    return out
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #8e694329
-class _RiskPoint(NamedTuple):
-    "Coverage and risk at one threshold."
-
-    threshold: float
-    coverage: float
-    risk: float
-    low: float | None  # interval of the risk; None: the answers come from too few conversations
-    high: float | None
-
-
-@dataclass(frozen=True)
-class RiskCoverage:
-    "Coverage and risk of a run, had it refused more."
-
-    confidence: str  # which number the dial reads
-    points: tuple[_RiskPoint, ...]  # from the highest threshold to the lowest
-    turns: int  # that could have been answered: finished, with a label that decides
-    left_out: int  # answers without a loss or a confidence
-
-    @property
-    def own(self) -> tuple[float, float] | None:
-        "Coverage and risk of the system itself; None without an answer."
-        return (self.points[-1].coverage, self.points[-1].risk) if self.points else None
-
-    @property
-    def area(self) -> float | None:
-        "Mean risk over the coverages up to its own (AURC of the answered); None without an answer."
-        steps = np.diff([0.0, *(p.coverage for p in self.points)])
-        risks = [p.risk for p in self.points]
-        return float(np.dot(steps, risks) / steps.sum()) if self.points else None
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #7a962783
-def risk_coverage(run: Evidence, measure: str = "RougeL") -> RiskCoverage:
-    "Risk against coverage of a recorded run."
-    name, sure = _confidences(run.turns.values())
-    loss = _losses(run, measure)
-    known = [i for i, t in run.turns.items() if not t.failed and i in run.gold]
-    deciding = [i for i in known if run.gold[i].answerability not in ("", *TO_ASK)]
-    answered = [i for i in deciding if run.turns[i].answered]
-    order = sorted((i for i in answered if i in sure and i in loss), key=lambda i: (-sure[i], i))
-    if not order:
-        return RiskCoverage(name, (), len(deciding), len(answered))
-    lost = np.array([loss[i] for i in order])
-    talks = [run.talks[i] for i in order]
-
-    def point(k):
-        risk = mean_interval(lost[: k + 1], talks[: k + 1], resamples=1000)
-        return _RiskPoint(sure[order[k]], (k + 1) / len(deciding), risk.value, risk.low, risk.high)
-
-    ahead = [sure[i] for i in order[1:]] + [None]
-    last = [k for k, i in enumerate(order) if ahead[k] != sure[i]]  # of those with equal confidence
-    return RiskCoverage(name, tuple(map(point, last)), len(deciding), len(answered) - len(order))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1931631b
 # a change of ROUGE-L that counts: two answers to one question, both rated 4 of 4, differ by less
@@ -173,7 +67,6 @@ _CAUSES = {  # cause -> stage, in the order of the chain
     "query strayed": "rewrite",
     "refused before searching": "gate",
     "gold not found": "retrieve",
-    "failed with gold, too": "generate",
     "gold reranked away": "rerank",
     "gold graded away": "grade",
     "gold lost on the way": "other",
@@ -380,26 +273,6 @@ def blame_turn(run: Evidence, task_id: str) -> Blame:
     return Blame(task_id, "failed", cause, node, why)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #cce4b7d3
-def _place_of(turn: int) -> str:
-    "Where in its conversation a turn stands, roughly."
-    return "first" if turn == 1 else "second to fourth" if turn < 5 else "later"
-
-
-_GROUPS = {  # what turns are grouped by -> the group of a turn, by itself and its gold
-    "domain": lambda t, known: t.domain,
-    "turn": lambda t, known: _place_of(t.turn),
-    "question type": lambda t, known: ", ".join(known.question_type) or "none" if known else "none",
-    "answerability": lambda t, known: known.answerability if known else "none",
-}
-
-
-def _groups_of(
-    turns: Mapping[str, Trajectory | Item], gold: Mapping[str, Gold], system: str
-) -> dict[str, dict[str, str]]:
-    found = {k: {i: of(t, gold.get(i)) for i, t in turns.items()} for k, of in _GROUPS.items()}
-    return {"system": dict.fromkeys(turns, system), **found}
-
-
 @dataclass(frozen=True, repr=False)
 class BlameReport(Report):
     "Where the turns of a run went wrong."
@@ -407,8 +280,6 @@ class BlameReport(Report):
     name: str
     turns: Mapping[str, Blame]  # task id -> what became of it
     talks: Mapping[str, str]  # task id -> conversation
-    groups: Mapping[str, Mapping[str, str]]  # what turns are grouped by -> task id -> group
-    gold_given: Mapping[str, Blame] = field(default_factory=dict)  # the same turns, with gold given
     judge: str = ""  # that decided in the rule's place, and how often it agrees with the rule
 
     judged = property(lambda self: [b for b in self.turns.values() if b.verdict != "not judged"])
@@ -424,27 +295,13 @@ class BlameReport(Report):
         "How many failed turns each cause or stage has, most first; '' counts those without one."
         return dict(Counter(getattr(b, by) for b in self.failed).most_common())
 
-    def by(self, what: str) -> dict[str, dict[str, int]]:  # group -> stage -> failed turns
-        "The stages to blame in each group of `groups[what]`; '' is 'none can be named'."
-        out = {self.groups[what][b.task_id]: Counter() for b in self.judged}
-        for b in self.failed:
-            out[self.groups[what][b.task_id]][b.stage] += 1
-        return {g: dict(c) for g, c in sorted(out.items())}
-
     def _table(self):
         def row(cause, n):
             stage, share = _CAUSES.get(cause, "none can be named"), f"{n / len(self.failed):.0%}"
-            cells = [cause, stage, n, str(self.share(lambda b: b.cause == cause)), share]
-            return [*cells, str(self.mended(cause))] if self.gold_given else cells
+            return [cause, stage, n, str(self.share(lambda b: b.cause == cause)), share]
 
         head = ["went wrong first", "stage", "turns", "of all judged", "of those that failed"]
-        head += ["right with gold given"] if self.gold_given else []
         return head, [row(*x) for x in self.counts().items()]
-
-    def mended(self, cause: str) -> Interval:
-        "Of the turns with a cause, the share that is right in the run with gold given."
-        some = [b for b in self.failed if b.cause == cause and b.task_id in self.gold_given]
-        return self.share(lambda b: self.gold_given[b.task_id].verdict == "right", some)
 
     @property
     def data(self) -> dict:
@@ -481,8 +338,7 @@ def blame(
     run = as_evidence(run, **known)
     by = _by_judge(run) if run.verdicts == "judge" else ""
     turns = {i: blame_turn(run, i) for i in run.turns}
-    groups = _groups_of(run.turns, run.gold, run.system)
-    return BlameReport(run.name, turns, run.talks, groups, judge=by)
+    return BlameReport(run.name, turns, run.talks, judge=by)
 
 
 def _by_judge(run: Evidence) -> str:
@@ -718,11 +574,6 @@ def _merge_gates(some: Iterable[Gate]) -> list[Gate]:
     return [whole(key, gs) for key, gs in found.items()]
 
 
-def _turn_gates(run: Evidence, t: Trajectory) -> list[Gate]:
-    "The gates of one turn against gold."
-    return _merge_gates(_step_gates(run, t))
-
-
 def gates(run: Evidence) -> list[Gate]:
     "All gates of a run against gold."
     known = [t for t in run.turns.values() if t.task_id in run.gold]
@@ -742,60 +593,3 @@ def gate_table(found: Mapping[str, Sequence[Gate]]) -> tuple[list[str], list[lis
         return [name, g.name, g.what, *counts, *shares, g.calls, f"{g.tokens:,}"]
 
     return head.split("|"), [row(name, g) for name, gs in found.items() for g in gs]
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #75cac651
-def _blame_item(item: Item, gold: Gold, relevant: Iterable[str], idk: float | None = None) -> Blame:
-    "What became of an answer, by answer and qrels. `idk`: 1 if it refuses; None: as the item says."
-    refused = item.refused if idk is None else idk == 1
-    if gold.answerability in TO_REFUSE:
-        ending = ("right",) if refused else ("failed", "answered from nothing")
-        return Blame(item.task_id, *ending)
-    if gold.answerability not in TO_ANSWER or not gold.targets:
-        return Blame(item.task_id, "not judged")
-    refused = refused and not says_target(item.answer, gold.targets)
-    told = best_by_target(item.answer, gold.targets, item.question)
-    if not refused and told.verdict != "wrong":
-        return Blame(item.task_id, told.verdict, why=told.why)
-    wanted = set(relevant)
-    seen = {*(c.document_id for c in item.contexts), *(i for i, _ in item.ranked)}
-    cause = "declined though gold was there" if refused else "wrong draft from gold"
-    if not wanted:
-        cause = _NO_CAUSE[0]
-    elif item.unranked and not item.contexts:
-        cause = _NO_CAUSE[2]
-    elif not wanted & seen:
-        cause = "gold not found"
-    return Blame(item.task_id, "failed", cause)
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #f83c4218
-def blame_items(name: str, items: Sequence[Item], gold: Mapping[str, Gold]) -> BlameReport:
-    "The answers of a prediction file, as far as they can be attributed."
-
-    def became(i):
-        wanted = [p.id for p in gold[i.task_id].passages]
-        return _blame_item(i, gold[i.task_id], wanted, decision(i)[1])
-
-    known = {i.task_id: i for i in items if i.task_id in gold}
-    turns = {t: became(i) for t, i in known.items()}
-    talks = {t: i.conversation_id for t, i in known.items()}
-    return BlameReport(name, turns, talks, _groups_of(known, gold, name))
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #twin0002
-def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
-    "A report with what the same turns became with gold given. Raises DataError if they share no turn."
-    if not report.turns.keys() & given.turns.keys():
-        what, remedy = f"{report.name} and {given.name}", "Name two runs over the same tasks"
-        raise DataError(f"{what} share no turn", remedy=remedy)
-    return replace(report, gold_given=given.turns)
-
-
-def reassign_generation_failures(report: BlameReport, given: BlameReport) -> BlameReport:
-    "A report with 'gold not found' only where the turn does not fail with gold given, too."
-    found = beside_gold(report, given)
-
-    def settled(b):
-        twin = found.gold_given.get(b.task_id, b)
-        too = b.cause == "gold not found" and twin is not b and twin.verdict == "failed"
-        return replace(b, cause="failed with gold, too", node="") if too else b
-
-    return replace(found, turns={i: settled(b) for i, b in found.turns.items()})

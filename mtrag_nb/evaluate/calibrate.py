@@ -20,7 +20,7 @@ from ..core.text import Label, Verdict
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, SettingsError, Task
 from ..core.types import structured
 from ..data.mtrag import RatedAnswer, read_ratings
-from .licence import MODEL_WAYS, Licence, RaterNames, encoder_measures
+from .licence import MODEL_WAYS, Licence, RaterNames, encoder_measure
 from .licence import human_ratings, lexical_measures, licence, model_measures
 from .licence import rater_names
 from .statistics import auroc_interval
@@ -438,7 +438,7 @@ def measure_all(
     by["judge"] = models.chat.fingerprint if ways else ""
     by["embedder"] = models.embedder.fingerprint
     bert = BertScorer(MINILM, rescale=False)
-    measured = lexical_measures(answers) + encoder_measures(answers, models.embedder, bert)
+    measured = [*lexical_measures(answers), encoder_measure(answers, bert)]
     for way in (None, *ways):
         if way:
             asked = (way, Path(work) / f"{way}.jsonl", settings.batch_size, progress)

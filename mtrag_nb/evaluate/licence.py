@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +18,7 @@ from tqdm import tqdm
 from ..core.files import JsonlLog, read_json, read_jsonl
 from ..core.html import fold, html_table, show
 from ..core.record import Judgement
-from ..core.text import STOPWORDS, all_words, format_docs_for_gen, sentences, support
+from ..core.text import format_docs_for_gen, support
 from ..core.types import TO_REFUSE, Context, DataError, SettingsError
 from ..data.mtrag import RatedAnswer
 from .judge import judge_faithfulness, judge_statements
@@ -30,11 +28,10 @@ from .statistics import difference_interval, krippendorff_alpha, spearman
 from .statistics import spearman_in_bands
 from ..models.calls import RecordedChat
 from ..models.chat import ChatModel
-from ..models.chat import EmbedderLike
 
 # %% auto #0
 __all__ = ['RaterNames', 'MODEL_WAYS', 'rater_names', 'human_ratings', 'Licence', 'licence', 'lexical_measures',
-           'encoder_measures', 'model_measures']
+           'encoder_measure', 'model_measures']
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #633c82f2
 _UNFAITHFUL = 2  # median rating at or below it
@@ -386,72 +383,6 @@ def licence(rated: Sequence[RatedAnswer], measured: Sequence[_Measured], names=N
     rows = tuple(_row_of(m, p, base, constant) for m in measured)
     return Licence(_human_agreement(p, constant), rows)
 
-# %% ../../nbs/7_evaluate/03a_licence.ipynb #a49879f2
-_NEGATIONS = frozenset("not no never none neither nor without unable unless".split())
-# neighbours on each side; content words around an occurrence; words that a negation reaches
-_NEAR, _WINDOW, _REACH = 3, 8, 4
-
-
-@lru_cache(4096)
-def _marked(text: str) -> tuple[tuple[tuple[str, bool], ...], ...]:
-    "The content words of each sentence, and whether they stand in the reach of a negation."
-    text = text.replace("’", "'").replace("can't", "can not").replace("won't", "will not")
-    text = re.sub(r"\bcan(?:'|no)t\b", "can not", re.sub(r"n't\b", " not", text), flags=re.I)
-    rows = []
-    for s in sentences(text):
-        since, row = _REACH + 1, []
-        for w in all_words(s):
-            since = 0 if w in _NEGATIONS else since + 1
-            if w not in STOPWORDS and w not in _NEGATIONS:
-                row.append((w, since <= _REACH))
-        if row:
-            rows.append(tuple(row))
-    return tuple(rows)
-
-# %% ../../nbs/7_evaluate/03a_licence.ipynb #c3ab7ff8
-@lru_cache(2048)
-def _places(document: str) -> tuple[list[tuple[str, bool]], dict[str, list[int]]]:
-    "A document's content words in order, and where each stands."
-    words = [w for row in _marked(document) for w in row]
-    at: dict[str, list[int]] = {}
-    for i, (w, _) in enumerate(words):
-        at.setdefault(w, []).append(i)
-    return words, at
-
-
-def _company(near: set[str], negated: bool, words: Sequence[tuple[str, bool]], i: int) -> float:
-    "What the i-th word of a document is worth to a word with these neighbours."
-    around = {x for x, _ in words[max(0, i - _WINDOW) : i + _WINDOW + 1]}
-    found = 0.5 + 0.5 * (len(near & around) / len(near) if near else 1.0)
-    return found if words[i][1] == negated else found / 2
-
-
-def _contextual_support(answer: str, documents: Sequence[str]) -> float:
-    "Support by each word's company: a number, name or negation from elsewhere has another. In [0, 1]."
-    known, values = list(map(_places, documents)), []
-    for row in _marked(answer):
-        for j, (w, negated) in enumerate(row):
-            near = {x for x, _ in row[max(0, j - _NEAR) : j] + row[j + 1 : j + 1 + _NEAR]}
-            places = [(words, i) for words, at in known for i in at.get(w, ())]
-            found = (_company(near, negated, words, i) for words, i in places)
-            values.append(max(found, default=0.0))
-    return sum(values) / len(values) if values else 1.0
-
-# %% ../../nbs/7_evaluate/03a_licence.ipynb #0c9cdfbe
-def _cosine_support(embedder: EmbedderLike, answers: Sequence[str], documents) -> list[float]:
-    "Mean over an answer's sentences of the highest cosine with a sentence of its documents; 0 without any."
-    both = zip(answers, documents, strict=True)
-    cut = [(sentences(a), [s for d in ds for s in sentences(d)]) for a, ds in both]
-    texts = sorted({s for a, d in cut for s in (*a, *d)})
-    row = dict(zip(texts, range(len(texts))))
-    v = embedder.encode(texts)
-
-    def mean(a, d):
-        cosines = v[[row[s] for s in a]] @ v[[row[s] for s in d]].T
-        return float(cosines.max(axis=1).mean())
-
-    return [mean(a, d) if a and d else 0.0 for a, d in cut]
-
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #193ab402
 def _timed(name: str, n: int, compute: Callable[[], Iterable[float]]) -> _Measured:
     start = time.perf_counter()
@@ -473,7 +404,6 @@ def lexical_measures(answers: Sequence[RatedAnswer]) -> list[_Measured]:
     "The measures that need no model, and the official ones that the file holds."
     ways = {
         _BASELINE: lambda a: support(a.answer, _texts_of(a)),
-        "contextual support": lambda a: _contextual_support(a.answer, _texts_of(a)),
         "ROUGE-L": lambda a: rouge_l(a.answer, a.gold.targets[0]),
         "shortness (a control)": lambda a: -len(a.answer.split()),
     }
@@ -489,15 +419,14 @@ def lexical_measures(answers: Sequence[RatedAnswer]) -> list[_Measured]:
     return found + [of(k) for k in _OFFICIAL if all(k in a.official for a in answers)]
 
 
-def encoder_measures(answers, embedder: EmbedderLike, bert: PairScorer) -> list[_Measured]:
-    "The measures of rated answers that need an encoder."
-    n, texts, passages = len(answers), [a.answer for a in answers], [_texts_of(a) for a in answers]
+def encoder_measure(answers: Sequence[RatedAnswer], bert: PairScorer) -> _Measured:
+    "The measure of rated answers that needs an encoder."
+    texts, passages = [a.answer for a in answers], [_texts_of(a) for a in answers]
 
     def by_bert():
         return (0.0 if k is None else k for k in bert_k_precision(bert, texts, passages))
 
-    cosine = _timed("cosine support", n, lambda: _cosine_support(embedder, texts, passages))
-    return [cosine, _timed(f"Bert-KPrec, {bert.spec.name}", n, by_bert)]
+    return _timed(f"Bert-KPrec, {bert.spec.name}", len(answers), by_bert)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #0574a515
 def _shown_documents(a: RatedAnswer) -> str:

@@ -27,13 +27,13 @@ from ..core.record import Trajectory, as_run, kept_by
 from ..core.text import clipped, declines
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, ModelNotFound
 from ..core.types import SettingsError, Task, digest, plain
-from .blame import COSTS, REPAIRS, Blame, BlameReport, CostPoint, Gate, Proof
+from .blame import COSTS, REPAIRS, Blame, BlameReport, Gate, Proof
 from .blame import ProofReport, blame, blame_turn, draft_rouge_l, gates
 from .blame import proof_report
 from .measures import RetrievalReport, verdict_of
 from .scores import Evidence, decision, distinct, named_measure
 from .statistics import LEAST, Comparison, Interval, Report, compare, compare_all
-from .statistics import difference_interval, mean_interval, sum_intervals
+from .statistics import difference_interval, mean_interval
 from ..models.calls import Models
 from ..models.calls import WebSearched
 from ..systems.system import NotRecorded, System
@@ -42,10 +42,9 @@ if TYPE_CHECKING:  # a run is read without LlamaIndex, which a fork needs
     from mtrag_nb.runs.forks import Replayer
 
 # %% auto #0
-__all__ = ['SHARES', 'FLOOR', 'PRICED_FLOOR', 'SELF_CORRECTIONS', 'endings', 'Pair', 'paired', 'lost_of', 'right_and_wrong',
-           'price_curve', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked', 'forked',
-           'turn_result', 'RunSummary', 'summarize_run', 'compare_right', 'cost_points', 'dominated', 'disagreements',
-           'wins', 'compare_retrieval', 'prove', 'GateReport', 'gate_runs', 'MechanismCard', 'mechanism_card']
+__all__ = ['SELF_CORRECTIONS', 'endings', 'Pair', 'paired', 'lost_of', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder',
+           'ladder_pairs', 'Forked', 'forked', 'turn_result', 'RunSummary', 'summarize_run', 'compare_right',
+           'disagreements', 'compare_retrieval', 'prove', 'GateReport', 'gate_runs', 'MechanismCard', 'mechanism_card']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
 def _refused(run: Evidence, task_id: str) -> bool:
@@ -87,15 +86,6 @@ class _Ending:
     label: str = ""  # answerability
 
     end = property(lambda self: (self.outcome, self.answer_digest))
-
-
-_FORMER = {"came": "verdict", "said": "answer_digest"}  # fields of 1.0.0
-
-
-def _read_ending(found: Mapping[str, object]) -> _Ending:
-    "An ending that was written down, under today's names of the fields or those of 1.0.0."
-    known = {_FORMER.get(k, k): v for k, v in found.items()}
-    return _Ending(**known | {"outcome": Outcome(known["outcome"])})
 
 
 def endings(run: Evidence) -> dict[str, _Ending]:
@@ -208,95 +198,13 @@ def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
     return [f"{name}: {p.lost}" for name, p in pairs.items() if p.broken]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #price002
-_PRICES = tuple(n / 10 for n in range(11))  # of a wrong answer
-SHARES = (0.05, 0.1, 0.15, 0.2, 0.25)  # of unanswerable questions
-_TESTABLE = 11  # conversations that have to differ
-# What two models differ by whose answers people rate alike, 78 tasks of 10 conversations
-# (`9_studies/04_measures`): ROUGE-L, and right answers less wrong ones at price 0 and 1. That is style alone.
-FLOOR, PRICED_FLOOR = 0.041, (0.019, 0.026)
-
-
-def right_and_wrong(e: _Ending) -> tuple[float, float] | None:
+def _right_and_wrong(e: _Ending) -> tuple[float, float] | None:
     "How much of an ending is right, and wrong; refusing what can be answered is neither. None: not judged."
     if e.verdict == "right":
         return 1.0, 0.0
     if e.verdict == "undecided":
         return 0.5, 0.5
     return None if e.verdict == "not judged" else (0.0, 0.0 if e.refused else 1.0)
-
-
-@dataclass(frozen=True, repr=False)
-class _PriceCurve(Report):
-    "A difference by the price of a wrong answer and the share of unanswerable questions."
-
-    name: str
-    points: Mapping[tuple[float, float], Interval]  # price, share -> after less before
-    turns: tuple[int, int]  # answerable, unanswerable
-    changed: int  # conversations in which the two differ
-
-    def sign(self, price: float, share: float) -> int:  # 1, -1; 0: not shown
-        i = self.points[price, share]
-        return 0 if i.low is None or i.low <= 0 <= i.high else 1 if i.low > 0 else -1
-
-    @property
-    def shown(self) -> int:
-        "The sign that holds over the whole range; 0 if none does."
-        signs = {self.sign(*x) for x in self.points} if self.changed >= _TESTABLE else {0}
-        return signs.pop() if len(signs) == 1 else 0
-
-    def _where(self, sign: int) -> str:
-        "Where a sign holds; '' if nowhere."
-        word, n = "better" if sign > 0 else "worse", sum(self.sign(*x) == sign for x in self.points)
-        prices = dict.fromkeys(p for p, _ in self.points)
-        whole = [p for p in prices if all(self.sign(*x) == sign for x in self.points if x[0] == p)]
-        if whole:
-            span = f"s {whole[0]:g} to {whole[-1]:g}" if whole[1:] else f" {whole[0]:g}"
-            return f"{word} at price{span}"
-        return f"{word} at {n} of {len(self.points)} points" if n else ""
-
-    @property
-    def verdict(self) -> str:
-        "Where the sign of the difference is shown, in words."
-        if self.changed < _TESTABLE:
-            return f"not testable: {self.changed} conversations differ"
-        if self.shown:
-            return "better throughout" if self.shown > 0 else "worse throughout"
-        return "; ".join(filter(None, map(self._where, (1, -1)))) or "not shown"
-
-    def _table(self):
-        prices, shares = (list(dict.fromkeys(x)) for x in zip(*self.points))
-        rows = [[f"{p:g}", *(str(self.points[p, s]) for s in shares)] for p in prices]
-        return ["price", *(f"{s:.0%} unanswerable" for s in shares)], rows
-
-    @property
-    def note(self) -> str:
-        counts = f"{self.turns[0]} answerable and {self.turns[1]} unanswerable turns"
-        return f"{self.name}: {self.verdict}. {counts}; {self.changed} conversations differ."
-
-
-def price_curve(
-    p: Pair,
-    prices: Sequence[float] = _PRICES,
-    shares: Sequence[float] = SHARES,
-    level: float = 0.95,  # of the intervals; 1 - .05 / n for n pairs of one table (Bonferroni)
-) -> _PriceCurve | None:
-    "The difference of a pair by price and share (0 without unanswerable turns). None if no turn is judged."
-    ends = {i: (right_and_wrong(e), right_and_wrong(p.after[i])) for i, e in p.before.items()}
-    ids = [i for i, x in ends.items() if None not in x and p.after[i].label not in TO_ASK]
-    if not ids:
-        return None
-    refuse = np.array([p.after[i].label in TO_REFUSE for i in ids])
-    change = np.array([np.subtract(*reversed(ends[i])) for i in ids])  # right, wrong
-    kinds = [k for k in (~refuse, refuse) if k.any()]
-    columns = np.hstack([np.where(k[:, None], change, np.nan) for k in kinds])
-    grid = [(x, s) for x in prices for s in (shares if len(kinds) == 2 else (float(refuse[0]),))]
-    mix = [(1 - s, s) if len(kinds) == 2 else (1.0,) for _, s in grid]
-    weights = np.array([[w for m in ms for w in (m, -m * x)] for (x, _), ms in zip(grid, mix)])
-    talks = [p.after[i].talk for i in ids]
-    found = sum_intervals(columns, talks, weights, level=level)
-    changed = len({t for t, c in zip(talks, change) if c.any()})
-    counts = (int((~refuse).sum()), int(refuse.sum()))
-    return _PriceCurve(p.name, dict(zip(grid, found)), counts, changed)
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #5514f17f
 @dataclass(frozen=True, repr=False)
@@ -619,22 +527,6 @@ def compare_right(some: Sequence[RunSummary]) -> Comparison | None:
     right = {s.name: {i: float(s.verdict(i) == "right") for i in both} for s in some}
     return compare(right, some[0].run.talks, "right") if both else None
 
-
-def cost_points(some: Sequence[RunSummary]) -> dict[str, CostPoint]:
-    "What each run costs and gets right, over the tasks that all have."
-    both = _shared_tasks(some) if some else []
-    return {s.name: CostPoint(s.cost(ids=both), s.right(both)) for s in some} if both else {}
-
-
-def dominated(some: Sequence[RunSummary]) -> dict[str, list[str]]:
-    "Run -> those that dominate it by quality against cost; the frontier has none."
-    points = {n: (p.cost.value, p.score.value) for n, p in cost_points(some).items()}
-
-    def better(a, b):
-        return a[0] <= b[0] and a[1] >= b[1] and a != b
-
-    return {n: [m for m in points if better(points[m], points[n])] for n in points}
-
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #b3ef7735
 def disagreements(some: Sequence[RunSummary]) -> list[str]:  # task ids
     "The turns that some runs get right and others fail, the most evenly split first."
@@ -645,11 +537,6 @@ def disagreements(some: Sequence[RunSummary]) -> list[str]:  # task ids
 
     split = {i: min(count(i, "right"), count(i, "failed")) for i in both}
     return sorted((i for i in both if split[i]), key=lambda i: -split[i])
-
-
-def wins(a: RunSummary, b: RunSummary) -> list[str]:  # task ids
-    "The turns that `a` gets right and `b` fails."
-    return [i for i in _shared_tasks([a, b]) if (a.verdict(i), b.verdict(i)) == ("right", "failed")]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #23f4cbf1
 @dataclass(frozen=True, repr=False)
@@ -909,7 +796,7 @@ _WAYS = {"judge": ("judge_", "rb_llm", "rl_f"), "BERTScore": ("rb_agg", "Bert-")
 def _turn_scores(run: Evidence, measure: str, price: float) -> dict[str, float]:
     "Task id -> score, where there is one; 0 for a broken turn. Raises DataError for an unknown measure."
     if measure == "right":
-        ends = {i: right_and_wrong(e) for i, e in endings(run).items()}
+        ends = {i: _right_and_wrong(e) for i, e in endings(run).items()}
         found = {i: x[0] - price * x[1] for i, x in ends.items() if x}
     elif measure in run.measures:
         found = run.of(measure)

@@ -37,17 +37,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .. import __version__
 from ..core.files import disk_full
-from ..core.html import document, page, render
 from ..core.types import MTRAGError, SettingsError, Turn, digest
 from .reply import end_of, marked, new_id, with_sources, without_sources
-from .service import STOPPING, Denied, Service, about_turn, accept, accepted, again
+from .service import STOPPING, Denied, Service, about_turn, accept, accepted
 from .service import ask, delete_conversation, delete_document, denied
-from .service import document_text, drawn, mark, numbered, predictions_of
-from .service import report_html, safe_name, search, status, turns_of, why_html
-from ..systems.outside import system_named
+from .service import document_text, drawn, mark, numbered
+from .service import safe_name, search, status, turns_of, why_html
 
 # %% auto #0
-__all__ = ['check_address', 'Query', 'Mark', 'Again', 'Name', 'Message', 'Chat', 'make_app', 'rules_of', 'server_of']
+__all__ = ['check_address', 'make_app', 'rules_of', 'server_of']
 
 # %% ../../nbs/serve/06_api.ipynb #61985232
 _LEAST_TOKEN = 16  # characters
@@ -302,13 +300,12 @@ _HELP = {
 }
 
 
-class Query(_Sent, extra="forbid"):
+class _Query(_Sent, extra="forbid"):
     "A question."
 
     question: str
     conversation_id: str = Field("", description="one to go on with; empty: a new one")
     collection: str = Field("", description="search only here; empty: everywhere")
-    top_k: int = Field(0, ge=0, description="passages to answer from; 0: as the system has it")
     system: str = Field("", description="one of /v1/models; empty: the service's own")
     stream: bool = Field(False, description=_HELP["stream"])
 
@@ -316,7 +313,7 @@ class Query(_Sent, extra="forbid"):
 _Verdict = Literal["", "right", "wrong", "refuse", "ask"]
 
 
-class Mark(_Sent, extra="forbid"):
+class _Mark(_Sent, extra="forbid"):
     "What somebody says of a turn; what is left out stays as it was."
 
     verdict: _Verdict | None = Field(None, description=_HELP["verdict"])
@@ -324,15 +321,6 @@ class Mark(_Sent, extra="forbid"):
     answers: bool = Field(True, description="whether this passage answers the question")
     answer: str | None = Field(None, max_length=8_000, description="a better answer")
     note: str | None = Field(None, max_length=2_000)
-
-
-class Again(_Sent, extra="forbid"):
-    "The one thing that is changed when a turn is tried again."
-
-    question: str = ""
-    passage: str = Field("", description="the id of the only passage that is kept")
-    grade: bool = Field(True, description="false: all passages that were found are kept")
-    system: str = Field("", description="another one of /v1/models")
 
 
 _Seed = Annotated[int, Field(ge=0, le=10**6, description="with which questions are drawn")]
@@ -346,24 +334,18 @@ class _Drawn(_Sent):
     keep: bool = Field(True, description="false: take it out of the test set")
 
 
-class Name(_Sent):
-    "Another name for a conversation."
-
-    title: str = Field(min_length=1, max_length=120, pattern=r"\S")
-
-
-class Message(_Sent, extra="allow"):
+class _Message(_Sent, extra="allow"):
     "A message of a chat; parts of it that are no text are refused."
 
     role: str
     content: str | list[dict] | None = None
 
 
-class Chat(_Sent, extra="allow"):
+class _Chat(_Sent, extra="allow"):
     "A request of OpenAI's chat completions. What decides how answers are made is the system's: ignored here."
 
     model: str
-    messages: list[Message]
+    messages: list[_Message]
     stream: bool = False
     stream_options: dict | None = None
     n: int | None = None
@@ -448,7 +430,7 @@ async def _streamed(events: _Events, show: Callable[[str, dict], str] = _sse) ->
     return StreamingResponse(lines(), media_type="text/event-stream")
 
 # %% ../../nbs/serve/06_api.ipynb #51e45268
-def _text_of(m: Message) -> str:
+def _text_of(m: _Message) -> str:
     "The text of a message. Raises Denied for parts that are none."
     if m.content is None or isinstance(m.content, str):
         return m.content or ""
@@ -460,7 +442,7 @@ def _text_of(m: Message) -> str:
 _SPEAKERS = {"user": "user", "assistant": "agent"}
 
 
-def _turns_of(messages: Sequence[Message]) -> list[Turn]:
+def _turns_of(messages: Sequence[_Message]) -> list[Turn]:
     "The turns of a chat, the last one the user's. Raises Denied for a chat that has none."
     known = (*_SPEAKERS, "system", "developer")
     if odd := next((m.role for m in messages if m.role not in known), None):
@@ -593,7 +575,7 @@ def _known(service: Service, conversation: str) -> str:
 
 def _add_questions(app: FastAPI, service: Service) -> None:
     @app.post("/api/query", tags=["questions"])
-    async def query(q: Query, request: Request):
+    async def query(q: _Query, request: Request):
         """Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events. The
         reply: `answer`; `outcome` (answered, i_dont_know or asked_back; a turn that broke is a status of
         500); `reason` of a refusal, by name, and `why`; `doubt`, a warning where the documents do not seem
@@ -602,7 +584,7 @@ def _add_questions(app: FastAPI, service: Service) -> None:
         passage; `confidence`, null if it was not held against people's ratings, with its `licence`;
         `grades`, `seconds`, `tokens`; `trajectory_id`, `conversation_id`, `turn`, `system`, and `run`, the
         run folder that has the turn on record."""
-        what = q.model_dump(include={"question", "system", "collection", "top_k"})
+        what = q.model_dump(include={"question", "system", "collection"})
         conversation = _known(service, q.conversation_id) or _owned_id(new_id())
         events = _progress(service, conversation=conversation, **what)
         if q.stream or "text/event-stream" in request.headers.get("accept", ""):
@@ -614,21 +596,9 @@ def _add_questions(app: FastAPI, service: Service) -> None:
         "Models, index, memory, version, profile."
         return status(service)
 
-    @app.get("/api/systems", tags=["service"])
-    def systems():
-        "Who can answer, and for which reasons they refuse."
-        lines = []
-        for name, opened in service.systems.items():
-            system, default = system_named(opened), name == service.system
-            reasons = {r.name: r.about for r in system.reasons}
-            line = {"name": name, "about": system.about, "default": default, "reasons": reasons}
-            lines.append(line)
-        return lines
-
 # %% ../../nbs/serve/06_api.ipynb #41eaf31e
 _WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"  # of a turn's page
 _TURN = "/api/conversations/{i}/{turn}"
-_REPORT = "frame-ancestors 'self'; sandbox allow-scripts"  # beside the policy that it holds itself
 
 
 def _add_conversations(app: FastAPI, service: Service) -> None:
@@ -643,18 +613,6 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
     def conversation(i: str):
         "The turns of one, as they were replied."
         return {"id": _known(service, i), "turns": turns_of(service, i)}
-
-    @app.post("/api/conversations/{i}", tags=["conversations"], status_code=204)
-    def rename(i: str, name: Name):
-        "Give one another name."
-        with service.gate.through():
-            service.talks.rename(_known(service, i) or "none", name.title.strip())
-
-    @app.get("/api/conversations/{i}/export", tags=["conversations"])
-    def export(i: str):
-        "One as a file."
-        as_file = f'attachment; filename="conversation-{i}.json"'
-        return JSONResponse(conversation(i), headers={"content-disposition": as_file})
 
     @app.delete("/api/conversations/{i}", tags=["conversations"])
     async def delete(i: str):
@@ -675,15 +633,9 @@ def _add_turns(app: FastAPI, service: Service) -> None:
         return about_turn(service, _known(service, i), turn)
 
     @app.post(f"{_TURN}/mark", tags=["marks"])
-    def put_mark(i: str, turn: int, given: Mark):
+    def put_mark(i: str, turn: int, given: _Mark):
         "Say what a turn should have been: a verdict, a passage that answers it, a better answer, a note."
         return mark(service, _known(service, i), turn, **given.model_dump(exclude_none=True))
-
-    @app.post(f"{_TURN}/again", tags=["marks"])
-    async def try_again(i: str, turn: int, change: Again):
-        "The turn again with one thing changed, beside the old one."
-        what = {"conversation": _known(service, i), "turn": turn, **change.model_dump()}
-        return await asyncio.wrap_future(service.questions.submit(again, service, **what))
 
 
 def _as_file(lines: Iterable[dict], name: str) -> PlainTextResponse:
@@ -700,17 +652,10 @@ def _add_marks(app: FastAPI, service: Service) -> None:
         return search(service, q, collection)
 
     @app.get("/api/marks", tags=["marks"])
-    def marks(form: Literal["reference", "answers"] = "reference"):
-        "The marked turns as tasks, contexts, targets and answerability; or their answers as predictions."
-        answers = form == "answers"
-        lines = predictions_of(service) if answers else marked(service.folder).lines.values()
-        return _as_file((line for line in lines if _owns(line["conversation_id"])), form)
-
-    @app.get("/api/report", response_class=HTMLResponse, tags=["marks"])
-    async def report():
-        "The report of the marked turns: the grid, and the stages to blame."
-        html = await asyncio.to_thread(report_html, service, _owns)
-        return HTMLResponse(html, headers={"content-security-policy": _REPORT})
+    def marks():
+        "The marked turns as tasks, contexts, targets and answerability: the reference of their report."
+        lines = marked(service.folder).lines.values()
+        return _as_file((line for line in lines if _owns(line["conversation_id"])), "reference")
 
     @app.get("/api/questions/drawn", tags=["test set"])
     def drawn_questions(seed: _Seed = 0):
@@ -742,7 +687,7 @@ def _add_chat(app: FastAPI, service: Service) -> None:
         return {"id": name, "object": "model", "created": 0, "owned_by": "mtrag_nb"}
 
     @app.post("/v1/chat/completions", tags=["chat"])
-    async def chat(c: Chat, request: Request, x_conversation_id: str = Header("")):
+    async def chat(c: _Chat, request: Request, x_conversation_id: str = Header("")):
         "Ask a system with a chat. `metadata.conversation_id`, or the header, names the conversation."
         if (c.n or 1) != 1:
             raise Denied(422, "there is one answer: n is 1")
@@ -778,18 +723,11 @@ _ABOUT = (
     "A question is answered by a system of mtrag_nb, from documents that were uploaded, and every turn is "
     "on record. An error is a JSON object `error` with a message; a turn that broke is a status of 500 that "
     "names the node and the trajectory."
-    "JSON object `error` with a message; a turn that broke is a status of 500 that names node and trajectory."
 )
-_DOCS = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # its policy
 
 
-def _add_descriptions(app: FastAPI, tokens: str) -> None:
-    "The page that documents the API, and where a browser is given its token."
-
-    @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
-    def docs():
-        html = document("mtrag: the API", page(render("api.html", "api", app.openapi())))
-        return HTMLResponse(html, headers={"content-security-policy": _DOCS})
+def _add_token(app: FastAPI, tokens: str) -> None:
+    "Where a browser is given its token."
 
     @app.post(_TOKEN_PATH, tags=["service"], status_code=204)
     def take_token(token: Annotated[str, Body(embed=True)], request: Request):
@@ -830,7 +768,7 @@ def _add_errors(app: FastAPI) -> None:
         said = str(e.detail)
         if e.status_code in (404, 405):
             here = ", ".join(p for p in app.openapi()["paths"] if p.startswith("/v1/"))
-            said += f". There are {here} for OpenAI's clients, and what /docs lists"
+            said += f". There are {here} for OpenAI's clients, and what /openapi.json lists"
         return _error(e.status_code, said[:300])
 
 # %% ../../nbs/serve/06_api.ipynb #78f907fc
@@ -852,7 +790,7 @@ def make_app(
     for add in (_add_documents, _add_questions, _add_conversations, _add_turns, _add_marks):
         add(app, service)
     _add_chat(app, service)
-    _add_descriptions(app, rules.token)
+    _add_token(app, rules.token)
     _add_errors(app)
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)

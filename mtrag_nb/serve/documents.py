@@ -26,7 +26,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -203,36 +202,6 @@ def _text_headings(text: str) -> list[_Heading]:
         at = end + 1
     return found
 
-# %% ../../nbs/serve/00_documents.ipynb #85db0cae
-_FRONT = re.compile(r"---\n(.{1,20000}?)\n(?:---|\.\.\.)\n", re.S)
-
-
-def _imported(name: str) -> ModuleType:
-    "A library that reads one kind of file. Raises DataError if it is not installed."
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        remedy = "pip install 'mtrag_nb[documents]'"
-        raise DataError(f"{name} is not installed", remedy=remedy) from None
-
-
-def _inline(text: str) -> str:
-    "The words of a heading without links and emphasis."
-    text = re.sub(r"!?\[([^\[\]]*)\]\([^()]*\)", r"\1", text)
-    return " ".join(re.sub(r"[*`]+|(?<!\w)_+|_+(?!\w)|<[^<>]*>", "", text).split())
-
-
-def _markdown_headings(text: str, start: int = 0) -> list[_Heading]:
-    "The headings of a Markdown text from `start` on, by CommonMark; those in lists and quotations are none."
-    parser = _imported("markdown_it").MarkdownIt("commonmark").disable(["inline", "reference"])
-    tokens, lines = parser.parse(text[start:]), text[start:].split("\n")
-    starts, found = list(accumulate((len(line) + 1 for line in lines), initial=start)), []
-    for mark, words in zip(tokens, tokens[1:]):
-        if mark.type == "heading_open" and not mark.level and (title := _inline(words.content)):
-            place = starts[mark.map[0]], starts[mark.map[1]] - 1
-            found.append(_Heading(int(mark.tag[1]), title, *place))
-    return found
-
 # %% ../../nbs/serve/00_documents.ipynb #b1f6d0e3
 def _row_text(cells: Sequence[str], head: Sequence[str] = (), first: bool = False) -> str:
     "A row as a statement: under its heads, or as name and value; the first, without a number, may be heads."
@@ -245,56 +214,14 @@ def _row_text(cells: Sequence[str], head: Sequence[str] = (), first: bool = Fals
     ended = not text or text[-1] in ".!?:" or first and not re.search(r"\d", text)
     return text if ended else f"{text}."
 
-
-def _state_rows(text: str) -> str:
-    "A Markdown text with a statement for each row of its tables."
-    parser = _imported("markdown_it").MarkdownIt("commonmark").enable("table")
-    lines, heads, head, cells = text.split("\n"), set(), [], []
-    for token in parser.disable(["inline", "reference"]).parse(text):
-        if token.type == "table_open":
-            head = []
-        elif token.type == "tr_open":
-            cells, at = [], token.map[0]
-        elif token.type == "inline":
-            cells.append(_inline(token.content))
-        elif token.type == "tr_close" and token.level == 2 and cells[1:]:  # in no list
-            if head:
-                lines[at], heads = _row_text(cells, head), heads | {above, above + 1}
-            else:
-                head, above = cells, at
-    return "\n".join(line for n, line in enumerate(lines) if n not in heads)
-
 # %% ../../nbs/serve/00_documents.ipynb #37abe188
-_WRAPPED = re.compile(
-    r"(?ms)^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|(?<=[^\n]{49}[^\n.!?:|])\n(?= {0,3}[A-Za-z(\"])"
-)
-
-
-def _unwrapped(text: str) -> str:
-    "A text of the same length with a space for each line end within a sentence; fenced code stays."
-    return _WRAPPED.sub(lambda m: m[0] if m[1] else " ", text)
-
-
-def _read_markdown(data: bytes) -> _Content:
-    "A Markdown file. Front matter stands in no section, and its keys in a note."
-    text, notes = _decoded(data)
-    text, start, front = _state_rows(text), 0, {}
-    if found := _FRONT.match(text):  # or it begins with a mere rule
-        yaml = _imported("yaml")
-        with suppress(yaml.YAMLError, ValueError, RecursionError):
-            said = yaml.safe_load(found[1])
-            start, front = (found.end(), said) if isinstance(said, dict) else (0, {})
-    above = [_Heading(1, "", 0, start)] if start else []
-    if start:
-        notes = [*notes, f"front matter left out: {', '.join(map(str, front))[:200]}"]
-    title = " ".join(str(front.get("title") or "").split())
-    headings = [*above, *_markdown_headings(text, start)]
-    return _Content(title, _unwrapped(text), headings, notes=notes)
+_WRAPPED = re.compile(r"(?<=[^\n]{49}[^\n.!?:|])\n(?= {0,3}[A-Za-z(\"])")
 
 
 def _read_text(data: bytes) -> _Content:
+    "A text file; a line end within a sentence becomes a space."
     text, notes = _decoded(data)
-    return _Content("", _unwrapped(text), _text_headings(text), notes=notes)
+    return _Content("", _WRAPPED.sub(" ", text), _text_headings(text), notes=notes)
 
 # %% ../../nbs/serve/00_documents.ipynb #6babf9ed
 _BLOCKS = frozenset(
@@ -472,6 +399,41 @@ def _read_html(data: bytes) -> _Content:
     content = _html_content(markup)
     return content._replace(notes=[*notes, *content.notes])
 
+# %% ../../nbs/serve/00_documents.ipynb #8b56397c
+_FRONT = re.compile(r"---\n(.{1,20000}?)\n(?:---|\.\.\.)\n", re.S)
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+_EMPHASIS = re.compile(r"\*+|(?<!\w)_+|_+(?!\w)")
+
+
+def _imported(name: str) -> ModuleType:
+    "A library that reads one kind of file. Raises DataError if it is not installed."
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        remedy = "pip install 'mtrag_nb[documents]'"
+        raise DataError(f"{name} is not installed", remedy=remedy) from None
+
+
+def _read_markdown(data: bytes) -> _Content:
+    "A Markdown file. Front matter is left out, and its keys stand in a note."
+    text, notes = _decoded(data)
+    front = {}
+    if found := _FRONT.match(text):  # or it begins with a mere rule
+        yaml = _imported("yaml")
+        with suppress(yaml.YAMLError, ValueError, RecursionError):
+            front = yaml.safe_load(found[1])
+    if isinstance(front, dict) and front:
+        text = text[found.end() :]
+        notes = [*notes, f"front matter left out: {', '.join(map(str, front))[:200]}"]
+    title = " ".join(str(front.get("title") or "").split()) if isinstance(front, dict) else ""
+    parser = _imported("markdown_it").MarkdownIt("commonmark").enable("table")
+    # The rules of links and emphasis are slow in a text that is made so.
+    parser.disable(["link", "image", "reference", "emphasis"])
+    content = _html_content(parser.render(text))
+    bare = (_EMPHASIS.sub("", _LINK.sub(r"\1", h.title)) for h in content.headings)
+    headings = [h._replace(title=title) for h, title in zip(content.headings, bare)]
+    return content._replace(title=title, headings=headings, notes=[*notes, *content.notes])
+
 # %% ../../nbs/serve/00_documents.ipynb #f5950d71
 _SLIDES, _OPEN = "PowerPoint slides", "an OpenDocument file"
 _OFFICE = {"xl/": "an Excel workbook", "ppt/": _SLIDES, "content.xml": _OPEN}
@@ -535,11 +497,9 @@ _STYLES = "\n".join(
     for name in (style, style.lower())
 )
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _STRICT = {  # namespaces of the format's strict form -> of the usual one
     b"http://purl.oclc.org/ooxml/wordprocessingml/main": _W[1:-1].encode(),
-    b"http://purl.oclc.org/ooxml/officeDocument/math": _M[1:-1].encode(),
 }
 _UNWRAPPED = {f"{_W}{n}" for n in "fldSimple bdo dir ruby rubyBase sdt sdtContent".split()}
 _RENAMED = {f"{_W}cr": f"{_W}br", f"{_W}ptab": f"{_W}tab"}
@@ -548,7 +508,7 @@ _HIDDEN = "hidden characters were dropped"
 _STRUCK = "characters that are struck out or deleted were left out"
 _RUBY = "characters written above others were left out"
 _SUPPRESSING = {"vanish": _HIDDEN, "specVanish": _HIDDEN, "strike": _STRUCK, "dstrike": _STRUCK}
-_PICTURES = ("pic", "chart", "relIds", "imagedata", "object")
+_PICTURES = ("pic", "chart", "relIds", "imagedata", "object", "wsp")
 
 
 def _usual(xml: bytes) -> ElementTree.Element:
@@ -556,24 +516,6 @@ def _usual(xml: bytes) -> ElementTree.Element:
     for strict, usual in _STRICT.items():
         xml = xml.replace(strict, usual)
     return ElementTree.fromstring(xml)
-
-
-def _math(element) -> str:
-    "A formula as text: a fraction with its bar, powers with `^`."
-    name = element.tag.removeprefix(_M)
-    text = element.text or "" if name == "t" else "".join(map(_math, element))
-    if name in ("num", "den", "sup", "sub") and text and not text.isalnum():
-        text = f"({text})"
-    return {"den": "/", "sup": "^", "sub": "_"}.get(name, "") + text
-
-
-def _boxes(element) -> Iterator:
-    "The text boxes in an element, those within boxes aside."
-    for child in element:
-        if child.tag == f"{_W}txbxContent":
-            yield child
-        else:
-            yield from _boxes(child)
 
 # %% ../../nbs/serve/00_documents.ipynb #441c0b7d
 def _marks_of(element) -> dict[str, bool]:
@@ -621,20 +563,14 @@ def _readable(element, lost: Counter, styles: Mapping[str, Mapping], marks: Mapp
     if tag.rpartition("}")[2] in _PICTURES:
         lost["pictures, charts and objects were left out"] += 1
         return []
-    if tag in (f"{_M}oMath", f"{_M}oMathPara"):
-        run = ElementTree.Element(f"{_W}r")
-        ElementTree.SubElement(run, f"{_W}t").text = INVISIBLE.sub("", _math(element))
-        return [run]
     if tag in (f"{_W}del", f"{_W}rt"):
         texts = element.iter(f"{_W}delText" if tag == f"{_W}del" else f"{_W}t")
         lost[_STRUCK if tag == f"{_W}del" else _RUBY] += sum(len(t.text or "") for t in texts)
     if tag in _NO_TEXT or tag == f"{_W}rt":
         return []
     if tag == f"{_MC}AlternateContent":
-        choice, fallback = element.find(f"{_MC}Choice"), element.find(f"{_MC}Fallback")
-        shown = [e for e in (fallback, choice) if e is not None]
-        shown = [e for e in shown if next(_boxes(e), None) is not None] or shown
-        inside = shown[0] if shown else ()
+        named = (element.find(f"{_MC}{name}") for name in ("Fallback", "Choice"))
+        inside = next((e for e in named if e is not None), ())
         return [n for child in inside for n in _readable(child, lost, styles, marks)]
     if tag == f"{_W}p":
         marks = styles.get(_style_of(element, "p"), {})
@@ -647,9 +583,6 @@ def _readable(element, lost: Counter, styles: Mapping[str, Mapping], marks: Mapp
     element[:], element.tag = children, _RENAMED.get(tag, tag)
     if element.tag == f"{_W}br":
         element.attrib.clear()  # the end of a page or column ends a line, too
-    if tag == f"{_W}drawing" and (boxes := list(_boxes(element))):
-        element = ElementTree.Element(f"{_W}pict")
-        element.extend(boxes)
     return [element]
 
 # %% ../../nbs/serve/00_documents.ipynb #57652b90
@@ -713,6 +646,7 @@ _LIGATURES = str.maketrans(
     {"\xa0": " ", "\xad": "-", **dict(zip("ﬁﬂﬀﬃﬄﬅﬆ", "fi fl ff ffi ffl st st".split()))}
 )
 _BOLD = re.compile(r"bold|medi(um|ital)?\b|black|heavy|semib|demi|CMBX|\bBd\b|-B$", re.I)
+_STANDARD = re.compile(r"/(Helvetica|Arial|Times|Courier)")  # fonts whose codes are known
 _NO_LETTER = re.compile(r"/(?:g|cid|glyph|index|char|c|a)\d+$", re.I)  # a glyph's name
 
 
@@ -736,22 +670,17 @@ def _line(runs: list[tuple], page: int) -> _Line | None:
 def _hides_letters(font: Mapping) -> bool:
     "Whether a font of a PDF does not say which letters its glyphs show."
     encoding = font["/Encoding"] if "/Encoding" in font else None
+    if encoding is None and font.get("/Subtype") in ("/Type1", "/TrueType"):
+        return not _STANDARD.match(str(font.get("/BaseFont")))
     if "/ToUnicode" in font or font.get("/Subtype") == "/Type0":
         return "/ToUnicode" not in font and str(encoding).startswith("/Identity")
     named = encoding["/Differences"] if "/Differences" in (encoding or ()) else ()
     return any(_NO_LETTER.match(str(name)) for name in named)
 
-
-def _lacks_vowels(text: str) -> bool:
-    "Whether a fifth of the words have no vowel, as in 1 of 500 benchmark passages: code, or wrong letters."
-    words = re.findall(r"[^\W\d_]{3,}", unicodedata.normalize("NFC", text.lower()))
-    bare = sum(w.isascii() and not set(w) & set("aeiouy") for w in words)
-    return len(words) >= 15 and bare > len(words) / 5
-
 # %% ../../nbs/serve/00_documents.ipynb #844024f8
-def _page_lines(page, number: int) -> tuple[list[_Line], int, Mapping[str, str]]:
-    "A page's lines in reading order, the characters in fonts that hide their letters, other fonts' text."
-    lines, now, hidden, known, written = [], [], 0, {}, defaultdict(str)
+def _page_lines(page, number: int) -> tuple[list[_Line], int]:
+    "A page's lines in reading order, and how many characters are in fonts that hide their letters."
+    lines, now, hidden, known = [], [], 0, {}
 
     def visit(text, cm, tm, font, size):
         nonlocal hidden, now
@@ -763,7 +692,6 @@ def _page_lines(page, number: int) -> tuple[list[_Line], int, Mapping[str, str]]
             known[own] = known[own] if own in known and own else _hides_letters(font)
             hides = known[own]
         hidden += len(text) if hides else 0
-        written[face] += "" if hides else text
         y = float(tm[4] * cm[1] + tm[5] * cm[3] + cm[5])
         across, up = (tm[0] * cm[i] + tm[1] * cm[i + 2] for i in (0, 1))
         stretched = float(size) * math.hypot(*(tm[2] * cm[i] + tm[3] * cm[i + 2] for i in (0, 1)))
@@ -775,10 +703,13 @@ def _page_lines(page, number: int) -> tuple[list[_Line], int, Mapping[str, str]]
             now.append((part, y, points, face))
 
     page.extract_text(visitor_text=visit)
-    return [line for line in [*lines, _line(now, number)] if line], hidden, written
+    return [line for line in [*lines, _line(now, number)] if line], hidden
 
 
-_DRAWN = ("/Stamp", "/FreeText", "/Watermark")  # notes whose text may be in their look alone
+def _notes_of(page) -> int:
+    "How many form fields and notes a page has."
+    marks = [m.get_object() for m in page.get("/Annots", ())]
+    return sum(m.get("/Subtype") not in ("/Popup", "/Link") for m in marks)
 
 
 def _pictures_of(page) -> set[int]:
@@ -786,33 +717,6 @@ def _pictures_of(page) -> set[int]:
     resources = page["/Resources"] if "/Resources" in page else {}
     drawn = resources["/XObject"] if "/XObject" in resources else {}
     return {drawn.raw_get(n).idnum for n in drawn if drawn[n].get("/Subtype") == "/Image"}
-
-# %% ../../nbs/serve/00_documents.ipynb #66adf384
-def _typed(page, number: int) -> list[_Line]:
-    "What was typed into the forms of a page, and its notes, as lines below it."
-    found = {}
-
-    def part(of, key):
-        return of[key] if key in of else None
-
-    for mark in part(page, "/Annots") or ():
-        mark = mark.get_object()
-        kind, name, said = part(mark, "/Subtype"), "", part(mark, "/Contents")
-        if kind in ("/Popup", "/Link"):
-            continue
-        if kind == "/Widget":
-            field = mark if "/T" in mark else part(mark, "/Parent") or mark
-            name, said = str(part(field, "/T") or ""), part(mark, "/V") or part(field, "/V")
-            said = ", ".join(map(str, said)) if isinstance(said, list) else str(said or "")
-            said = said.removeprefix("/").removeprefix("Off") if said[:1] == "/" else said
-        if kind in _DRAWN and not said and (look := part(part(mark, "/AP") or {}, "/N")):
-            said = page.extract_xform_text(look, (0, 90, 180, 270))
-        text = " ".join(
-            drop_unseen(f"{name}: {said}" if name and said else str(said or "")).split()
-        )
-        if text:
-            found[text] = _Line(text, number, -1.0 - len(found))
-    return list(found.values())
 
 # %% ../../nbs/serve/00_documents.ipynb #18a0c4f6
 _PAGE_NUMBER = re.compile(
@@ -966,40 +870,34 @@ def _attached(reader) -> int:
 
 def _all_lines(reader) -> tuple[list[_Line], list[str]]:
     "The lines of all pages without running heads, and notes. Raises DataError for no text, or too much."
-    pages, typed, pictures, size, hidden, broken = [], [], set(), 0, 0, 0
-    written = defaultdict(str)  # font -> what is written in it
+    pages, pictures, size, hidden, typed, broken = [], set(), 0, 0, 0, 0
     for n, page in enumerate(reader.pages, 1):
-        lines, without_letters, by_font = _page_lines(page, n)
+        lines, without_letters = _page_lines(page, n)
         pages.append(lines)
-        for font, text in by_font.items():
-            written[font] += text
         try:
-            typed.append(_typed(page, n))
+            typed += _notes_of(page)
             pictures |= _pictures_of(page)
         except Exception:  # pypdf raises what it happens to meet
-            typed += [[]] * (len(typed) < n)
             broken += 1
         hidden += without_letters
-        size += sum(len(line.text) for line in [*lines, *typed[-1]])
+        size += sum(len(line.text) for line in lines)
         if size > _MAX_CHARS:
             raise DataError(f"holds more than {_MAX_CHARS:,} characters of text", remedy="Split it")
     out, lines = _running_lines(pages), []
     for n, page in enumerate(pages):
-        lines += [line for i, line in enumerate(page) if (n, i) not in out] + typed[n]
+        lines += [line for i, line in enumerate(page) if (n, i) not in out]
     if not any(c.isalnum() for line in lines for c in line.text):
         problem = f"no text in {len(pages)} pages: a scan, or drawings only"
         raise DataError(problem, remedy="Run text recognition over it (ocrmypdf is one)")
     heads = sorted({re.sub(r"\d+", "#", text)[:60] for text in out.values()})
-    odd = sum(len(text) for text in written.values() if _lacks_vowels(text))
     counts = {
         "of {} pages hold no text": sum(not page for page in pages),
         f"running heads and page numbers left out: {', '.join(map(repr, heads[:5]))}": len(out),
-        "form fields and notes stand below the text of their pages": sum(map(len, typed)),
+        "form fields and notes were left out": typed,
         "pages have broken form fields, notes or pictures": broken,
         "pictures were left out": len(pictures),
         "attached files were left out": _attached(reader),
         "characters are in fonts that do not say which letters they show": hidden,
-        "characters in words without vowels: code, or a font that does not say which letters it shows": odd,
     }
     return lines, [f"{n:,} {what}".format(len(pages)) for what, n in counts.items() if n]
 

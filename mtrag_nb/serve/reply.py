@@ -50,7 +50,7 @@ __all__ = ['REMOVED', 'place_of', 'page_words', 'told_step', 'error_line', 'repl
            'cross_out', 'delete_from', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
-_PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `as_passages` writes it
+_PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `section_passages` writes it
 
 
 def place_of(c: Context, spans: Sequence[tuple[int, int]] = ()) -> dict:
@@ -358,11 +358,6 @@ class Conversations:
         "A conversation's turns, in order; none if it is not there. Raises DataError for a bad id or line."
         by_turn = {line["turn"]: line for line in self._read(i) if "turn" in line}
         return [by_turn[n] for n in sorted(by_turn)]
-
-    def rename(self, i: str, title: str) -> None:
-        with self._lock, JsonlLog(self._path(i), sums=True) as log:
-            log.append({"title": title, "time": _now()})
-            self.known[i] = {**self.known[i], "title": title}
 
     def history(self, i: str) -> tuple[Turn, ...]:
         "Its questions and answers; a turn that broke has none."

@@ -26,12 +26,12 @@ from ..app.cli import Chosen, Dir, File, Option, Setup, SystemOption, Variant, W
 from ..app.cli import changes_of, chosen, with_variant
 from ..core.html import clean, render
 from ..core.record import Run, Trajectory
-from ..core.settings import Settings
+from ..core.settings import DEFAULT, Settings
 from ..core.text import clipped
 from ..core.types import Context, DataError, MTRAGError, SettingsError, Task
 from .reply import doubt_of, exchange, for_reading, new_id, open_run
 from .reply import page_words, place_of, told_step
-from ..systems.outside import ANSWERING, DEFAULT, SERVING, system_named, system_yaml_changes
+from ..systems.outside import ANSWERING, SERVING, system_named, system_yaml_changes
 from ..systems.stages import claims_of, marked_answer
 
 if TYPE_CHECKING:
@@ -39,20 +39,6 @@ if TYPE_CHECKING:
     from mtrag_nb.serve.service import Service
 
 # %% ../../nbs/serve/07_serve.ipynb #2719699a
-def _last_turns(out: Path) -> tuple[list[Trajectory], int]:
-    "The turns of the conversation that was asked last of all in a folder, and how many were asked. Raises DataError if there is none."
-    logs = [p for p in out.glob("*/trajectories.jsonl") if p.stat().st_size]
-    if not logs:
-        remedy = "Leave --resume out, or name the folder with --out"
-        raise DataError("no conversation is kept here", out, remedy=remedy)
-    runs = {p: Run(p.parent) for p in logs}
-    newest = runs[max(logs, key=lambda p: p.stat().st_mtime_ns)]
-    i = list(newest.trajectories.values())[-1].conversation_id
-    turns = [t for r in runs.values() for t in r.conversations.get(i, ())]
-    tasks = [t for r in runs.values() for t in r.tasks.values() if t.conversation_id == i]
-    return sorted(turns, key=lambda t: t.turn), max(t.turn for t in tasks)
-
-
 class Talk:
     "A conversation with a system that is kept in its run. Close it."
 
@@ -66,17 +52,13 @@ class Talk:
         web: str = "none",  # what may be searched beside the documents, as `models.calls.web_named` takes it
         out: str | Path = "runs/ask",  # folder of the run folders
         id: str = "",  # of the conversation; "": a new one
-        resume: bool = False,  # go on with the conversation that was asked last, of those in `out`
     ):
         from mtrag_nb.models.calls import BatchingChat
         from mtrag_nb.runs.run import chunks_of
         from mtrag_nb.search.store import open_index
 
         self.system, self.domain, self.out, self.models = system, domain, Path(out), models
-        self.turns, self.asked = _last_turns(self.out) if resume else ([], 0)
-        self.id = self.turns[-1].conversation_id if resume else id or new_id()
-        whole = [t for t in self.turns if not t.failed]
-        self.history = tuple(u for t in whole for u in exchange(t.question, t.answer))
+        self.id, self.asked, self.history = id or new_id(), 0, ()
         chunks, url = chunks_of(index, models.settings), models.settings.qdrant_url
         with ExitStack() as opened:
             passages = open_index(index, models.embedder, chunks, url)
@@ -101,7 +83,6 @@ class Talk:
             on_progress(" ".join(" ".join(line) for line in first))
 
         t = self.run.take(task, on_step, on_progress)
-        self.turns.append(t)
         if not t.failed:
             self.history += exchange(question, t.answer)
         return t
@@ -193,7 +174,6 @@ def ask(
     system: _ToAsk = "",
     domain: str = "",  # search only here: a domain of the benchmark, or a collection of your own
     out: Dir = "runs/ask",  # where the conversation is kept (default runs/ask)
-    resume: bool = False,  # go on with the conversation that was asked last, of those in --out
     web: Web = "none",
     variant: Variant = "",
     settings: Chosen = None,
@@ -210,12 +190,9 @@ def ask(
     changes = changes_of(settings.set) if isinstance(settings, Setup) else ()
     settings = for_reading(chosen(settings, system), changes)
     models = models or Models(settings)
-    with closing(Talk(index, system, settings, models, domain, web, out, resume=resume)) as talk:
+    with closing(Talk(index, system, settings, models, domain, web, out)) as talk:
         where = f"{system} on {models.settings.profile}, {domain or 'all domains'}"
         print(_wrapped(f"{where}: {system_named(system).about}. /quit ends it."))
-        if resume:
-            n, last = len(talk.turns), talk.turns[-1].question
-            print(_wrapped(f"{n} turns are taken up; the last: {last}"))
         for line in questions if questions is not None else iter(_typed, None):
             if line.strip().lower() in ("/quit", "quit", "/exit", "exit", ":q"):
                 break

@@ -18,23 +18,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from .. import __version__
 from ..core.files import check_log, keep_sums, make_folder, only_writer, write_jsonl
-from ..core.record import Graded, Ranked, Run, Step, Trajectory, predicted_passages
-from ..core.record import ranking_scores, read_manifest, tell, without_places
+from ..core.record import Run, Step
+from ..core.record import read_manifest, tell, without_places
 from ..core.settings import ChunkSettings, Settings
 from ..core.text import sentences
 from ..core.types import TO_ANSWER, Context, DataError, DiskFull, InUse, MTRAGError
 from ..core.types import SettingsError, Task, Turn, digest, plain
-from ..data.mtrag import prediction_line
 from ..evaluate.scores import Evidence
-from ..models.calls import BatchingChat, MeteredChat, Models, RecordedChat
+from ..models.calls import BatchingChat, Models
 from ..models.chat import EmbedderLike
 from ..models.local import trim_memory
-from ..runs import forks
 from ..runs.run import chunks_of, open_web
 from ..search.retrieve import best_hits, open_retriever
 from ..search.store import Index, Manifest, check_sums, lost_state, open_index
@@ -50,8 +47,8 @@ from ..systems.outside import SERVING, configured, is_place, system_named, syste
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'Service', 'ask', 'why_html', 'about_turn',
-           'turns_of', 'search', 'document_text', 'mark', 'report_html', 'predictions_of', 'drawn', 'accepted',
-           'accept', 'again', 'delete_conversation', 'delete_document', 'status']
+           'turns_of', 'search', 'document_text', 'mark', 'drawn', 'accepted', 'accept', 'delete_conversation',
+           'delete_document', 'status']
 
 # %% ../../nbs/serve/04_service.ipynb #e9758f3e
 class Denied(MTRAGError):
@@ -102,7 +99,6 @@ class Limits:
     question_chars: int = 8_000
     waiting: int = 64  # questions that wait while others are answered; more are sent away
     uploads: int = 8  # documents that wait
-    top_k: int = 20  # the most passages that a question may ask for
 
 
 _PAGE = 3_000  # characters
@@ -293,12 +289,10 @@ class _Documents:
             self.reader.close()
 
 # %% ../../nbs/serve/04_service.ipynb #057e1d5e
-def _service_settings(system: str, profile: str | Settings, changes={}, top_k=0) -> Settings:
+def _service_settings(system: str, profile: str | Settings, changes={}) -> Settings:
     "The settings of one system of a service: changes that are another system's own are left to that."
     others = {s for s in system_names() if s != system.partition("+")[0]}
     mine = {k: v for k, v in changes.items() if k.partition(".")[0] not in others}
-    if top_k:
-        mine["retrieval.rerank_k"] = str(top_k)
     if isinstance(profile, str):
         settings = configured(system, profile, mine)
     else:
@@ -324,7 +318,7 @@ def _served(own: str) -> dict[str, str]:
     return {first: own} | {name: at for name, at in names.items() if name != first}
 
 
-def _check_question(service: Service, question, system, collection, top_k: int, index) -> None:
+def _check_question(service: Service, question, system, collection, index) -> None:
     "Raises Denied for a question that cannot be put, and says what can."
     limits = service.limits
     if not isinstance(question, str) or not question.strip():
@@ -337,8 +331,6 @@ def _check_question(service: Service, question, system, collection, top_k: int, 
     if collection and collection not in collections:
         there = ", ".join(collections) or "none yet"
         raise Denied(404, f"no collection {collection[:40]!r}: there are {there}")
-    if not 0 <= top_k <= limits.top_k:
-        raise Denied(422, f"top_k is 1 to {limits.top_k}, or 0 for the system's own")
 
 # %% ../../nbs/serve/04_service.ipynb #0260de4a
 def _deleted(service: Service, **what: str) -> int:
@@ -427,17 +419,17 @@ class Service(AbstractContextManager):
         self.close()
 
 # %% ../../nbs/serve/04_service.ipynb #5cff98f8
-def _run_of(service: Service, held: _Generation, system: str, top_k: int) -> ServedRun:
+def _run_of(service: Service, held: _Generation, system: str) -> ServedRun:
     with service._lock:
-        if (key := (system, top_k)) not in held.runs:
+        if system not in held.runs:
             opened = service.systems[system]
-            settings = _service_settings(opened, service.base, service.changes, top_k)
+            settings = _service_settings(opened, service.base, service.changes)
             mark, place = f"-g{held.index.manifest.generation}", service.folder / "runs"
             shared = (held.index, service.models, service.batches)
             how = {"web": service.web, "mark": mark}
-            run = held.runs[key] = open_run(place, opened, settings, *shared, **how)
+            run = held.runs[system] = open_run(place, opened, settings, *shared, **how)
             held.opened.callback(run.close)
-        return held.runs[key]
+        return held.runs[system]
 
 # %% ../../nbs/serve/04_service.ipynb #6d9e4c83
 @contextmanager
@@ -460,7 +452,6 @@ def ask(
     conversation: str = "",  # its id; "": a new one
     system: str = "",  # "": the service's own
     collection: str = "",  # search only here; "": everywhere
-    top_k: int = 0,  # passages; 0: as the system has it
     history: Sequence[Turn] | None = None,  # before the question; None: as it is on record
     on_event: Callable[[str, dict], object] = lambda event, data: None,
 ) -> dict:
@@ -469,8 +460,8 @@ def ask(
     system, conversation = system or service.system, conversation or new_id()
     only = _only_one(service, conversation)
     with service.gate.through(), service.generations.present() as held, only:
-        _check_question(service, question, system, collection, top_k, held.index)
-        run = _run_of(service, held, system, top_k)
+        _check_question(service, question, system, collection, held.index)
+        run = _run_of(service, held, system)
         # The next turn of a conversation: on its own answers, or on a history that came with the question.
         before = service.talks.history(conversation) if history is None else tuple(history)
         recorded = service.talks.known.get(conversation, {}).get("turns", 0)
@@ -511,24 +502,24 @@ class _Turn:
         self.said = {k: self.line["marks"].get(k, "") for k in ("verdict", "answer", "note")}
         self.generations = service.documents.generations()
 
-    def evidence(self, t: Trajectory, contexts: Iterable[Context] = ()) -> Evidence:
+    def evidence(self) -> Evidence:
         "A turn as evidence; a gold passage that came into the library later was not in its index."
-        now = read_manifest(self.folder)["identity"].get("generation", 0)
+        t, now = self.t, read_manifest(self.folder)["identity"].get("generation", 0)
         gold = {t.task_id: self.gold} if self.gold else {}
         ids = [p.id for p in self.gold.passages] if self.gold else []
         late = [i for i in ids if self.generations.get(document_of(i), 0) > now]
-        run = Run.of(f"turn {t.turn}", [t], [*self.contexts.values(), *contexts])
+        run = Run.of(f"turn {t.turn}", [t], self.contexts.values())
         return Evidence(run, gold, absent=late, histories={t.task_id: self.task.history})
 
-    def came(self, t: Trajectory, contexts: Iterable[Context] = ()) -> str:
+    def came(self) -> str:
         "What came of a turn, by what is marked; '' where nothing is."
-        return outcome_words(self.evidence(t, contexts), t.task_id) if self.gold else ""
+        return outcome_words(self.evidence(), self.t.task_id) if self.gold else ""
 
 
 def why_html(service: Service, conversation: str, turn: int) -> str:
     "All of a turn, as a page that stands alone."
     it = _Turn(service, conversation, turn)
-    return TurnView(it.evidence(it.t), it.t.task_id).document()
+    return TurnView(it.evidence(), it.t.task_id).document()
 
 # %% ../../nbs/serve/04_service.ipynb #dbf1bcd7
 def _passage_line(c: Context) -> dict:  # as the page shows it
@@ -544,7 +535,7 @@ def about_turn(service: Service, conversation: str, turn: int) -> dict:
         found.append({**_passage_line(c), "kept": i in kept, "grade": grades.get(i)})
     for c in it.line["contexts"]:
         gone.append({**c, "lost": document_of(c["document_id"]) not in it.generations})
-    about = {"words": tell(it.t, it.contexts), "passages": found, "came": it.came(it.t)}
+    about = {"words": tell(it.t, it.contexts), "passages": found, "came": it.came()}
     return about | {"marks": {**it.said, "passages": gone}}
 
 
@@ -561,7 +552,7 @@ def turns_of(service: Service, conversation: str) -> list[dict]:
 def search(service: Service, query: str, collection: str = "", most: int = 10) -> list[dict]:
     "The best passages of the library for some words, whatever any system would keep of them."
     with service.generations.present() as held:
-        _check_question(service, query, service.system, collection, 0, held.index)
+        _check_question(service, query, service.system, collection, held.index)
         models, how = service.models, replace(service.settings.retrieval, views="query")
         found = open_retriever(held.index, models.embedder, models.reranker, how)
         hits = best_hits(found.ranked(query, collection), most, True)
@@ -624,39 +615,6 @@ def mark(
         where = next((c.domain for c in it.contexts.values()), service.collection)
         keep_mark(service.folder, it.task, it.t, new, passages, where)
     return about_turn(service, conversation, turn)
-
-# %% ../../nbs/serve/04_service.ipynb #ce16660c
-def report_html(service: Service, owns: Callable[[str], bool] = bool) -> str:
-    "`mtrag report` of the marked turns of the conversations that one owns. Raises Denied for none."
-    from mtrag_nb.show.report import report
-
-    lines, runs = marked(service.folder).lines, []
-    wanted = {i: line for i, line in lines.items() if owns(line["conversation_id"])}
-    for path in sorted((service.folder / "runs").glob("*/manifest.json")):
-        run = Run(path.parent)
-        turns = {i: t for i, t in run.trajectories.items() if i in wanted}
-        vars(run)["trajectories"] = turns
-        runs += [run] if turns else []
-    if not runs:
-        raise Denied(409, "no turn is marked yet")
-    with TemporaryDirectory() as folder:
-        path, reference = Path(folder) / "report.html", Path(folder) / "reference.jsonl"
-        write_jsonl(reference, wanted.values())
-        return report(runs, path, reference).read_text(encoding="utf-8")
-
-
-def predictions_of(service: Service) -> list[dict]:
-    "The answers to all marked turns in the official format, to be checked and scored against the marks."
-    lines = []
-    for i, line in marked(service.folder).lines.items():
-        try:
-            it = _Turn(service, line["conversation_id"], int(line["turn"]))
-        except DataError:  # its run is set aside, which is told at the start
-            continue
-        found = predicted_passages([it.contexts[c] for c in it.t.contexts], ranking_scores(it.t))
-        bare = {k: line[k] for k in ("conversation_id", "task_id", "turn", "Collection", "input")}
-        lines += [] if it.t.failed else [prediction_line(bare, found, it.t.answer)]
-    return lines
 
 # %% ../../nbs/serve/04_service.ipynb #draw0002
 _PLACE = r"(?:(?:In|On|At|For|From) [^,.;]{2,40}, )?"
@@ -785,73 +743,6 @@ def accept(service: Service, task_id: str, seed: int = 0, keep: bool = True) -> 
         write_jsonl(service.folder / "questions.jsonl", lines.values())
         keep_sums(service.folder / "questions.jsonl")
     return list(lines.values())
-
-# %% ../../nbs/serve/04_service.ipynb #9a5fbe43
-def _replayed(
-    service: Service, held: _Generation, it: _Turn, change: Mapping, grade: bool
-) -> tuple[Trajectory, dict[str, Context]]:
-    "A turn under a change, and what it found. Raises Denied if it cannot take it."
-    about = {"manifest": read_manifest(it.folder), "folder": it.folder}
-    run = Run.of(it.folder.name, [it.t], it.contexts.values(), tasks={it.task.id: it.task}, **about)
-    if run.system in service.systems:
-        system = system_named(service.systems[run.system])
-    elif is_place(run.system):
-        raise Denied(422, f"{run.system[:40]!r} made this turn, and is not served any more")
-    else:
-        system = forks.system_of_run(run)
-    models = service.models
-    settings, without = forks.settings_of_run(run, system), None
-    if not grade:
-        there = {m.name: m for m in forks.mechanisms_of(system, settings, [it.t])}
-        if "grade" not in there:
-            raise Denied(422, f"{system.name} graded nothing in this turn")
-        without = forks.ablation(there["grade"])
-    found = open_retriever(held.index, models.embedder, models.reranker, settings.retrieval)
-    calls = RecordedChat(service.batches, it.folder / "calls.jsonl", write=False)
-    how = {"index": found, "models": models, "any_models": True, "intervention": without}
-    how["system"] = system
-    try:
-        player = forks.Replayer(run, **how)
-        with service.batches.task():
-            t = forks.fork(player, it.t.task_id, "", change, chat=MeteredChat(calls)).after
-    except (forks.NotRecorded, forks.NotLoaded) as e:
-        raise Denied(422, without_places(str(e))) from None
-    ids = list(dict.fromkeys([*t.found, *t.contexts]))
-    return t, {c.id: c for c in player.retriever.contexts(ids)}
-
-
-def again(
-    service: Service,
-    conversation: str,
-    turn: int,
-    question: str = "",  # another one
-    passage: str = "",  # the id of the only one that is kept
-    grade: bool = True,  # False: all that was found is kept
-    system: str = "",  # another one
-) -> dict:
-    "A turn run again with one thing changed: its reply, its outcome, and its steps in words. Raises Denied."
-    if sum(map(bool, (question.strip(), passage, not grade, system))) != 1:
-        raise Denied(422, "one thing is changed: question, passage, grade (to false) or system")
-    with service.gate.through(), service.generations.present() as held:
-        it = _Turn(service, conversation, turn)
-        asked, who = question.strip() or it.task.question, system or it.reply["system"]
-        _check_question(service, asked, system or service.system, "", 0, held.index)
-        if system:
-            run = _run_of(service, held, system, 0)
-            if run.folder == it.folder:
-                raise Denied(422, f"{system} gave this very answer")
-            t = run.take(it.task)
-            contexts = run.found(t)
-        else:
-            change = {"question": asked} if question.strip() else {}
-            if passage:
-                last = "kept" if it.t.of(Graded) or it.t.of(Ranked) else "found"
-                change = {last: [_passage_of(service, it, passage).id]}
-            t, contexts = _replayed(service, held, it, change, grade)
-        doubt = doubt_of(service.models, t, contexts)
-        more = {"system": who, "run": it.reply["run"], "doubt": doubt}
-        reply = reply_of(t, contexts, _reasons_of(who), **more)
-        return {"reply": reply, "came": it.came(t, contexts.values()), "words": tell(t, contexts)}
 
 # %% ../../nbs/serve/04_service.ipynb #b35220b8
 def _delete_now(service: Service, **what: str) -> int:

@@ -10,7 +10,6 @@ import io
 import pickle
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
 from textwrap import wrap
@@ -32,13 +31,11 @@ from ..core.files import data_dir, write_whole
 from ..core.html import SERIES_COLOURS, end_colours
 from ..core.record import Telemetry
 from ..core.types import SettingsError
-from ..evaluate.blame import CostPoint, RiskCoverage
-from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
+from ..evaluate.statistics import Interval, mean_interval
 
 # %% auto #0
 __all__ = ['QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'svg_uri', 'small_png', 'save_figure', 'ink_on', 'outcomes_figure',
-           'breakdown_figure', 'score_figure', 'comparison_figure', 'risk_coverage_figure', 'cost_figure',
-           'flow_figure', 'shares_figure', 'gain_figure']
+           'score_figure', 'flow_figure', 'shares_figure', 'gain_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.5)), (0, (8, 2, 1.2, 2)), (0, (2.5, 1)), (0, (8, 4)))
@@ -286,31 +283,6 @@ def outcomes_figure(parts: Mapping[object, Telemetry]) -> Figure:
     _legend_below(fig, [ax])
     return fig
 
-# %% ../../nbs/8_show/01_figures.ipynb #38a1cb74
-@drawn
-def breakdown_figure(runs: Mapping[str, Mapping[object, Telemetry]], head: str) -> Figure:
-    "How the turns ended, by group (head: domain or turn; as `breakdown` gives them), three runs a row."
-    groups = sorted({g for parts in runs.values() for g in parts})
-    sizes = {g: max(p[g].turns for p in runs.values() if g in p) for g in groups}
-    if len(sizes) < 2:
-        alone = f"All turns are of one {head}: how they ended, by {head}, is how they ended."
-        return _nothing_figure(alone)
-    colours = _colours_of(t for parts in runs.values() for t in parts.values())
-    across, few = min(len(runs), 3), max(sizes.values()) < _FEW_TURNS
-    down, prefix = -(-len(runs) // across), "turn " if head == "turn" else ""
-    fig = blank(height=0.7 + down * (0.55 + 0.27 * len(sizes)))
-    axes = fig.subplots(down, across, squeeze=False, sharey=True)
-    for ax, (name, parts) in zip(axes.flat, runs.items()):
-        _stack(ax, [parts[g].ends if g in parts else {} for g in sizes], colours, 0.09, few)
-        _name_rows(ax, [f"{prefix}{g}  ({n})" for g, n in sizes.items()])
-        ax.set_title(name)
-    for ax in axes[:-1].flat:
-        ax.set_xlabel("")
-    for ax in axes.flat[len(runs) :]:
-        ax.set_visible(False)
-    _legend_below(fig, axes.flat, 4, map(_words, colours))
-    return fig
-
 # %% ../../nbs/8_show/01_figures.ipynb #137a5cf4
 def _scale_of(measure: str, values: Sequence[float]) -> tuple[float, float]:
     "The ends of a measure's scale: 1 to 10 for a judge's scores, else 0 to 1, wider if a value lies outside."
@@ -361,143 +333,6 @@ def score_figure(
     strokes = " (a stroke: the mean of a conversation)" if few else ""
     axes[-1].set(xlabel=_words(measure) + strokes, ylabel="tasks")
     axes[-1].set_xlim(low - 0.01 * (high - low), high + 0.01 * (high - low))
-    return fig
-
-# %% ../../nbs/8_show/01_figures.ipynb #f5d1c5ee
-@dataclass(frozen=True)
-class _Scored:
-    "The scores behind a comparison, if they are at hand."
-
-    scores: Mapping[str, Mapping[str, float | None]]  # system -> task id -> score
-    talks: Mapping[str, str]  # task id -> conversation
-
-    def means(self, system: str, minus: str = "") -> list[float]:
-        "The mean of each conversation, or its difference to another system's on the tasks that both have."
-        ours, theirs = self.scores.get(system, {}), self.scores.get(minus, {})
-        if not minus:
-            return _by_talk(ours, self.talks)
-        both = [t for t, v in ours.items() if v is not None and theirs.get(t) is not None]
-        return _by_talk({t: ours[t] - theirs[t] for t in both}, self.talks)
-
-
-def _systems_panel(ax: Axes, found: Comparison, some: _Scored) -> None:
-    "The mean of each system, on all its tasks and on those that all have."
-    uneven, names = any(r.missing for r in found.systems), []
-    for n, r in enumerate(found.systems):
-        _estimate(ax, n, (r.mean, r.low, r.high), _SERIES[0][0], talks=some.means(r.system))
-        on_common = uneven and r.common is not None
-        if on_common:
-            ax.plot([r.common], [n], "D", color=_INK, markerfacecolor="white", markersize=5)
-        few = f"\n({r.n} of {r.n + r.missing} tasks)" if r.missing > 0.05 * r.n else ""
-        names.append(f"{r.system}  {r.common if on_common else r.mean:.3f}{few}")
-    _name_rows(ax, names, grid=True)
-    none = "a stroke: a conversation" if some.scores else "too few conversations for an interval"
-    spans = any(r.low is not None for r in found.systems)
-    legend = [*wrap(f"mean {_words(found.measure)}", 40)]
-    legend += ["95% interval" if spans else none]
-    legend += [f"◇ and number: on the {found.shared} tasks that all have"] if uneven else []
-    ax.set_xlabel("\n".join(legend))
-
-# %% ../../nbs/8_show/01_figures.ipynb #1091c307
-def _pairs_panel(ax: Axes, pairs: Sequence[PairRow], some: _Scored) -> None:
-    names = []
-    for y, p in enumerate(pairs):
-        sure, talks = p.p_holm is not None and p.p_holm < 0.05, some.means(p.a, p.b)
-        colour = _SERIES[1][0] if sure else QUIET
-        _estimate(ax, y, (p.difference, p.low, p.high), colour, "s", sure, talks)
-        names.append(f"{p.a} –{' ' if len(p.a + p.b) < 24 else chr(10)}{p.b}")
-    ax.axvline(0, color=_INK, linewidth=0.8)
-    _name_rows(ax, names, grid=True)
-    key = "difference, paired; right of 0 the first\nis better; filled: p < 0.05 (Holm)"
-    ax.set_xlabel(key, loc="right")
-
-# %% ../../nbs/8_show/01_figures.ipynb #495d05c6
-@drawn
-def comparison_figure(
-    found: Comparison,
-    scores: Mapping[str, Mapping[str, float | None]] | None = None,  # system -> task id -> score
-    talks: Mapping[str, str] | None = None,  # task id -> conversation
-) -> Figure:
-    "Means of scores with intervals, and paired differences, from four systems on of the best alone."
-    pairs = [p for p in found.pairs if p.difference is not None]
-    some, n = _Scored(scores or {}, talks or {}), len(found.systems)
-    if n > 3:
-        pairs = [p for p in pairs if found.systems[0].system in (p.a, p.b)]
-    two_lines = any(len(p.a + p.b) > 23 for p in pairs)
-    fig = blank(height=1.0 + (0.4 if two_lines else 0.3) * max(n, len(pairs), 2))
-    left, *rest = np.atleast_1d(fig.subplots(1, 2 if pairs else 1))
-    _systems_panel(left, found, some)
-    if rest:
-        _pairs_panel(rest[0], pairs, some)
-    return fig
-
-# %% ../../nbs/8_show/01_figures.ipynb #491cff39
-def _series(names: Iterable[str]) -> list[tuple]:
-    "A look for each run: name, colour, marker, line; the looks come again if there are more runs."
-    return [(name, *_SERIES[n % len(_SERIES)]) for n, name in enumerate(names)]
-
-# %% ../../nbs/8_show/01_figures.ipynb #8af9e5e7
-@drawn
-def risk_coverage_figure(curves: Mapping[str, RiskCoverage], measure: str = "RougeL") -> Figure:
-    "Risk against coverage, a line a run, with the risk's interval; its right end is where the system stood."
-    curves = {n: c for n, c in curves.items() if len(c.points) > 1}
-    if not curves:
-        alone = "No run has two answers of different confidence: "
-        alone += "refusing more would have left nothing to compare."
-        return _nothing_figure(alone)
-    fig = blank(height=3.4)
-    ax = fig.subplots()
-    for name, colour, marker, line in _series(curves):
-        points = [(p.coverage, p.risk, p.low, p.high) for p in curves[name].points]
-        x, y, low, high = np.array(points, float).T  # no interval: NaN, not drawn
-        label = f"{name}, by {curves[name].confidence}"
-        ax.plot(x, y, linestyle=line, color=colour, linewidth=1.5, label=label)
-        ax.plot(x[-1:], y[-1:], marker, color=colour, markersize=7, markeredgecolor="white")
-        ax.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
-    ax.set(xlim=(0, 1.02), xlabel="coverage: share of turns answered", ylim=(0, 1.02))
-    ax.set(ylabel=f"risk: 1 – {_words(measure)},\n1 where nothing can be answered")
-    ax.grid()
-    _legend_below(fig, [ax])
-    return fig
-
-# %% ../../nbs/8_show/01_figures.ipynb #1ecfb39a
-def _cross(ax: Axes, p: CostPoint, colour: str, marker: str, **look) -> None:
-    "A run in a plane of cost and score: a mark, and a line for each interval."
-    cost, score = p.cost, p.score
-    bars = {"color": colour, "linewidth": 1.3, "markersize": 2}
-    if cost.low is not None:
-        ax.plot([cost.low, cost.high], [score.value] * 2, **bars)
-    if score.low is not None:
-        ax.plot([cost.value] * 2, [score.low, score.high], **bars)
-    ax.plot([cost.value], [score.value], marker, color=colour, markersize=8, **look)
-
-
-@drawn
-def cost_figure(
-    points: Mapping[str, CostPoint],  # run -> tokens and quality of a turn
-    measure: str,  # of the quality
-    dominated: Mapping[str, Sequence[str]] | None = None,  # run -> those that dominate it
-) -> Figure:
-    "Cost against quality, a cross a run, with intervals; up and left is better. With the frontier, if known."
-    known = {n: p for n, p in points.items() if None not in (p.cost.value, p.score.value)}
-    worse, means = dominated or {}, {n: (p.cost.value, p.score.value) for n, p in known.items()}
-    if len(known) < 2:
-        one = "One run: {:,.0f} tokens a turn, mean {} {:.2f}. "
-        said = "".join(one.format(cost, _words(measure), s) for cost, s in means.values())
-        return _nothing_figure(f"{said}Cost against quality needs two runs.")
-    fig = blank(height=3.4)
-    ax = fig.subplots()
-    if dominated is not None:
-        front = sorted(mean for n, mean in means.items() if not worse.get(n))
-        ax.step(*zip(*front), where="post", color=QUIET, linestyle="--", linewidth=1.0)
-    for name, colour, marker, _ in _series(known):
-        look = {"markerfacecolor": "white" if worse.get(name) else colour, "clip_on": False}
-        _cross(ax, known[name], colour, marker, label=f"{name}  ({known[name].cost.n})", **look)
-    ax.set(xlabel="tokens a turn (in brackets: turns)", ylabel=_words(measure))
-    ax.margins(0.12, 0.2)
-    ax.set_xlim(0, None)
-    ax.grid()
-    _legend_below(fig, [ax])
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #flow0002
@@ -561,7 +396,8 @@ def gain_figure(
     rows = sum(map(len, gains.values()))
     fig = blank(7.6, 1.3 + 0.12 * max(rows, 4) + 0.16 * len(names))
     ax = fig.subplots()
-    for k, (system, colour, marker, _) in enumerate(_series(gains)):
+    for k, system in enumerate(gains):
+        colour, marker, _ = _SERIES[k % len(_SERIES)]
         shift = 0.7 * ((k + 1) / (len(gains) + 1) - 0.5)
         for name, gain in gains[system].items():
             estimate = (gain.value, gain.low, gain.high)

@@ -20,18 +20,17 @@ from matplotlib.figure import Figure
 
 from ..core.files import data_dir, read_json
 from ..core.html import document, end_colours, page, render, show, text_table, words_table
-from ..core.record import Graded, Judgement, Rewritten, Trajectory, breakdown
+from ..core.record import Graded, Judgement, Rewritten, Trajectory
 from ..core.settings import SPEED, SparseSettings
 from ..core.text import Label, clipped
 from ..core.types import ROLES, TO_ANSWER, Outcome, dotted, plain
-from ..evaluate.blame import cost_point, risk_coverage
 from ..evaluate.measures import harmonic_mean
 from ..evaluate.pairs import summarize_run
 from ..evaluate.scores import Evidence
 from ..evaluate.statistics import compare, mean_interval
 from .browser import published
-from .figures import STAGE_COLOURS, breakdown_figure, comparison_figure, cost_figure
-from .figures import drawn, flow_figure, outcomes_figure, risk_coverage_figure
+from .figures import STAGE_COLOURS
+from .figures import drawn, flow_figure, outcomes_figure
 from .figures import score_figure, shares_figure
 from .report import came_later, figure_html, pair_of, share_text
 from ..systems.agents import AGENTS_NODES, Remembered, tokens_used
@@ -732,30 +731,17 @@ _Figures = dict[str, tuple[Figure, str]]  # file name -> figure, what it shows
 
 
 def _ending_figures(runs: Sequence[Evidence]) -> _Figures:
-    "How the turns ended: of each run, by domain, by turn."
-
-    def by(head: str) -> tuple[Figure, str]:
-        groups = {r.name: breakdown(r.turns.values(), head) for r in runs}
-        return breakdown_figure(groups, head), f"How the turns ended, by {head}"
-
+    "How the turns of each run ended."
     whole = outcomes_figure({r.name: r.telemetry for r in runs})
-    found = {"outcomes": (whole, "Outcomes and reasons of each run")}
-    return {**found, "by_domain": by("domain"), "by_turn": by("turn")}
+    return {"outcomes": (whole, "Outcomes and reasons of each run")}
 
 
 def _scored_figures(runs: Sequence[Evidence], measures: Sequence[str]) -> _Figures:
-    "How scores are spread, what is known of the differences, and what they cost."
+    "How scores are spread."
     talks, found = {t: c for r in runs for t, c in r.talks.items()}, {}
     for m in measures[:2]:
         every = {r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs}
         found[f"scores_{m}"] = score_figure(every, m, talks), f"Distribution of {m}"
-        if len(runs) > 1:
-            scores = {r.name: r.of(m) for r in runs}
-            figure = comparison_figure(compare(scores, talks, m), scores, talks)
-            found[f"comparison_{m}"] = figure, f"Means of {m} and paired differences"
-    if measures:
-        points = {r.name: cost_point(r, measures[0]) for r in runs}
-        found["cost"] = cost_figure(points, measures[0]), f"Tokens a turn against {measures[0]}"
     return found
 
 
@@ -842,11 +828,6 @@ def paper_figures(runs: Sequence[Evidence]) -> _Figures:
     "The figures of recorded runs: file name -> figure, what it shows."
     measures = [m for m in _SCORED if all(r.of(m) for r in runs)]
     found = {**_ending_figures(runs), **_scored_figures(runs, measures)}
-    if any(r.gold for r in runs):
-        base = "rb_agg" if all(r.of("rb_agg") for r in runs) else "RougeL"
-        curves = {r.name: risk_coverage(r, base) for r in runs}
-        about = "Risk against coverage: what refusing more would have left"
-        found["risk_coverage"] = risk_coverage_figure(curves, base), about
     first = {r.name: summarize_run(r).self_corrections for r in runs}
     about = "What self-correction did to the first answers"
     found["self_correction"] = shares_figure(first, _SELF_CORRECTIONS), about

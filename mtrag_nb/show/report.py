@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import accumulate, combinations, permutations
+from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -26,19 +26,18 @@ from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, plugins
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
-from ..evaluate.blame import COSTS, STAGES, STATUSES, Blame, BlameReport, costs, proof_of
-from ..evaluate.blame import proof_report, risk_coverage
+from ..evaluate.blame import COSTS, STAGES, STATUSES, BlameReport, costs, proof_of
+from ..evaluate.blame import proof_report
 from ..evaluate.pairs import mechanism_card
 from ..evaluate.judge import judge_report, run_items
-from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SELF_CORRECTIONS, SHARES, Forked, Pair
-from ..evaluate.pairs import RunSummary, compare_right, cost_points, disagreements, dominated
-from ..evaluate.pairs import endings, forked, paired, price_curve, summarize_run, wins
+from ..evaluate.pairs import SELF_CORRECTIONS, Forked, Pair
+from ..evaluate.pairs import RunSummary, compare_right, disagreements
+from ..evaluate.pairs import forked, summarize_run
 from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measure
 from ..evaluate.scores import refusal_report
 from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow, compare
 from ..evaluate.statistics import mean_interval
-from .figures import QUIET, STAGE_COLOURS, comparison_figure, cost_figure, gain_figure
-from .figures import ink_on, risk_coverage_figure, score_figure, svg_uri
+from .figures import gain_figure, score_figure, svg_uri
 from .turn import SIGNS, ending, first_to_fail, outcome_words, page_texts, turn_html
 from .turn import unlicensed
 
@@ -154,12 +153,6 @@ class _Board:
         return disagreements(self.own)
 
     @cached_property
-    def wins(self) -> dict[tuple[int, int], frozenset[str]]:
-        "Run and run -> the tasks that the first gets right and the second fails."
-        pairs = permutations(range(len(self.own)), 2)
-        return {(a, b): frozenset(wins(self.own[a], self.own[b])) for a, b in pairs}
-
-    @cached_property
     def marks(self) -> dict[tuple[int, str], frozenset[str]]:
         "Number of the run and task id -> what the turn can be found by."
         differ = frozenset(self.apart)
@@ -196,7 +189,6 @@ def _marks(board: _Board, n: int, task_id: str, differ: frozenset[str]) -> Itera
         yield "proof_" + _mark_of(proof.status)
     if n in board.forks:
         yield from (_fork_mark(*x) for x in board.forks[n].marks.get(task_id, ()))
-    yield from (f"over{b + 1}" for (a, b), ids in board.wins.items() if a == n and task_id in ids)
 
 # %% ../../nbs/8_show/02_report.ipynb #d2ae8990
 def _spanned(i: Interval, form: Callable[[float], str], unit: str = "") -> str:
@@ -228,31 +220,10 @@ def _drawn_if(runs: Sequence[Evidence], draw: Callable[[], Figure], alt: str) ->
     "A figure, where there are conversations enough for it to say more than its table."
     return figure_html(draw(), alt) if any(len(r.conversations) >= LEAST for r in runs) else ""
 
-# %% ../../nbs/8_show/02_report.ipynb #21787d82
-_LETTERS = dict(zip(STAGE_COLOURS, "IWRKGADCO!?"))  # stage -> its letter; ?: none can be named
-_PALE = {"right": ("✓", "#009E73"), "undecided": ("~", QUIET), "not judged": ("", QUIET)}
-
-
-def _drawn_as(b: Blame) -> tuple[str, str, str]:
-    "How a turn is drawn: letter, colour, and the letter's own colour on it; '' where it is not filled."
-    if b.verdict != "failed":
-        return (*_PALE[b.verdict], "")
-    colour = STAGE_COLOURS[b.stage]
-    return _LETTERS[b.stage], colour, ink_on(colour, "#000000")
-
 # %% ../../nbs/8_show/02_report.ipynb #2e3d2434
 def _stages_to_blame(reports: Sequence[BlameReport]) -> Counter:
     "Stage -> how many failed turns of all runs it is to blame for; '' where none can be named."
     return Counter(b.stage for r in reports for b in r.failed)
-
-
-def _grid_key(reports: Sequence[BlameReport]) -> str:
-    "What the letters of a grid stand for, most first."
-    counts = _stages_to_blame(reports).most_common()
-    stages = [f"{_LETTERS[s]} {s or 'no stage can be named'}" for s, _ in counts]
-    came = {b.verdict for r in reports for b in r.turns.values()}
-    signs = [(_PALE[c][0] or "blank:", c) for c in _PALE if c in came]
-    return "   ".join([*(f"{sign} {word}" for sign, word in signs), *stages])
 
 
 def _leading(stages: Mapping[str, int]) -> str:
@@ -278,38 +249,6 @@ def finding(reports: Sequence[BlameReport]) -> str:
     return f"{failed} {of_all}"
 
 # %% ../../nbs/8_show/02_report.ipynb #42506858
-_BAND, _OPEN = 24, 3  # turns in a band; bands that are open
-
-
-def _bands(talks: Sequence[Sequence[str]]) -> list[list[int]]:  # the tasks of each conversation
-    "The numbers of the conversations of each band, from 0: as many as fit."
-    out, size = [], 0
-    for n, tasks in enumerate(talks):
-        if not out or size + len(tasks) > _BAND:
-            out, size = [*out, []], 0
-        out[-1].append(n)
-        size += len(tasks)
-    return out
-
-
-def _square(board: _Board, n: int, task_id: str) -> tuple[str, ...] | None:
-    "A square for its template; None for a task that the run did not have."
-    s = board.own[n]
-    if task_id not in s.turns:
-        return None
-    words = outcome_words(s.run, task_id)
-    return (*_drawn_as(s.turns[task_id].blame), board.href(n, task_id), s.name, words)
-
-
-def _band_html(board: _Board, numbers: Sequence[int]) -> str:
-    "Some conversations, a row a run."
-    talks = {n + 1: [*board.talks.values()][n] for n in numbers}
-    tasks = [i for t in talks.values() for i in t]
-    rows = [(s.name, [_square(board, n, i) for i in tasks]) for n, s in enumerate(board.own)]
-    sizes = [(c, len(t)) for c, t in talks.items()]
-    return _made("wide", _made("band", sizes, rows), f"conversations {min(talks)} to {max(talks)}")
-
-
 def _proof_html(board: _Board) -> str:
     "How much of the blame is proved, a row a run; '' where nothing was tried."
     found = {n: proof_report(s.run, s.report) for n, s in enumerate(board.standings)}
@@ -322,16 +261,14 @@ def _proof_html(board: _Board) -> str:
     return _join(_table("proof", rows), _note("proof")) if rows else ""
 
 
-def _grid_html(board: _Board) -> str:
-    "All conversations, the key of the letters, and a summary in one line if the runs share their tasks."
+def _blame_html(board: _Board) -> str:
+    "A summary in one line if the runs share their tasks, and what is proved of it."
     reports = [s.report for s in board.own]
     same = all(r.turns.keys() == reports[0].turns.keys() for r in reports)
-    made = [_band_html(board, b) for b in _bands([*board.talks.values()])]
     notes = {r.name: r.manifest.get("imported", {}).get("notes") for r in board.runs}
     said = [finding(reports)] if same else []
     said += [f"{name}, from a file: {'; '.join(some)}." for name, some in notes.items() if some]
-    grid = _made("grid", " ".join(said), made, _OPEN, _grid_key(reports))
-    return _join(grid, _proof_html(board))
+    return _join(_made("part", "", " ".join(said), ""), _proof_html(board))
 
 # %% ../../nbs/8_show/02_report.ipynb #8e13ea61
 def _ranked(board: _Board) -> list[tuple[int, RunSummary]]:  # number of the run, from 0
@@ -466,7 +403,7 @@ def _stage_links(n: int, s: RunSummary) -> str:
     "The stages that failed first, most first."
     mine, stages = f"r{n + 1}", s.report.counts("stage")
     links = {k: _link(v, mine, "failed", "at_" + _mark_of(k)) for k, v in stages.items()}
-    counts = [(_LETTERS[k], k or "not named", link) for k, link in links.items()]
+    counts = [(k or "not named", link) for k, link in links.items()]
     return _made("stages", counts) if counts else "–"
 
 
@@ -478,15 +415,8 @@ def _of(n: int, share: Interval, kind: str, *marks: str) -> str:
     return _made("of", count, _link(share.n, f"r{n + 1}", kind), _percent(share))
 
 
-def _placed(board: _Board) -> dict[str, list[str]]:
-    "Run -> those that are at least as good at no more cost; {} for one run, and for too few conversations."
-    sure = len(board.own) > 1 and all(s.right().low is not None for s in board.own)
-    return dominated(board.own) if sure else {}
-
-
-def _board_row(board: _Board, n: int, s: RunSummary) -> list[object]:
-    mine, better, judged = f"r{n + 1}", _placed(board).get(s.name), bool(s.judged)
-    place = f"dominated by {', '.join(better)}" if better else "★ on the frontier"
+def _board_row(n: int, s: RunSummary) -> list[object]:
+    mine, judged = f"r{n + 1}", bool(s.judged)
     value = _spanned(s.value, lambda x: show(x, 2))
     changed = []
     for w in ("fixed", "spoilt"):
@@ -503,18 +433,12 @@ def _board_row(board: _Board, n: int, s: RunSummary) -> list[object]:
         _made("join", changed, ", ") if judged else "–",
         _link(f"{s.cost().value:,.0f}", mine),
         _link(f"{s.cost('seconds').value:.1f}", mine),
-        "–" if better is None else place,
     ]
 
 
 def _leaderboard(board: _Board) -> str:
-    "The table of runs, and the frontier as a figure where there are several."
-    worse, drawn = _placed(board), ""
-    if worse:
-        fig = cost_figure(cost_points(board.own), "share right", worse)
-        drawn = figure_html(fig, "Share right against tokens a turn")
-    rows = [_board_row(board, n, s) for n, s in enumerate(board.own)]
-    return _join(_table("runs", rows), _note("runs"), drawn)
+    rows = [_board_row(n, s) for n, s in enumerate(board.own)]
+    return _join(_table("runs", rows), _note("runs"))
 
 # %% ../../nbs/8_show/02_report.ipynb #d7546119
 _FLOW_GROUPS = [(f"first answer {way}", 2) for way in ("right", "wrong")]
@@ -547,16 +471,6 @@ def _flow_html(board: _Board) -> str:
 _SPLIT = 8  # turns that are shown at once
 
 
-def _wins_html(board: _Board) -> str:
-    names = [s.name for s in board.own]
-    rows = [[name, *("–" for _ in names)] for name in names]
-    for (a, b), ids in board.wins.items():
-        title = f"right in {names[a]}, failed in {names[b]}"
-        rows[a][1 + b] = _link(len(ids), f"r{a + 1}", f"over{b + 1}", title=title)
-    caption = "Turns that one run gets right and another fails"
-    return _table(["right in ↓, failed in →", *names], rows, caption)
-
-
 def _signed(s: RunSummary, task_id: str) -> str:
     "What came of a turn, with its sign."
     return f"{SIGNS[s.verdict(task_id)]} {outcome_words(s.run, task_id)}"
@@ -586,28 +500,12 @@ def _disagreements_html(board: _Board) -> str:
     split = _split_html(board, first, "The most evenly split first")
     more = _split_html(board, rest, "Fewer runs differ") if rest else ""
     more = _made("rest", f"{len(rest)} more", more) if rest else ""
-    return _join(_wins_html(board), _made("part", "", _made("join", said), split), more)
-
-# %% ../../nbs/8_show/02_report.ipynb #prices02
-def _prices_html(board: _Board) -> str:
-    "Each pair of runs as a curve over prices and shares; '' for one run, and without judged turns."
-    ends = {s.name: endings(s.run) for s in board.own if s.judged}
-    rows = []
-    for a, b in combinations(ends, 2):
-        both = ends[a].keys() & ends[b].keys()
-        c = price_curve(paired(f"{b} less {a}", ends[a], ends[b])) if both else None
-        if c:
-            shares = sorted({s for _, s in c.points})
-            at = [str(c.points[x, shares[len(shares) // 2]]) for x in (0.0, 0.5, 1.0)]
-            turns = f"{sum(c.turns)} ({c.turns[1]} unanswerable)"
-            rows.append([c.name, turns, c.changed, *at, c.verdict])
-    note = _note("prices", shares=SHARES, priced=PRICED_FLOOR, floor=FLOOR)
-    return _join(_table("prices", rows), note) if rows else ""
+    return _join(_made("part", "", _made("join", said), split), more)
 
 # %% ../../nbs/8_show/02_report.ipynb #fkd00007
-def _gains(p: Pair) -> tuple[str, str, str]:
-    "What is gained: share, value, and where the sign is shown, by the price of a wrong answer."
-    return _points(p.gain), _change(p.mean_difference), getattr(price_curve(p), "verdict", "–")
+def _gains(p: Pair) -> tuple[str, str]:
+    "What is gained: share, and value."
+    return _points(p.gain), _change(p.mean_difference)
 
 
 def _audit_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
@@ -629,7 +527,7 @@ def _ladder_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
         yield [name, oracle, link["repairs"], link["spoils"], *_gains(p), link["lowest"], right]
     if lowest[""]:
         none = _link(lowest[""], mine, _fork_mark("no rung", "lowest"))
-        yield [name, "no rung", *("–" for _ in range(5)), none, "–"]
+        yield [name, "no rung", *("–" for _ in range(4)), none, "–"]
 
 
 def _forks_html(board: _Board, command: str, rows: Callable) -> str:
@@ -659,36 +557,21 @@ _rungs_html = partial(_forks_html, command="ladder", rows=_ladder_rows)
 _UNKNOWN = "not recorded"
 
 
+def _listed(told: Mapping) -> str:
+    "What a part of a manifest holds, in its own words, without what is empty."
+    return ", ".join(f"{k} {v}" for k, v in told.items() if v) or _UNKNOWN
+
+
 def _model_words(spec: Mapping | None) -> str:
-    if not spec:
-        return "none"
-    dtype = spec.get("dtype", "auto")
-    parts = [spec.get("name"), spec.get("quantization"), dtype if dtype != "auto" else ""]
-    return ", ".join(filter(None, parts)) + (f" at {spec['url']}" if spec.get("url") else "")
-
-
-def _session_words(sessions: Sequence[Mapping]) -> str:
-    "In how many sessions a run was made, and how long they took."
-    if not sessions:
-        return _UNKNOWN
-    minutes = sum(s.get("seconds", 0) for s in sessions) / 60
-    started = sessions[0].get("started")
-    first = f"; first started {started}" if started else ""
-    return f"{len(sessions)}, {minutes:.1f} minutes{first}"
-
-
-def _machine_words(m: Mapping) -> str:
-    if not m:
-        return _UNKNOWN
-    gpu = ", ".join(m.get("gpu", ())) or "none"
-    size = f"{m.get('cores', '?')} cores, {m.get('memory_gib', '?')} GiB, GPU: {gpu}"
-    return f"{m.get('system', '')} {m.get('processor', '')}, {size}"
+    return ", ".join(filter(None, map((spec or {"name": "none"}).get, ("name", "quantization"))))
 
 
 def _run_facts(run: Evidence) -> dict[str, str]:
     "Heading -> what a manifest says of a run; of a run from elsewhere there may be little."
     m, s, identity = run.manifest, run.manifest.get("settings", {}), run.manifest["identity"]
     models = {"chat model": "chat", "embedder": "embedder", "reranker": "reranker"}
+    sessions = m.get("sessions", [])
+    seconds = sum(x.get("seconds", 0) for x in sessions)
     blank = "" if s else _UNKNOWN
     loose = unlicensed(run.run, (step for t in run.turns.values() for step in t.steps))
     imported = m.get("imported", {})  # what the file of a run from elsewhere lacks, and has amiss
@@ -704,8 +587,8 @@ def _run_facts(run: Evidence) -> dict[str, str]:
         "index and retrieval": identity.get("retriever", blank),
         "prompts": identity.get("prompts", blank),
         **({"decided by": "; ".join(loose)} if loose else {}),
-        "sessions": _session_words(m.get("sessions", [])),
-        "machine": _machine_words(m.get("machine", {})),
+        "sessions": f"{len(sessions)}, {seconds / 60:.1f} minutes" if sessions else _UNKNOWN,
+        "machine": _listed(m.get("machine", {})),
         "commit": m.get("commit") or _UNKNOWN,
         **{name: text for name, text in notes.items() if text},
     }
@@ -822,22 +705,8 @@ def _scores_html(board: _Board) -> str:
     return _join(_table(head, rows[:_OPEN_ROWS], "Measures"), rest, _made("quiet", note), *figures)
 
 # %% ../../nbs/8_show/02_report.ipynb #112bc140
-def _dials_html(runs: Sequence[Evidence]) -> str:
-    "Risk against coverage; '' if no run has a number to refuse by."
-    measure = next((m for m in ("rb_agg", "RougeL") if any(r.of(m) for r in runs)), "")
-    curves = {r.name: risk_coverage(r, measure) for r in runs} if measure else {}
-    if not any(c.points for c in curves.values()):
-        return ""
-    title, none = "Risk against coverage", (None, None)
-    own = {name: map(show, c.own or none) for name, c in curves.items()}
-    rows = [[n, c.confidence, *own[n], show(c.area), c.left_out] for n, c in curves.items()]
-    drawn = _drawn_if(runs, lambda: risk_coverage_figure(curves, measure), f"{title} of each run")
-    made = _join(drawn, _table("risk", rows, title))
-    return _made("part", title, page_texts("notes")["risk"], made)
-
-
 def _refusals_html(board: _Board) -> str:
-    "Refusals in four cells, then risk against coverage; '' where no labels are known."
+    "Refusals in four cells; '' where no labels are known."
     runs, rows, notes = [s.run for s in board.own], [], [page_texts("notes")["refusals"]]
     if not any(r.gold for r in runs):
         return ""
@@ -850,7 +719,7 @@ def _refusals_html(board: _Board) -> str:
         rows += found.rows
         notes += [f"{r.name}: {found.note}."] if found.note else []
     table = Markup(RefusalReport(tuple(rows), " ".join(notes))._repr_html_())
-    return _join(_made("wide", table, "Refusals"), _dials_html(runs))
+    return _made("wide", table, "Refusals")
 
 
 def _comparisons_html(board: _Board) -> str:
@@ -862,10 +731,8 @@ def _comparisons_html(board: _Board) -> str:
     for m in common[:_DRAWN]:
         name = _in_table(m, runs)
         found = compare({r.name: r.of(m) for r in runs}, board.conversation_of, name)
-        title = f"Means and paired differences by {m}"
-        drawn = _drawn_if(runs, lambda: comparison_figure(found), title)
         table = _made("wide", Markup(found._repr_html_()), f"Comparison by {m}")
-        parts.append(_made("part", name, "", _join(drawn, table)))
+        parts.append(_made("part", name, "", table))
     return _join(*parts) or _made("part", "", "No measure is known of every run.", "")
 
 
@@ -1052,12 +919,11 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> _Section:
 
 _SECTIONS = [
     _Section("runs", "The runs", _leaderboard, first=True),
-    _Section("grid", "Which stage failed where", _grid_html, first=True),
+    _Section("blame", "Which stage failed where", _blame_html, first=True),
     _Section("flow", "What correction did", _flow_html, first=True),
     _Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
     _Section("rungs", "What a perfect stage would repair", _rungs_html, first=True),
     _Section("apart", "Where the runs disagree", _disagreements_html, first=True),
-    _Section("prices", "Run against run, by the price of a wrong answer", _prices_html),
     _Section("outcomes", "Outcomes and reasons", _outcomes_html),
     _Section("scores", "Scores", _scores_html),
     _Section("refusals", "Refusals", _refusals_html),

@@ -25,7 +25,7 @@ from ..evaluate.scores import Evidence, as_evidence
 
 # %% auto #0
 __all__ = ['SIGNS', 'unlicensed', 'ending', 'outcome_of', 'page_texts', 'outcome_words', 'fault_of', 'first_to_fail', 'turn_html',
-           'TurnView', 'strip_html', 'ConversationView', 'run_html', 'RunView', 'divergence', 'beside_html']
+           'TurnView', 'ConversationView', 'run_html', 'RunView', 'divergence', 'beside_html']
 
 # %% ../../nbs/8_show/00_turn.ipynb #3f5be350
 _ASK_NO_MODEL = ("support", "claims", "rules")
@@ -267,12 +267,6 @@ class TurnView(View):
 def _views(run: Evidence, conversation_id: str, timing: bool = True, chars: int = 600) -> list:
     turns = run.conversations[conversation_id]
     return [_Shown(run, t.task_id, timing=timing, chars=chars) for t in turns]
-
-
-def strip_html(run: Evidence, conversation_id: str) -> str:
-    "The turns of a conversation side by side."
-    first = first_to_fail(run, conversation_id)
-    return render("turn.html", "strip", _views(run, conversation_id), first)
 
 
 def _conversation_html(run: Evidence, conversation_id: str, timing=True, opened: str = "") -> str:

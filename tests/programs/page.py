@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from browser import Checks, arguments, axe_findings, axe_source, launched, playwright
 from serve_load import started
 
-from mtrag_nb.data.mtrag import check_format, read_gold
+from mtrag_nb.data.mtrag import read_gold
 from tests.support.specimens import docx, pdf, word_paragraph
 
 SCREENS = [
@@ -278,7 +278,7 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
 
 
 def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
-    "Three marks: right, rightly refused, and a passage that the grade threw away; the turn again with that passage."
+    "Three marks: right, rightly refused, and a passage that the grade threw away."
     with checks(f"{name}: right answers and right refusals are marked, by the keyboard"):
         for turn in (turns[0], turns[2]):
             turn.get_by_role("button", name="this answer is right").focus()
@@ -301,38 +301,13 @@ def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
         found.get_by_role("button", name="this passage answers it").click()
         expect(lost.locator(".came")).to_contain_text("Failed first at grade")
         expect(v.tab.locator("#marked")).to_have_text("3")
-    with checks(f"{name}: with that passage kept the turn is repaired, beside the old one"):
-        found.get_by_role("button", name="try again with it").click()
-        again = lost.get_by_role("region", name="tried again")
-        expect(again).to_contain_text("twenty kilograms", timeout=3 * 60_000)
-        expect(lost.get_by_role("region", name="as it was")).to_contain_text("I don't know")
-        again.get_by_role("button", name="this is the better answer").click()
-        expect(lost.locator(".came")).to_contain_text("Failed first at grade")
-        found.get_by_role("button", name="try again with it").click()
-        expect(again.locator("p.good")).to_have_text("right", timeout=3 * 60_000)
-        again.scroll_into_view_if_needed()
-        v.fits()
-        v.accessible()
-        v.tab.screenshot(path=checks.shots / f"page-again-{name}.png")
-        lost.get_by_role("button", name="no grade").click()
-        expect(again).to_contain_text("without the grade", timeout=3 * 60_000)
-    with checks(f"{name}: the grid, and an export that the format check accepts"):
+    with checks(f"{name}: the marks are a file of tasks and gold"):
         unfold(v)
-        with v.context.expect_page(timeout=3 * 60_000) as page:
-            v.tab.get_by_role("link", name="which stage lost them").click()
-        expect(page.value.locator("body")).to_contain_text(
-            "1 of 3 turns failed", timeout=3 * 60_000
-        )
-        page.value.screenshot(path=checks.shots / f"page-grid-{name}.png")
-        page.value.close()
-        files = []
-        for link in ("tasks and gold", "answers"):
-            with v.tab.expect_download() as got:
-                v.tab.get_by_role("link", name=link).click()
-            files.append(Path(got.value.path()).with_suffix(".jsonl"))
-            Path(got.value.path()).rename(files[-1])
-        assert check_format("C", *files).ok and check_format("C", *files).lines == 3
-        assert [g.answerability for g in read_gold(files[0]).values()].count("ANSWERABLE") == 2
+        with v.tab.expect_download() as got:
+            v.tab.get_by_role("link", name="tasks and gold").click()
+        file = Path(got.value.path()).with_suffix(".jsonl")
+        Path(got.value.path()).rename(file)
+        assert [g.answerability for g in read_gold(file).values()].count("ANSWERABLE") == 2
 
 
 def draw(checks: Checks, v: Visit, expect, name: str) -> None:
@@ -513,7 +488,7 @@ def picture(v: Visit, name: str) -> None:
 
 
 def pictures(browser, url: str, expect, paths: list[Path]) -> None:
-    "Documents, a citation that is open (on a phone, too), a refusal with its reason, a mark, the turn again, and the grid."
+    "Documents, a citation that is open (on a phone, too), a refusal with its reason, and a mark."
     paths[0].write_bytes(pdf(HOLM)[0])
     v = Visit(browser, url, {"width": 1280, "height": 760}, "light", "")
     v.tab.locator("#files").set_input_files([str(p) for p in paths])
@@ -551,23 +526,6 @@ def pictures(browser, url: str, expect, paths: list[Path]) -> None:
     expect(lost.locator(".came")).to_contain_text("Failed first at grade")
     lost.evaluate("e => e.scrollIntoView()")
     picture(v, "marks")
-    for better in (True, False):
-        found.get_by_role("button", name="try again with it").click()
-        again = lost.get_by_role("region", name="tried again")
-        expect(again).to_contain_text("twenty kilograms", timeout=3 * 60_000)
-        if better:
-            again.get_by_role("button", name="this is the better answer").click()
-            expect(v.tab.locator("#marked")).to_have_text("2")
-            lost.locator("div[role=status]").evaluate("e => e.replaceChildren()")
-    expect(again.locator("p.good")).to_have_text("right")
-    lost.scroll_into_view_if_needed()
-    again.evaluate("e => e.scrollIntoView({ block: 'end' })")
-    picture(v, "again")
-    with v.context.expect_page(timeout=3 * 60_000) as page:
-        v.tab.get_by_role("link", name="which stage lost them").click()
-    expect(page.value.locator("body")).to_contain_text("1 of 2 turns failed", timeout=3 * 60_000)
-    v.tab = page.value
-    picture(v, "grid")
 
 
 def main(argv=None) -> int:
