@@ -32,7 +32,7 @@ from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.systems import stages
-from mtrag_nb.systems.outside import Config, _becomes, configured
+from mtrag_nb.systems.outside import _becomes, configured, system_yaml_changes
 from tests.test_attacks import SPANS, mutated
 
 # All paths are relative to the folder that `workplace` makes; what a wrong command writes goes to `odd`.
@@ -478,11 +478,11 @@ def test_a_prompt_of_a_stage_that_asks_no_model_is_refused():
 def test_a_configuration_file_with_another_value_than_a_constant_is_refused(tmp_path):
     path = tmp_path / "system.yaml"
     path.write_text("memory:\n  summarize_every: 5\n  max_messages: 12\n", encoding="utf-8")
-    changes = Config(path, configured("agents")).changes
+    changes = system_yaml_changes(path, configured("agents"))
     with pytest.raises(SettingsError, match="agents.messages is a constant of this version: 10"):
         configured("agents", changes=changes)
     path.write_text("memory:\n  summarize_every: 5\n  max_messages: 10\n", encoding="utf-8")
-    changes = Config(path, configured("agents")).changes
+    changes = system_yaml_changes(path, configured("agents"))
     assert configured("agents", changes=changes) == configured("agents")
 
 

@@ -24,9 +24,9 @@ from tests.support.tiny import GRANITE, GRANITELIB, make_tiny, teach
 
 THINKER = "Qwen/Qwen3-4B"
 CHECKER = "cross-encoder/nli-roberta-base"
-RERANKER = "Qwen/Qwen3-Reranker-0.6B"
-GRANITES = (GRANITE, GRANITELIB, "BAAI/bge-m3", "BAAI/bge-reranker-v2-m3")
-PARTS = (THINKER, RERANKER, CHECKER)
+RERANKER = "BAAI/bge-reranker-v2-m3"
+GRANITES = (GRANITE, GRANITELIB, "BAAI/bge-m3", RERANKER)
+PARTS = (THINKER, CHECKER)
 FETCH = "import sys; from mtrag_nb.app.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -117,10 +117,12 @@ def test_a_classifier_checks_drafts_and_marks_what_it_does_not_support(offline):
 
 @pytest.mark.parametrize("name, said", [(THINKER, "its architecture is Qwen3ForCausalLM")])
 def test_a_model_of_another_kind_is_one_clear_line(name, said, offline):
-    from mtrag_nb.models.embed import Classifier
+    from mtrag_nb.models.embed import Classifier, CrossEncoderReranker
 
     with pytest.raises(SettingsError, match=f"{name} is no classifier of claims: {said}"):
         Classifier(ModelSpec(name, device="cpu")).parts(["A document."], "A claim.")
+    with pytest.raises(SettingsError, match="no reranker is made of it"):
+        CrossEncoderReranker(ModelSpec(name, device="cpu")).score("Why?", ["A document."])
 
 
 def test_labels_that_say_nothing_of_support_are_one_clear_line(tmp_path):
@@ -132,13 +134,13 @@ def test_labels_that_say_nothing_of_support_are_one_clear_line(tmp_path):
         Classifier(ModelSpec(str(tmp_path), device="cpu")).parts(["A document."], "A claim.")
 
 
-def test_a_yes_no_reranker_orders_what_was_found(offline):
-    "Words and vectors are fused, and the reranker's probabilities decide."
+def test_a_cross_encoder_orders_what_was_found(offline):
+    "Words and vectors are fused, and the reranker's scores decide."
     from mtrag_nb.app.evaluate import report, score
     from mtrag_nb.app.cli import ingest, run
     from mtrag_nb.data.mtrag import sample_corpus, sample_dir
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.models.embed import HashEmbedder, _YesNoReranker
+    from mtrag_nb.models.embed import CrossEncoderReranker, HashEmbedder
     from mtrag_nb.systems.outside import configured
 
     changes = {"retrieval.views": "query bm25:query", "retrieval.fusion": "rrf"}
@@ -147,16 +149,16 @@ def test_a_yes_no_reranker_orders_what_was_found(offline):
         configured("naive", "laptop", changes), reranker=ModelSpec(RERANKER, device="cpu")
     )
     models = Models(settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder())
-    ingest(sample_corpus(), "yes-no-index", ["clapnq"], settings, models=models, progress=False)
-    assert type(models.reranker) is _YesNoReranker
+    ingest(sample_corpus(), "reranked-index", ["clapnq"], settings, models=models, progress=False)
+    assert type(models.reranker) is CrossEncoderReranker
     how = {"domains": ["clapnq"], "limit": 2, "models": models, "progress": False}
     tasks = sample_dir() / "reference.jsonl"
-    found = run(tasks, "yes-no", "naive", "yes-no-index", settings=settings, **how)
+    found = run(tasks, "reranked", "naive", "reranked-index", settings=settings, **how)
     turns = list(found.trajectories.values())
     assert len(turns) == 2 and not any(t.error for t in turns), [t.error for t in turns]
     assert all(0 < h.rerank_score < 1 for t in turns for h in t.retrievals[0].hits)
-    score(["yes-no"], encoder="none")
-    assert "naive" in report(["yes-no"]).read_text(encoding="utf-8")
+    score(["reranked"], encoder="none")
+    assert "naive" in report(["reranked"]).read_text(encoding="utf-8")
 
 
 # Adapters (LoRA). That the library is laid out as the published one is asserted by name; `peft` loads them.

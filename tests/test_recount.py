@@ -38,8 +38,8 @@ from mtrag_nb.core.text import STOPWORDS, _FEATURES, _claim_features, _draft_fea
 from mtrag_nb.core.text import claims_something, sentences
 from mtrag_nb.core.types import Turn
 from mtrag_nb.models.local import find_model
-from mtrag_nb.systems.baselines import features, underspecified
 from mtrag_nb.systems.system import _quotable
+from tests.support.clarity import features, underspecified
 from tests.support.claims import Planted, of_sample, planted
 from tests.support.company import contextual_support
 from tests.support.words import GROUPS, words

@@ -10,7 +10,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.systems.agents import AGENTS
-from mtrag_nb.systems.outside import Config
+from mtrag_nb.systems.outside import system_yaml_changes
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def eight(prompt, text: str) -> float:
 @pytest.mark.parametrize("profile", ["laptop", "agents", "agents-server"])
 def test_the_printed_file_answers(profile, index, tmp_path):
     "As long as the threshold of 7 was held against cosines, the laptop refused every question."
-    changes = Config(data_dir("paper") / "system.yaml", AGENTS.configured(profile)).changes
+    changes = system_yaml_changes(data_dir("paper") / "system.yaml", AGENTS.configured(profile))
     changes |= {"chunks.parent_size": 1200, "chunks.parent_overlap": 100}  # as the index has them
     changes |= {"chunks.child_size": 400, "chunks.child_overlap": 50}
     changes["embedder.prefixes"] = ""

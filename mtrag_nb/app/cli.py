@@ -376,7 +376,7 @@ class Setup:
 
     def settings(self, system: str = "") -> Settings:
         "The settings of a system. What is typed with --set goes before what a file says."
-        from mtrag_nb.systems.outside import Config, system_named
+        from mtrag_nb.systems.outside import system_named, system_yaml_changes
 
         changes, value, setup = changes_of(self.set), system_named(system or DEFAULT), self
         if self.model and not self.chat and hasattr(value.settings, "model"):
@@ -384,7 +384,7 @@ class Setup:
             setup = replace(self, model="")
         base = setup.base()
         if self.config:
-            changes = {**Config(self.config, value.configured(base)).changes, **changes}
+            changes = {**system_yaml_changes(self.config, value.configured(base)), **changes}
         settings = value.configured(base, changes)
         if not self.calibrated:
             return settings

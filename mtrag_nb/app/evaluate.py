@@ -656,7 +656,7 @@ def card(
     return found
 
 # %% ../../nbs/app/03_evaluate.ipynb #f657b4f6
-_WAYS = ("cosine", "likelihood", "yesno", "verdict")  # to grade; the first asks no chat model
+_WAYS = ("cosine", "yesno", "verdict")  # to grade; the first asks no chat model
 
 
 def calibrate(

@@ -182,7 +182,7 @@ class SparseSettings:
 # The views of a conversation that ends with a question.
 VIEWS = ("query", "last", "follows", "questions", "answered", "mix")
 _FUSIONS = ("rrf", "pool")
-RERANKERS = ("overlap", "passage", "talk", "cosine", "likelihood", "model", "none")
+RERANKERS = ("overlap", "passage", "talk", "cosine", "model", "none")
 
 
 @dataclass(frozen=True)

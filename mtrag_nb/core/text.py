@@ -376,7 +376,7 @@ class Verdict:
     "One decision of a grader or checker, with what it was read from."
 
     label: Label
-    how: str  # "verdict" (generated text), or the name of a score: "likelihood", "cosine", "support", ...
+    how: str  # "verdict" (generated text), or the name of a score: "cosine", "support", ...
     score: float | None = None  # the score, where there is one
     threshold: float | None = None  # yes at or above it
     raw: str = ""  # the model's text, where there is one

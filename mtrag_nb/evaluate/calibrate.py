@@ -29,8 +29,8 @@ from ..models.embed import BertScorer, Classifier
 from ..models.chat import EmbedderLike
 from ..runs.run import machine, package_versions
 from ..systems.stages import PROMPTS, Asked, check_by_claims, check_by_classifier
-from ..systems.stages import check_by_likelihood, check_by_support, check_by_yesno
-from ..systems.stages import grade_by_cosine, grade_by_likelihood, grade_by_verdict
+from ..systems.stages import check_by_support, check_by_yesno
+from ..systems.stages import grade_by_cosine, grade_by_verdict
 from ..systems.stages import grade_by_yesno, show_history
 
 # %% auto #0
@@ -204,15 +204,14 @@ def _ways_table(found: _Ways) -> str:
     return text_table(_WAYS_HEAD, rows, 2)
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #4ad57fd1
-_GRADES = ("cosine", "likelihood", "yesno", "verdict")
+_GRADES = ("cosine", "yesno", "verdict")
 
 
 def _grade_pair(way: str, p: _Candidate, models: Models) -> Verdict:
     if way == "cosine":
         return grade_by_cosine(models.embedder, p.question, [p.document])[0]
     asked = Asked(models.chat, PROMPTS, p.question, p.history, [p.document])
-    by = {"likelihood": grade_by_likelihood, "yesno": grade_by_yesno, "verdict": grade_by_verdict}
-    return by[way](asked)[0]
+    return (grade_by_yesno if way == "yesno" else grade_by_verdict)(asked)[0]
 
 
 def _measure_grades(pairs: Sequence[_Candidate], models: Models, ways: Sequence[str] = _GRADES):
@@ -234,9 +233,8 @@ def _check_answer(
         return check_by_classifier(checker, r.answer, texts)[0]
     if way in ("support", "claims"):
         return (check_by_claims if way == "claims" else check_by_support)(r.answer, texts)
-    by = check_by_likelihood if way == "likelihood" else check_by_yesno
     shown = "\n\n".join(t.strip() for t in texts)
-    return by(models.chat, PROMPTS, r.task.question, r.answer, shown)
+    return check_by_yesno(models.chat, PROMPTS, r.task.question, r.answer, shown)
 
 
 def _measure_checks(
@@ -247,7 +245,7 @@ def _measure_checks(
     answers = [r for r in rated if r.system != "reference"]
     some = answers if n is None else random.Random(0).sample(answers, min(n, len(answers)))
     ways = {"support": answers, "claims": answers}
-    ways |= {"likelihood": some, "yesno": some} if models else {}
+    ways |= {"yesno": some} if models else {}
     ways |= {f"nli:{checker.spec.name}": some} if checker else {}
     if (models or checker) and len(some) < len(answers):
         ways["support, the same answers"] = some
@@ -261,7 +259,7 @@ def _measure_checks(
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #5b43f0bf
 # what a way asks of the chat model: nothing, scores, words
-_COST = {"cosine": 0, "support": 0, "claims": 0, "likelihood": 1, "yesno": 1, "verdict": 2}
+_COST = {"cosine": 0, "support": 0, "claims": 0, "yesno": 1, "verdict": 2}
 
 
 def _best_way(found: Mapping[str, _Discrimination]) -> str | None:
@@ -319,7 +317,7 @@ def _measure_gate(
     embedder: EmbedderLike,
     n: int = 100,  # tasks with an answer
 ) -> dict[str, _Discrimination]:  # {}: one of the two kinds is missing
-    "How well the grade `together` tells answerable tasks from others by what was retrieved for them."
+    "How well the nearest passage, or none near enough, tells answerable tasks from others."
     known = sorted((t for t in tasks if t.id in gold and candidates.get(t.id)), key=lambda t: t.id)
     can = [t for t in known if gold[t.id].answerability in TO_ANSWER]
     cannot = [t for t in known if gold[t.id].answerability in TO_REFUSE]

@@ -28,7 +28,6 @@ from .statistics import difference_interval, krippendorff_alpha, spearman
 from .statistics import spearman_in_bands
 from ..models.calls import RecordedChat
 from ..models.chat import ChatModel
-from ..systems.stages import PROMPTS, check_by_likelihood
 
 # %% auto #0
 __all__ = ['RaterNames', 'MODEL_WAYS', 'rater_names', 'human_ratings', 'Licence', 'licence', 'lexical_measures',
@@ -445,7 +444,6 @@ def _by_judgements(name, found: Sequence[Judgement], seconds, scores, field="", 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #9881fcda
 # way -> of model, questions, answers, documents
 MODEL_WAYS: dict[str, Callable[..., list]] = {
-    "likelihood": lambda m, *x: [check_by_likelihood(m, PROMPTS, *y).score for y in zip(*x)],
     "choice": lambda m, q, a, d: judge_faithfulness(m, q, a, d, "choice"),
     "text": lambda m, q, a, d: judge_faithfulness(m, q, a, d, "text"),
     "rl_f_local": lambda m, q, a, d: judge_statements(m, q, a, d, "choice"),
@@ -454,8 +452,6 @@ MODEL_WAYS: dict[str, Callable[..., list]] = {
 
 def _as_measures(way: str, found: Sequence, seconds: float) -> list[_Measured]:
     "What came of asking in one of MODEL_WAYS."
-    if way == "likelihood":
-        return [_Measured("likelihood", tuple(found), seconds)]
     own = [j.score for j in found]
     if way == "rl_f_local":
         return [_by_judgements("rl_f_local", found, seconds, own)]

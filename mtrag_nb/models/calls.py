@@ -42,7 +42,7 @@ _MAKERS = {  # what makes the models of a profile; imported when the first is as
     "contract": "mtrag_nb.models.local:read_contract",
     "embedder": "mtrag_nb.models.embed:Embedder",
     "embedder of LlamaIndex": "mtrag_nb.models.embed:FromEmbedding",
-    "reranker": "mtrag_nb.models.embed:load_reranker",
+    "reranker": "mtrag_nb.models.embed:CrossEncoderReranker",
     "checker": "mtrag_nb.models.embed:Classifier",
     "chat server": "mtrag_nb.models.server:ServerChat",
     "embedder server": "mtrag_nb.models.server:ServerEmbedder",
@@ -557,7 +557,6 @@ class RetrieverLike(Protocol):
         domain: str = "",
         task_id: str = "",
         turns: Sequence[Turn] = (),  # the conversation, its last question included
-        model: ChatModel | None = None,  # for settings that ask one
     ) -> Retrieval: ...
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
@@ -603,7 +602,7 @@ class GivenPassages:
         self._passages = _passages_of(tasks)
         self._given = {task.id: task.contexts for task in tasks}
 
-    def retrieve(self, query, domain="", task_id="", turns=(), model=None) -> Retrieval:
+    def retrieve(self, query, domain="", task_id="", turns=()) -> Retrieval:
         "The passages of a task in their order, possibly none. Raises DataError for an unknown task_id."
         if task_id not in self._given:
             remedy = "Retrieve with the task_id of a task that was given"

@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import re
 import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,16 +18,16 @@ import numpy as np
 from ..core.files import read_json
 from ..core.settings import MINILM, ModelSpec
 from ..core.text import sentences, spans_of, unmarked
-from ..core.types import ModelNotFound, SettingsError, digest, quiet
-from .chat import RESIDENTS, EmbedderLike, Resident, TooLarge, chat, enter, finite
+from ..core.types import SettingsError, digest, quiet
+from .chat import RESIDENTS, EmbedderLike, Resident, TooLarge, enter, finite
 from .chat import gpu_problem, made_if_it_fits, make_room, memory_of, too_large
 from .chat import usable_device, weight_bytes
-from .local import TransformersChat, find_model, pick_device, pick_dtype
+from .local import find_model, pick_device, pick_dtype
 from .local import run_batches, torch_dtype, trim_memory, weight_files
 
 # %% auto #0
 __all__ = ['OFFICIAL_BERT', 'ENCODERS', 'HashEmbedder', 'prefixed', 'Embedder', 'FromEmbedding', 'CosineReranker',
-           'load_reranker', 'Classifier', 'BertScorer', 'encoder_named']
+           'CrossEncoderReranker', 'Classifier', 'BertScorer', 'encoder_named']
 
 # %% ../../nbs/3_models/03_embed.ipynb #4859005c
 class HashEmbedder:
@@ -244,12 +242,19 @@ class CosineReranker:
         return (self.embedder.encode(list(texts)) @ asked).tolist()
 
 # %% ../../nbs/3_models/03_embed.ipynb #4023ba16
-class _CrossEncoderReranker(_Helper):
+class CrossEncoderReranker(_Helper):
     "A sentence-transformers cross-encoder: reads question and text together."
 
     setting, kind = "reranker", "CrossEncoder"
 
     fingerprint = property(lambda self: f"cross-encoder:{super().fingerprint}")
+
+    def _made(self, folder: Path, device: str, dtype: str):
+        name = (read_json(folder / "config.json").get("architectures") or [""])[0]
+        if name.endswith("ForCausalLM") and not (folder / "modules.json").is_file():
+            lacks = "a language model without modules.json of sentence-transformers"
+            raise SettingsError(f"{self.spec.name} is {lacks}: no reranker is made of it")
+        return super()._made(folder, device, dtype)
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         "Relevance of each text to the query, higher is better. Raises NotFinite, TooLarge for one text."
@@ -277,52 +282,6 @@ class _CrossEncoderReranker(_Helper):
 
         logits = model.predict(pairs, activation_fn=Identity(), **how).astype(np.float64)
         return np.where(np.isfinite(logits), 1 / (1 + np.exp(-np.clip(logits, -500, 500))), np.nan)
-
-# %% ../../nbs/3_models/03_embed.ipynb #yesno001
-_JUDGE = (
-    "Judge whether the Document meets the requirements based on the Query and the Instruct provided. "
-    'Note that the answer can only be "yes" or "no".'
-)
-_MEETS = (
-    "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
-    "<Query>: {}\n<Document>: {}"
-)
-
-
-class _YesNoReranker:
-    "A language model as a reranker: the probability of yes against no."
-
-    def __init__(self, spec: ModelSpec):
-        self.spec, self.model = spec, TransformersChat(replace(spec, think="no"), batch_size=16)
-        self.model.resides = "helper"
-
-    @property
-    def fingerprint(self) -> str:
-        return f"yes-no:{digest([_JUDGE, _MEETS], 8)}:{self.model.fingerprint}"
-
-    loaded = property(lambda self: self.model.loaded)
-    place = property(lambda self: self.model.place)
-
-    def score(self, query: str, texts: Sequence[str]) -> list[float]:  # in [0, 1]
-        "Relevance of each text to the query. Raises NotFinite, TooLarge."
-        asked, n = [chat(_JUDGE, _MEETS.format(query, t)) for t in texts], len(texts)
-        found = self.model.score([*asked, *asked], ["yes"] * n + ["no"] * n) if n else []
-        odds = [yes.logprob - no.logprob for yes, no in zip(found, found[n:])]
-        return [1 / (1 + math.exp(-o)) for o in odds]
-
-    def unload(self) -> None:
-        self.model.unload()
-
-
-def load_reranker(spec: ModelSpec) -> _CrossEncoderReranker | _YesNoReranker:
-    "The reranker of a spec, by the form of its files."
-    try:
-        folder = find_model(spec)
-    except ModelNotFound:
-        return _CrossEncoderReranker(spec)  # which says so when it is used
-    name = (read_json(folder / "config.json").get("architectures") or [""])[0]
-    alone = name.endswith("ForCausalLM") and not (folder / "modules.json").is_file()
-    return _YesNoReranker(spec) if alone else _CrossEncoderReranker(spec)
 
 # %% ../../nbs/3_models/03_embed.ipynb #class001
 def _pieces(document: str) -> list[str]:

@@ -80,9 +80,6 @@ def _missing_files(folder: Path) -> list[str]:
     def has(name):
         return (folder / name).is_file()
 
-    if has("router_config.json"):  # a sparse encoder in parts
-        parts = read_json(folder / "router_config.json").get("types", {})
-        return [f"{part}/" for part in parts if not (folder / part).is_dir()]
     needed = ["pytorch_model.bin" if has("pytorch_model.bin") else "model.safetensors"]
     for index in ("pytorch_model.bin.index.json", "model.safetensors.index.json"):
         if has(index):
@@ -291,28 +288,6 @@ def _repeat_key_heads(capability: tuple[int, int] | None) -> None:
 
         sdpa_attention.use_gqa_in_sdpa = lambda *args: False
 
-
-def _own_quantization(path: Path, dtype):
-    "A checkpoint's configuration in bitsandbytes' four bits, computing in a type of torch; or None."
-    from transformers import AutoConfig
-
-    config = AutoConfig.from_pretrained(path, local_files_only=True)
-    own = getattr(config, "quantization_config", None)
-    if not isinstance(own, dict) or not own.get("load_in_4bit"):
-        return None
-    own["bnb_4bit_compute_dtype"] = str(dtype).removeprefix("torch.")
-    return config
-
-
-def _turn_into(model, dtype) -> None:
-    "Turn every weight that is not quantized, and the type that the others unpack to, into `dtype`."
-    for module in model.modules():
-        for weight in module.parameters(recurse=False):
-            if state := getattr(weight, "quant_state", None):
-                state.dtype = dtype
-            elif weight.is_floating_point():
-                weight.data = weight.data.to(dtype)
-
 # %% ../../nbs/3_models/02_local.ipynb #01f0d000
 def _load_transformer(spec: ModelSpec) -> _Loaded:
     "Load a spec's weights. Raises ModelNotFound; DataError: a GGUF file in four bits cannot be kept."
@@ -329,18 +304,15 @@ def _load_transformer(spec: ModelSpec) -> _Loaded:
                 raise
             tokenizer, model = _load_gguf(path, dtype)
             return _Loaded(tokenizer, model.to(device).eval(), device, name, spec.name)
-    own = _own_quantization(path, dtype)
-    options = {} if own is None else {"config": own}
+    options = {}
     if spec.quantization and importlib.util.find_spec("bitsandbytes") is None:
         raise ModelNotFound("four bits need bitsandbytes. Get it with: pip install bitsandbytes")
-    if spec.quantization and own is None:
+    if spec.quantization:
         how = {"quant_type": "nf4", "use_double_quant": True, "compute_dtype": dtype}
         how = {f"bnb_4bit_{k}": v for k, v in how.items()}
         options = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, **how)}
     place = {"device_map": {"": device}, "attn_implementation": "sdpa", "local_files_only": True}
     model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **place, **options)
-    if own is not None:
-        _turn_into(model, dtype)
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
     return _Loaded(tokenizer, model.eval(), device, name, spec.name)
 
@@ -880,8 +852,6 @@ class _Templated:
 class TransformersChat(_Templated, Resident):
     "A causal language model with a chat template, in any precision; loaded when used, thread-safe."
 
-    resides = "chat"  # beside no other chat model on a GPU; "helper": beside one
-
     def __init__(self, spec: ModelSpec, batch_size: int = 8, batch_tokens: int = 16384):
         "The most rows, and padded tokens, in one forward pass."
         self.spec, self.batch_size, self.batch_tokens = spec, batch_size, batch_tokens
@@ -915,7 +885,7 @@ class TransformersChat(_Templated, Resident):
             if self._loaded is not None:
                 return self._loaded
             device, dtype = _device_and_dtype(self.spec)
-            if self.resides == "chat" and device.startswith("cuda"):
+            if device.startswith("cuda"):
                 weights = weight_bytes(find_model(self.spec), dtype, self.spec.quantization)
                 _make_way(device, 2 * weights)  # as much again for its work
             if problem := memory_error(self.spec):
@@ -924,7 +894,7 @@ class TransformersChat(_Templated, Resident):
                 make_room()
                 raise memory_error(self.spec, tried=True)
             _repeat_key_heads(capability_of(device))
-            enter(self, device, self.resides)
+            enter(self, device, "chat")
             self._loaded = loaded
             return loaded
 

@@ -26,7 +26,7 @@ from ..core.record import as_run, trajectory, turn_line
 from ..core.settings import Settings, legs
 from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMismatch
 from ..core.types import MTRAGError, ModelNotFound, Outcome, Passage, Reason, RunMismatch
-from ..core.types import SettingsError, Task, Turn, as_context, digest, plain, structured
+from ..core.types import SettingsError, Task, as_context, digest, plain, structured
 from ..data.mtrag import BY_TEXT, files_of, is_gold
 from ..models.calls import Models, RecordedChat, Retrieval, RetrieverLike, Web
 from ..models.chat import ChatModel
@@ -715,14 +715,12 @@ class _LeaveGoldOut:
         self._hidden = {t: ids | set(map(_document_of, ids)) for t, ids in known.items()}
         self.fingerprint = f"{retriever.fingerprint} leave-gold-out:documents:{_gold_digest(gold)}"
 
-    def retrieve(
-        self, query: str, domain="", task_id="", turns: Sequence[Turn] = (), model=None
-    ) -> Retrieval:
+    def retrieve(self, query: str, domain="", task_id="", turns=()) -> Retrieval:
         "The best children that are not gold. Raises DataError for a task whose gold passages are not known."
         if not (hidden := self._hidden.get(task_id)):
             remedy = "Run only answerable tasks: `leave_out_tasks` picks them"
             raise DataError(f"task {task_id!r} has no gold passages to leave out", remedy=remedy)
-        found = self.inner.ranked(query, domain, turns, model)
+        found = self.inner.ranked(query, domain, turns)
         each = [(n, context_of(n)) for n in found]
         hits = [n for n, c in each if not hidden & {_document_of(c.document_id), *files_of(c)}]
         how = self.inner.settings

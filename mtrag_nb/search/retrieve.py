@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +25,7 @@ from ..core.settings import Leg, RetrievalSettings, names_code, legs, plugins
 from ..core.text import view_text
 from ..core.types import Context, SettingsError, Turn, digest
 from ..models.calls import Retrieval, RetrieverLike, rrf
-from ..models.chat import ChatModel, EmbedderLike, Reranker, chat
+from ..models.chat import EmbedderLike, Reranker
 from .nodes import named_part, part_identity
 from .store import Index, child_name, context_of, document_of_node, words
 
@@ -39,7 +39,6 @@ class Question(QueryBundle):
 
     turns: tuple[Turn, ...] = ()  # the last question included
     domain: str = ""  # that is searched; "": all
-    model: ChatModel | None = None  # for parts that ask one
     vectors: dict[str, np.ndarray] = field(default_factory=dict)  # text -> vector
 
     def encode(self, texts: Sequence[str], query: bool = True) -> np.ndarray:
@@ -80,15 +79,6 @@ def _query_vectors(terms: Sequence[_Terms], embedder: EmbedderLike) -> np.ndarra
     sizes = [1.0 if len(ts) == 1 else float(np.linalg.norm(v)) for v, ts in zip(mixed, terms)]
     rows = [v / max(size, 1e-12) for v, size in zip(mixed, sizes)]
     return np.array(rows, np.float32).reshape(len(terms), embedder.dim)
-
-# %% ../../nbs/4_search/04_retrieve.ipynb #8bc56c29
-_UNNAMED_MIX = "520ef329"  # the weights of runs whose identity was recorded without naming them
-
-
-def _views_identity(views: Iterable[str]) -> list[str]:
-    "The learned weights of the views of these names, for the identity of a run."
-    weights = digest(_MIX, 8)
-    return [f"mix:{weights}"] if "mix" in views and weights != _UNNAMED_MIX else []
 
 # %% ../../nbs/4_search/04_retrieve.ipynb #views001
 class _ViewRetriever(BaseRetriever):
@@ -300,30 +290,12 @@ class _TalkReranker(_OverlapReranker):
     def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
         return (self.signals(nodes, q) @ np.array(self.weights)).tolist()
 
-# %% ../../nbs/4_search/04_retrieve.ipynb #241d4d00
-_LIKELIHOOD = "Document: {text}\n\nWrite a question that this document answers."
-
-
-class _LikelihoodReranker(_NodeReranker):
-    "Mean log-probability of the question's tokens after each text, by the asker's chat model, in nats."
-
-    chars: int = 1200  # of a text that the model reads: a child, or a parent
-
-    fingerprint = property(lambda self: f"likelihood:{digest(_LIKELIHOOD, 8)}")
-
-    def scores(self, nodes: Sequence[NodeWithScore], q: Question) -> Sequence[float]:
-        if q.model is None:
-            raise SettingsError("retrieval.reranker=likelihood takes a chat model")
-        asked = [chat("", _LIKELIHOOD.format(text=n.text[: self.chars])) for n in nodes]
-        return [s.mean for s in q.model.score(asked, [q.query_str] * len(nodes))]
-
 # %% ../../nbs/4_search/04_retrieve.ipynb #41daa8bb
 _RERANKERS: dict[str, Callable[[Index, EmbedderLike], _NodeReranker]] = {  # without another model
     "overlap": lambda index, embedder: _OverlapReranker(index),
     "passage": lambda index, embedder: _PassageReranker(index),
     "talk": _TalkReranker,
     "cosine": lambda index, embedder: _CosineOrder(embedder=embedder.fingerprint),
-    "likelihood": lambda index, embedder: _LikelihoodReranker(),
     "none": lambda index, embedder: _NodeReranker(),
 }
 
@@ -377,10 +349,9 @@ class _NodeRetriever:
         query: str,
         domain: str = "",
         turns: Sequence[Turn] = (),  # the conversation, its last question included
-        model: ChatModel | None = None,  # for the settings that ask one
     ) -> list[NodeWithScore]:
         "All candidates of a question, best first."
-        q = Question(query, turns=tuple(turns), domain=domain, model=model)
+        q = Question(query, turns=tuple(turns), domain=domain)
         nodes = self.retriever.retrieve(q)
         for p in self.postprocessors:
             nodes = p.postprocess_nodes(nodes, query_bundle=q)
@@ -402,9 +373,9 @@ class _NodeRetriever:
         ids = dict.fromkeys(c.id for c in contexts)
         return Retrieval(hits, tuple(first[i] for i in ids))
 
-    def retrieve(self, query, domain="", task_id="", turns=(), model=None) -> Retrieval:
+    def retrieve(self, query, domain="", task_id="", turns=()) -> Retrieval:
         "The passages for a question, as `RetrieverLike.retrieve`."
-        found = self.as_retrieval(self.ranked(query, domain, turns, model))
+        found = self.as_retrieval(self.ranked(query, domain, turns))
         self._seen |= {c.id: c for c in found.contexts}
         return found
 
@@ -439,13 +410,12 @@ class Retriever(_NodeRetriever):
         weights = [leg.weight for leg in wanted]
         retriever = self.views[0] if one else _FUSE[settings.fusion](self.views, weights, k)
         parts = [_QuestionCosine(index, embedder, self.views), self.reranker]
-        named = [index.fingerprint, *_views_identity(leg.view for leg in wanted)]
-        super().__init__(retriever, parts, " ".join([*named, self.reranker.fingerprint]))
+        super().__init__(retriever, parts, f"{index.fingerprint} {self.reranker.fingerprint}")
 
-    def ranked(self, query, domain="", turns=(), model=None) -> list[NodeWithScore]:
+    def ranked(self, query, domain="", turns=()) -> list[NodeWithScore]:
         "All candidates of a question, best first. Raises DataError for a domain that is not in the index."
         only = domain if self.settings.domain_filter else ""
-        return super().ranked(query, only, turns, model)
+        return super().ranked(query, only, turns)
 
     def as_retrieval(self, nodes: Sequence[NodeWithScore]) -> Retrieval:
         "These nodes as hits, with what is read for them."
@@ -453,9 +423,9 @@ class Retriever(_NodeRetriever):
         self.index.remember(found.contexts)
         return found
 
-    def retrieve(self, query, domain="", task_id="", turns=(), model=None) -> Retrieval:
+    def retrieve(self, query, domain="", task_id="", turns=()) -> Retrieval:
         "The best children for a question, of a domain of the index or of all."
-        nodes, s = self.ranked(query, domain, turns, model), self.settings
+        nodes, s = self.ranked(query, domain, turns), self.settings
         return self.as_retrieval(best_hits(nodes, s.rerank_k))
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:

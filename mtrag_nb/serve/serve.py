@@ -31,7 +31,7 @@ from ..core.text import clipped
 from ..core.types import Context, DataError, MTRAGError, SettingsError, Task
 from .reply import doubt_of, exchange, for_reading, new_id, open_run
 from .reply import page_words, place_of, told_step
-from ..systems.outside import ANSWERING, SERVING, Config, system_named
+from ..systems.outside import ANSWERING, SERVING, system_named, system_yaml_changes
 from ..systems.stages import claims_of, marked_answer
 
 if TYPE_CHECKING:
@@ -278,7 +278,8 @@ def _changes_in(setup: Setup, system: str, base: Settings) -> dict:
     changes = changes_of(setup.set)
     if not setup.config:
         return changes
-    return {**Config(setup.config, system_named(system).configured(base)).changes, **changes}
+    own = system_named(system).configured(base)
+    return {**system_yaml_changes(setup.config, own), **changes}
 
 
 def _print_taken_up(service: "Service") -> None:

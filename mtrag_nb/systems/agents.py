@@ -353,7 +353,7 @@ def _retrieve_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Retri
     own, task, seen = tools.settings.own, state["task"], state.get("seen", [])
     queries, turns = state["queries"], (*task.history, Turn("user", task.question))
     tools.embedder.encode(queries, query=True)  # in one batch: the searches find them remembered
-    about = (task.domain, task.id, turns, tools.chat)
+    about = (task.domain, task.id, turns)
     found = [tools.retriever.retrieve(q, *about) for q in queries]
     new = [(i, s) for i, s in _fused([f.contexts for f in found]) if i not in seen]
     ranked, every = new[: own.graded], [h for f in found for h in f.hits]

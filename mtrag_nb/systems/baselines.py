@@ -5,184 +5,24 @@
 # %% ../../nbs/5_systems/02_baselines.ipynb #imports0
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 from annotated_types import Ge
 
 from ..core.record import Clarified, Drafted, Grade, Graded, Retrieved
-from ..core.settings import ByAdapter, Settings, constant, later
-from ..core.text import Verdict, clipped, content_words, known_words, scored
-from ..core.types import DataError, Outcome, Reason, Turn, digest
-from .stages import Toolbox, asked_of
+from ..core.settings import ByAdapter, constant, later
+from ..core.text import Verdict
+from ..core.types import Outcome, Reason, Turn
+from .stages import Toolbox, asked_of, grade_by_cosine
 from .system import DECLINED, END, GRADE_OFF, START, Mechanism, Quoted, System
 from .system import TurnState, answered, as_node, by_state, copied_draft
 from .system import generate_node, graph_of, refuse, retrieve_node, unless_declined
 from .system import unless_ended
 
-if TYPE_CHECKING:
-    from mtrag_nb.models.chat import EmbedderLike
-
 # %% auto #0
-__all__ = ['NAIVE', 'NOTHING', 'QUOTE', 'SELECTIVE', 'features', 'underspecified', 'QuoteSettings']
-
-# %% ../../nbs/5_systems/02_baselines.ipynb #019e4636
-_PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
-_ENDS = "the this that these those a an is are was were be been can could will would do does did has have had of in on"
-_ENDS = {*_ENDS.split(), *"at for to from by with and or as which who whom whose it they".split()}
-
-
-def _pointed_at(question: str) -> list[tuple[str, str]]:
-    'The phrases of a question that point at something unnamed: word and phrase, e.g. ("the", "burger").'
-    found = []
-    for m in _PHRASE.finditer(question):
-        words = m[2].split()
-        end = next((n for n, w in enumerate(words) if w in _ENDS or not w[0].islower()), len(words))
-        if end:
-            found.append((m[1].lower(), " ".join(words[:end])))
-    return found
-
-# %% ../../nbs/5_systems/02_baselines.ipynb #4409f959
-def _unclear(question: str, history: Sequence[Turn] = ()) -> list[str]:
-    "The phrases, as they stand in the question, that point at something of which nothing was said before."
-    before = known_words([t.text for t in history])
-    return [f"{d} {p}" for d, p in _pointed_at(question) if not set(content_words(p)) & before]
-
-# %% ../../nbs/5_systems/02_baselines.ipynb #4218c1cd
-def _word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, float]:
-    words, content = question.split(), content_words(question)
-    pointers, before = [d for d, _ in _pointed_at(question)], known_words(t.text for t in history)
-    pronoun = re.search(r"\b(?:it|its|they|them|their|he|she|his|her|him|ones?)\b", question, re.I)
-    return {
-        "words": math.log1p(len(words)),
-        "this": float(any(d not in ("the", "such") for d in pointers)),
-        "the": float("the" in pointers),
-        "unclear": float(min(2, len(_unclear(question, history)))),
-        "pronoun": float(bool(pronoun)),
-        "no name": float(not any(re.match(r"[\"'“(]?[A-Z0-9]", w) for w in words[1:])),
-        "first": float(not history),
-        "known": sum(w in before for w in content) / max(1, len(content)),
-        "asks": float(question.strip().endswith("?")),
-        "two": float(question.count("?") > 1 or " and " in question),
-    }
-
-# %% ../../nbs/5_systems/02_baselines.ipynb #5cc75a6d
-# What stands for a question that opens a conversation
-_ALONE = {"near the last": 0.3, "nearest": 0.4}
-
-
-def _near_features(question: str, history: Sequence[Turn], embedder) -> dict[str, float]:
-    "How near a question is to the user's last one, and to the nearest turn; cosines."
-    turns = [t for t in history if t.text.strip()]
-    if not turns:
-        return dict(_ALONE)
-    (asked,) = embedder.encode([question], query=True)
-    cosines = (embedder.encode([t.text for t in turns], query=True) @ asked).tolist()
-    by_user = [x for x, t in zip(cosines, turns) if t.speaker == "user"]
-    last = by_user[-1] if by_user else _ALONE["near the last"]
-    return {"near the last": last, "nearest": max(cosines)}
-
-# %% ../../nbs/5_systems/02_baselines.ipynb #7064cbbc
-def _hit_features(scores: Sequence[float], titles: Sequence[str]) -> dict[str, float]:
-    "What the kept hits tell, by cosines and titles. Raises DataError for a score that is no number."
-    import numpy as np
-
-    x, names = np.asarray(scores, float), ("best", "spread", "entropy", "titles")
-    if not np.isfinite(x).all():
-        remedy = "Search again: the record is broken"
-        raise DataError("a hit has a score that is no number", remedy=remedy)
-    if not len(x):
-        return dict.fromkeys(names, 0.0)
-    p = np.exp((x - x.max()) / 0.05)
-    p /= p.sum()
-    entropy, n = -(p * np.log(np.maximum(p, 1e-12))).sum(), len({t.strip().lower() for t in titles})
-    return dict(zip(names, map(float, (x.max(), x.max() - x.min(), entropy, n))))
-
-# %% ../../nbs/5_systems/02_baselines.ipynb #04496ffb
-def features(
-    question: str, history: Sequence[Turn], embedder: EmbedderLike, scores, titles
-) -> dict[str, float]:
-    "All that the gate looks at; scores and titles of the hits that were kept."
-    words, near = _word_features(question, history), _near_features(question, history, embedder)
-    return {**words, **near, **_hit_features(scores, titles)}
-
-# %% ../../nbs/5_systems/02_baselines.ipynb #bf08130d
-_WEIGHTS = {  # of the numbers as they are
-    "words": 0.54,
-    "this": 1.3,
-    "the": 0.75,
-    "unclear": -0.05,
-    "pronoun": 0.4,
-    "no name": 0.6,
-    "first": 1.15,
-    "known": 0.03,
-    "asks": 1.39,
-    "two": -0.74,
-    "near the last": -0.67,
-    "nearest": -2.81,
-    "best": 1.91,
-    "spread": -1.0,
-    "entropy": 0.8,
-    "titles": 0.49,
-}
-_BIAS, _THRESHOLD = -6.73, 0.36  # ask back at or above it
-
-
-def underspecified(told: Mapping[str, float]) -> float:  # `features` -> in [0, 1]
-    "How likely it is that a question says too little. Raises DataError for other numbers than `features`."
-    if odd := sorted(told.keys() ^ _WEIGHTS.keys()):
-        remedy = "Give the numbers of `features`"
-        raise DataError(f"the gate has no weight for {odd[0]!r}", remedy=remedy)
-    logit = _BIAS + sum(_WEIGHTS[k] * told[k] for k in _WEIGHTS)
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
-
-# %% ../../nbs/5_systems/02_baselines.ipynb #65bfd77e
-def _asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[str] = ()) -> str:
-    "A question to the user that quotes what is unclear, with the first three titles, each once, short."
-    open_ = _unclear(question, history) or [f"{d} {p}" for d, p in _pointed_at(question)]
-    plain = (" ".join(t.replace("?", " ").split()) for t in titles if t.strip())
-    named = list(dict.fromkeys(clipped(t, 60) for t in plain))[:3]
-    among = f": {', '.join(named[:-1])} or {named[-1]}" if len(named) > 1 else ""
-    if open_:
-        return f"Which one do you mean by “{open_[-1]}”{among}?"
-    return f"What exactly do you mean by “{clipped(question.strip().rstrip('?'), 120)}”{among}?"
-
-# %% ../../nbs/5_systems/02_baselines.ipynb #5bafe72b
-def _near(tools: Toolbox, question: str, texts: Sequence[str]) -> list[float]:
-    "The cosines of passages that came without a search."
-    if not texts:
-        return []
-    (asked,) = tools.embedder.encode([question], query=True)
-    return (tools.embedder.encode(list(texts)) @ asked).tolist()
-
-
-def _clarify_node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
-    "A node that asks back where the gate, or an adapter, says so, and ends the turn."
-    task, found = state["task"], tools.contexts(state["found"])
-    texts, titles, seen = [c.text for c in found], [c.title for c in found], {}
-    if "clarify" in tools.adapters:
-        verdict, text = tools.clarify(task.question, task.history, texts)
-    else:
-        hits = next((s.hits for s in reversed(state["steps"]) if isinstance(s, Retrieved)), ())
-        scores = [h.score for h in hits] or _near(tools, task.question, texts)
-        told = features(task.question, task.history, tools.embedder, scores, titles)
-        verdict = scored(1 - underspecified(told), 1 - _THRESHOLD + 1e-4, "clarity")
-        seen = {k: round(v, 3) for k, v in told.items()}
-        text = "" if verdict.passed else _asking_text(task.question, task.history, titles)
-    asks = {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []} if text else {}
-    return asks, Clarified(verdict=verdict, text=text, seen=seen)
-
-# %% ../../nbs/5_systems/02_baselines.ipynb #1a7dcdb6
-def _through_clarify(graph, tools: Toolbox, after: str, before: str, on: bool = True) -> None:
-    "Lead a graph from the node that searches to the next by way of `clarify`; not `on`: by a plain edge."
-    if not on:
-        return graph.add_edge(after, before)
-    graph.add_node("clarify", as_node("clarify", _clarify_node, tools))
-    graph.add_edge(after, "clarify")
-    graph.add_conditional_edges("clarify", unless_ended(before), [before, END])
+__all__ = ['NAIVE', 'NOTHING', 'QUOTE', 'SELECTIVE', 'QuoteSettings']
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #85b56512
 def _keep_all_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
@@ -212,6 +52,14 @@ def _build_naive(tools: Toolbox):
 _NAIVE = "the last question, the first contexts, one draft"
 NAIVE = System("naive", _build_naive, _NAIVE, (DECLINED,), retries=lambda s: 0, mechanisms=())
 
+# %% ../../nbs/5_systems/02_baselines.ipynb #5bafe72b
+def _clarify_node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
+    "A node that asks back where an adapter says so, and ends the turn."
+    task, texts = state["task"], [c.text for c in tools.contexts(state["found"])]
+    verdict, text = tools.clarify(task.question, task.history, texts)
+    asks = {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []} if text else {}
+    return asks, Clarified(verdict=verdict, text=text)
+
 # %% ../../nbs/5_systems/02_baselines.ipynb #7cadea90
 @dataclass(frozen=True)
 class QuoteSettings:
@@ -219,8 +67,8 @@ class QuoteSettings:
 
     sentences: Annotated[int, Ge(1)] = 5  # at most so many are quoted
     least_words: int = constant(4)  # a shorter one is no sentence
-    # ask back where the question says too little (`systems.baselines`), or as an adapter says: "adapter:TASK"
-    clarify: bool | ByAdapter = later(False)
+    # ask back where an adapter says so: "adapter:TASK"
+    clarify: Literal[False] | ByAdapter = later(False)
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #0efc5224
 def _grades(
@@ -228,10 +76,10 @@ def _grades(
 ) -> list[Verdict]:
     "The shared grade over the question, alone and with the one before it: the better verdict counts."
     own = tools.stages
-    if own.grade in ("cosine", "talk", "together", "sentences"):
-        way = "talk" if own.grade == "cosine" else own.grade
-        how = (own.grade_threshold, own.grade_default)
-        return tools.grade_by(way, *how, question, history, texts)
+    if own.grade == "cosine":
+        return grade_by_cosine(tools.embedder, question, texts, own.grade_threshold, history)
+    if own.grade == "sentences":
+        return tools.grade(question, history, texts)
     ways = [tools.grade(q, history, texts) for q in asked_of(question, history)]
     return [max(vs, key=lambda v: (v.passed, v.score or 0.0)) for vs in zip(*ways)]
 
@@ -263,17 +111,18 @@ def _build_quote(tools: Toolbox):
     nodes = {"retrieve": retrieve_node, "grade_documents": _grade_node, "quote": _quote_node}
     g = graph_of({**nodes, "fallback": refuse(lambda state: NOTHING)}, tools)
     g.add_edge(START, "retrieve")
-    _through_clarify(g, tools, "retrieve", "grade_documents", tools.settings.own.clarify)
+    if tools.settings.own.clarify:
+        g.add_node("clarify", as_node("clarify", _clarify_node, tools))
+        g.add_edge("retrieve", "clarify")
+        goes_on = unless_ended("grade_documents")
+        g.add_conditional_edges("clarify", goes_on, ["grade_documents", END])
+    else:
+        g.add_edge("retrieve", "grade_documents")
     passed = by_state("kept", "quote", "fallback")
     g.add_conditional_edges("grade_documents", passed, ["quote", "fallback"])
     g.add_conditional_edges("quote", unless_declined, ["fallback", END])
     g.add_edge("fallback", END)
     return g.compile()
-
-
-def _gate_identity(settings: Settings) -> dict[str, str]:
-    gate = [_WEIGHTS, _BIAS, _THRESHOLD, _ALONE]
-    return {"clarify": digest(gate, 8)} if settings.own.clarify else {}
 
 
 QUOTE = System(
@@ -282,7 +131,7 @@ QUOTE = System(
     "the sentences of the passages that are nearest to the question, copied",
     (NOTHING,),
     settings=QuoteSettings,
-    identity=_gate_identity,
+    identity=lambda s: {"clarify": "1871fd01"} if s.own.clarify else {},  # as it was recorded
     defaults={"granite": {"clarify": "adapter:query_clarification"}},
     retries=lambda settings: 0,
     mechanisms=(Mechanism("grade", "all that was found is kept", GRADE_OFF, ("grade_documents",)),),

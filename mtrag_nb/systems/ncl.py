@@ -20,7 +20,7 @@ from ..core.text import Label, ReplyField, Verdict, clipped, content_words
 from ..core.text import format_docs_for_gen, read_field
 from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
-from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts
+from .stages import GRADERS, Toolbox, clean_rewrite, grade_by_cosine, read_prompts
 from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, System, TurnState
 from .system import Work, after_check, answered, by_state, drafted, graph_of
 from .system import read_departures, refuse, retrieve_node, retry_node, skip_check
@@ -390,12 +390,12 @@ def _answerability(
     tools: Toolbox, question: str, turns: Sequence[Turn], contexts: Sequence[Context]
 ) -> Verdict:
     "One verdict on contexts as a whole (at least one), as `gate` says."
-    own, way, documents = tools.settings.own, tools.settings.own.gate, [c.text for c in contexts]
-    if way in ("cosine", "together"):  # by the passages one by one: the nearest decides
-        way = "together"
-    else:
-        documents = [format_docs_for_gen(contexts)]
-    return tools.grade_by(way, own.gate_threshold, own.gate_default, question, turns, documents)[0]
+    own, texts = tools.settings.own, [c.text for c in contexts]
+    if own.gate == "cosine":  # by the passages one by one: the nearest decides
+        found = grade_by_cosine(tools.embedder, question, texts, own.gate_threshold, turns)
+        return max(found, key=lambda v: v.score)
+    how = own.gate, own.gate_threshold, own.gate_default
+    return tools.grade_by(*how, question, turns, [format_docs_for_gen(contexts)])[0]
 
 
 def _gate_node(state: _NclState, tools: Toolbox) -> tuple[dict, Gated]:

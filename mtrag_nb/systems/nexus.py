@@ -9,18 +9,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Literal
 
 from annotated_types import Ge
 
 from ..core.files import data_dir, read_json
-from ..core.html import Table
 from ..core.record import Drafted, Grade, Retrieved, Rewritten
 from ..core.settings import MINILM, ByAdapter, ModelSpec, RetrievalSettings, Settings
 from ..core.settings import constant
 from ..core.text import Verdict, format_docs_for_gen, view_text
-from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
+from ..core.types import Context, Outcome, Reason, Turn, structured
 from .agents import VARIATION_PROMPTS, variations
 from .baselines import NOTHING
 from .stages import asked_of
@@ -30,7 +28,7 @@ from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_
 from .system import seed_for, unless_ended
 from .self_crag import IRRELEVANT
 from .stages import CITING_PROMPTS, LABEL_PROMPTS, WAYS_TO_LABEL, Asked, Cited
-from .stages import Claim, Labelled, Supports, Toolbox, adapter_claims
+from .stages import Claim, Labelled, Toolbox, adapter_claims
 from .stages import attached_claims, by_claims, by_words, copied_claims, counted
 from .stages import format_sources, label_by_choice, label_by_cosine, label_by_text
 from .stages import read_marks, weighed, written_claims
@@ -73,8 +71,8 @@ def _two_digits(chance: float) -> float:
     return min(0.99, max(0.01, round(chance, 2)))
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #420f5e1d
-@dataclass(frozen=True, repr=False)
-class _ConfidenceLicence(Table):
+@dataclass(frozen=True)
+class _ConfidenceLicence:
     "What a stated confidence may be believed on."
 
     way: str  # how citations came about: a key of WAYS_TO_CITE
@@ -108,20 +106,6 @@ class _ConfidenceLicence(Table):
         found = f"{self.faithful} were faithful, AUROC {self.auroc[0]:.2f}"
         return f"{rated} in {self.conversations} conversations {found}"
 
-    head = ("confidence", "answers", "stated", "observed")
-
-    @property
-    def rows(self) -> list[list]:
-        def row(b):
-            few = b.observed_low is None
-            span = "" if few else f" [{b.observed_low:.2f}, {b.observed_high:.2f}]"
-            limits = f"{b.low:.2f} to {b.high:.2f}"
-            return [limits, b.n, f"{b.stated:.2f}", f"{b.observed:.2f}{span}"]
-
-        return list(map(row, self.bins))
-
-    note = property(lambda self: f"{self.about}; {'granted' if self.granted else 'refused'}")
-
 # %% ../../nbs/5_systems/06_nexus.ipynb #aa66f3b5
 def _stated_confidence(
     licence: _ConfidenceLicence, raw: float | None, way: str, least: float, generator: str
@@ -147,16 +131,11 @@ def _stated_confidence(
     return None, f"no confidence is stated: {why}"
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #8d0d7245
-def _read_confidence(
-    path: str | Path | None = None,  # None: the one that this project measured
-) -> _ConfidenceLicence:
-    "A licence that was written down. Raises DataError for a file that is none."
-    path = Path(path or data_dir("measured") / "confidence.json")
-    try:
-        return structured(_ConfidenceLicence, read_json(path)["licence"])
-    except (KeyError, TypeError, ValueError) as e:
-        problem = f"not a licence for a confidence ({type(e).__name__}: {e})"
-        raise DataError(problem, path, remedy="Measure it again") from None
+@cache
+def _measured_licence() -> _ConfidenceLicence:
+    "The licence that `9_studies/03_specifications` measured."
+    found = read_json(data_dir("measured") / "confidence.json")["licence"]
+    return structured(_ConfidenceLicence, found)
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #3e7b02c1
 @dataclass(frozen=True)
@@ -174,8 +153,8 @@ class NexusSettings:
     generator: Literal["write", "quote", "best"] = "write"
     # The model is asked to cite (4.2), citations are attached by "support", or found by "adapter:TASK".
     cite: Literal["model", "support"] | ByAdapter = "model"
-    # A source supports a claim by what it says; by "support" of words; or as stages.check says: "check".
-    verify: Literal["claims", "support", "check"] = "claims"
+    # A source supports a claim by what it says, or by "support" of words.
+    verify: Literal["claims", "support"] = "claims"
     least: float = constant(0.6)  # share of a claim's content words in its source
     retry: Annotated[int, Ge(0)] = 0  # drafts sent back for a claim; 0: it is flagged (4.3)
     sentences: Annotated[int, Ge(1)] = 5  # at most so many are copied
@@ -288,19 +267,6 @@ def _answer_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
     return by(state, tools, tools.contexts(state["kept"]))
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #36f9d1b3
-_measured_licence = cache(_read_confidence)  # by `9_studies/03_specifications`
-
-
-def _by_check(tools: Toolbox, question: str) -> Supports:
-    "Support as `stages.check` decides it."
-
-    def supports(claim: str, source: Context) -> tuple[float, bool]:
-        v = tools.check(question, claim, [source.text], source.text)
-        return float(v.passed) if v.score is None else v.score, v.passed
-
-    return supports
-
-
 def _claims_of_draft(
     state: _NexusState, tools: Toolbox, contexts: Sequence[Context]
 ) -> tuple[str, list[Claim], str]:
@@ -316,8 +282,6 @@ def _claims_of_draft(
             return text, found, "adapter"
     if own.cite != "model" or not marks:
         return text, attached_claims(text, contexts, own.least, supports), "attached"
-    if own.verify == "check":
-        supports = _by_check(tools, state["question"])
     return text, written_claims(text, marks, contexts, supports), "written"
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #7d809471

@@ -38,11 +38,10 @@ if TYPE_CHECKING:
 __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADERS', 'CHECKERS', 'CITING_PROMPTS', 'Supports',
            'WAYS_TO_CITE', 'read_prompts', 'show_history', 'history_head', 'Asked', 'label_by_choice', 'label_by_text',
            'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'grade_by_verdict', 'grade_by_yesno',
-           'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno',
-           'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier', 'own_way',
-           'require_ways', 'require_readers', 'Toolbox', 'format_sources', 'read_marks', 'Citation', 'Claim',
-           'by_words', 'by_claims', 'written_claims', 'attached_claims', 'adapter_claims', 'copied_claims', 'counted',
-           'Cited', 'claims_of', 'marked_answer']
+           'asked_of', 'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_support',
+           'check_by_claims', 'check_by_classifier', 'own_way', 'require_ways', 'require_readers', 'Toolbox',
+           'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'written_claims',
+           'attached_claims', 'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -258,17 +257,6 @@ def grade_by_yesno(asked: Asked, threshold: float = 0.0) -> list[Verdict]:
     return [scored(s, threshold, "yesno") for s in odds]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0083e527
-def grade_by_likelihood(asked: Asked, threshold: float = 0.3) -> list[Verdict]:
-    "Mean log P(question | document) - log P(question), nats per token: what the document adds."
-    if not asked.documents:
-        return []
-    texts = asked.prompts
-    users = [texts["likelihood.with"].format(document=d) for d in asked.documents]
-    heads = [chat("", user) for user in (*users, texts["likelihood.without"])]
-    *given, prior = asked.model.score(heads, [asked.question] * len(heads))
-    return [scored(s.mean - prior.mean, threshold, "likelihood") for s in given]
-
-
 def asked_of(question: str, history: Sequence[Turn]) -> list[str]:
     "The question, and the question with what the user asked before."
     before = [t.text for t in history if t.speaker == "user"]
@@ -367,16 +355,6 @@ def check_by_yesno(
     return scored(odds, threshold, "yesno")
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1c87e9e3
-def check_by_likelihood(
-    model: ChatModel, prompts: _Prompts, question: str, answer: str, documents: str, threshold=0.5
-) -> Verdict:
-    "Mean log P(answer | question, documents) - mean log P(answer | question), in nats per token."
-    user = prompts["generate.user"].format(documents=documents, history="", question=question)
-    asked = [chat("", user), chat("", f"Question: {question}")]
-    given, alone = model.score(asked, [answer] * 2)
-    return scored(given.mean - alone.mean, threshold, "likelihood")
-
-
 _Places = tuple[tuple[int, int], ...]  # start and end of parts of an answer
 
 
@@ -489,31 +467,18 @@ class _Checking:
         return self.tools.chat, self.tools.prompts, self.question, self.answer, self.shown
 
 # %% ../../nbs/5_systems/00_stages.ipynb #cc3797e1
-def _by_cosine(g: _Grading, parts: Sequence[str] = (), turns: Sequence[Turn] | None = None):
-    "Cosines of the documents, or of other parts of them, with the turns before the question or others."
-    turns = g.turns if turns is None else turns
-    return grade_by_cosine(g.tools.embedder, g.question, parts or g.documents, g.threshold, turns)
-
-
-def _nearest_for_all(g: _Grading, parts: Sequence[str] = ()) -> list[Verdict]:
-    "The best verdict on a part, once for each document."
-    found = _by_cosine(g, parts)
-    return [max(found, key=lambda v: v.score)] * len(g.documents) if found else []
-
-
 def _grade_by_sentences(g: _Grading) -> list[Verdict]:
     "The nearest sentence of at least four words decides for all documents."
     whole = [s for d in g.documents for s in sentences(d)]
-    return _nearest_for_all(g, [s for s in whole if len(s.split()) > 3])
+    parts = [s for s in whole if len(s.split()) > 3] or g.documents
+    found = grade_by_cosine(g.tools.embedder, g.question, parts, g.threshold, g.turns)
+    return [max(found, key=lambda v: v.score)] * len(g.documents) if found else []
 
 
 GRADERS: dict[str, Callable[[_Grading], list[Verdict]]] = {
     "verdict": lambda g: grade_by_verdict(g.asked, g.default),
     "yesno": lambda g: grade_by_yesno(g.asked, g.threshold),
-    "likelihood": lambda g: grade_by_likelihood(g.asked, g.threshold),
-    "cosine": lambda g: _by_cosine(g, turns=()),
-    "talk": _by_cosine,
-    "together": _nearest_for_all,
+    "cosine": lambda g: grade_by_cosine(g.tools.embedder, g.question, g.documents, g.threshold),
     "sentences": _grade_by_sentences,
     "scale": lambda g: _grade_by_scale(g.asked, g.threshold),
     "scale-text": lambda g: _grade_by_scale_text(g.asked, g.threshold, g.default),
@@ -521,7 +486,6 @@ GRADERS: dict[str, Callable[[_Grading], list[Verdict]]] = {
 CHECKERS: dict[str, Callable[[_Checking], Verdict]] = {
     "verdict": lambda c: _check_by_verdict(*c.asked, c.tools.stages.check_default),
     "yesno": lambda c: check_by_yesno(*c.asked, c.threshold),
-    "likelihood": lambda c: check_by_likelihood(*c.asked, c.threshold),
     "support": lambda c: check_by_support(c.answer, c.documents, c.threshold),
     "claims": lambda c: check_by_claims(c.answer, c.documents, c.threshold),
 }

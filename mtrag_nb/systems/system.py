@@ -573,7 +573,7 @@ def retrieve_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
     task = state["task"]
     turns = (*task.history, Turn("user", task.question))
     query = state.get("query") or task.question
-    found = tools.retriever.retrieve(query, task.domain, task.id, turns, tools.chat)
+    found = tools.retriever.retrieve(query, task.domain, task.id, turns)
     ids = [c.id for c in found.contexts]
     hits = tuple(replace(h, score=round(h.score, 4)) for h in found.hits)
     return {"found": ids}, Retrieved(hits=hits, contexts=tuple(ids))

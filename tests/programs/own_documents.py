@@ -112,8 +112,8 @@ def main() -> int:
         return 0
     checks, answerable = Checks(Path()), [n for n, (_, wanted, _) in enumerate(ASKED) if wanted]
 
-    def worst_first(self, query, domain="", task_id="", turns=(), model=None):
-        nodes = self.ranked(query, domain, turns, model)  # a person's own search goes by `ranked`
+    def worst_first(self, query, domain="", task_id="", turns=()):
+        nodes = self.ranked(query, domain, turns)  # a person's own search goes by `ranked`
         return self.as_retrieval(nodes[::-1][: self.settings.rerank_k])
 
     keep_nothing = {"nexus.correct": "0.99", "nexus.ambiguous": "0.99"}

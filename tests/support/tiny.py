@@ -512,7 +512,6 @@ TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a
     "Qwen/Qwen2.5-1.5B-Instruct": lambda folder: tiny_qwen(folder, tied=True),
     "Qwen/Qwen2.5-14B-Instruct": tiny_qwen,
     "Qwen/Qwen3-4B": lambda folder: tiny_qwen3(folder, tied=False),
-    "Qwen/Qwen3-Reranker-0.6B": lambda folder: tiny_qwen3(folder, tied=True),
     "BAAI/bge-m3": tiny_bge_m3,
     "BAAI/bge-reranker-v2-m3": tiny_bge_reranker,
     "cross-encoder/nli-roberta-base": lambda folder: tiny_roberta(folder, NLI_LABELS),
