@@ -288,6 +288,28 @@ def _repeat_key_heads(capability: tuple[int, int] | None) -> None:
 
         sdpa_attention.use_gqa_in_sdpa = lambda *args: False
 
+
+def _own_quantization(path: Path, dtype):
+    "A checkpoint's configuration in bitsandbytes' four bits, computing in a type of torch; or None."
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(path, local_files_only=True)
+    own = getattr(config, "quantization_config", None)
+    if not isinstance(own, dict) or not own.get("load_in_4bit"):
+        return None
+    own["bnb_4bit_compute_dtype"] = str(dtype).removeprefix("torch.")
+    return config
+
+
+def _turn_into(model, dtype) -> None:
+    "Turn every weight that is not quantized, and the type that the others unpack to, into `dtype`."
+    for module in model.modules():
+        for weight in module.parameters(recurse=False):
+            if state := getattr(weight, "quant_state", None):
+                state.dtype = dtype
+            elif weight.is_floating_point():
+                weight.data = weight.data.to(dtype)
+
 # %% ../../nbs/3_models/02_local.ipynb #01f0d000
 def _load_transformer(spec: ModelSpec) -> _Loaded:
     "Load a spec's weights. Raises ModelNotFound; DataError: a GGUF file in four bits cannot be kept."
@@ -304,15 +326,18 @@ def _load_transformer(spec: ModelSpec) -> _Loaded:
                 raise
             tokenizer, model = _load_gguf(path, dtype)
             return _Loaded(tokenizer, model.to(device).eval(), device, name, spec.name)
-    options = {}
+    own = _own_quantization(path, dtype)
+    options = {} if own is None else {"config": own}
     if spec.quantization and importlib.util.find_spec("bitsandbytes") is None:
         raise ModelNotFound("four bits need bitsandbytes. Get it with: pip install bitsandbytes")
-    if spec.quantization:
+    if spec.quantization and own is None:
         how = {"quant_type": "nf4", "use_double_quant": True, "compute_dtype": dtype}
         how = {f"bnb_4bit_{k}": v for k, v in how.items()}
         options = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, **how)}
     place = {"device_map": {"": device}, "attn_implementation": "sdpa", "local_files_only": True}
     model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **place, **options)
+    if own is not None:
+        _turn_into(model, dtype)
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
     return _Loaded(tokenizer, model.eval(), device, name, spec.name)
 

@@ -20,7 +20,7 @@ from itertools import takewhile
 from operator import itemgetter
 from os.path import commonprefix
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..app.cli import Chosen, NeededDir, Option, chosen, done
 from ..app.cli import on_device

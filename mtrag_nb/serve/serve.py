@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated
 from ..app.cli import Chosen, Dir, File, Option, Setup, SystemOption, Variant, Web
 from ..app.cli import changes_of, chosen, with_variant
 from ..core.html import clean, render
-from ..core.record import Run, Trajectory
+from ..core.record import Trajectory
 from ..core.settings import DEFAULT, Settings
 from ..core.text import clipped
 from ..core.types import Context, DataError, MTRAGError, SettingsError, Task

@@ -34,8 +34,8 @@ from ..core.types import SettingsError
 from ..evaluate.statistics import Interval, mean_interval
 
 # %% auto #0
-__all__ = ['QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'svg_uri', 'small_png', 'save_figure', 'ink_on', 'outcomes_figure',
-           'score_figure', 'flow_figure', 'shares_figure', 'gain_figure']
+__all__ = ['QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'svg_uri', 'small_png', 'save_figure', 'outcomes_figure', 'score_figure',
+           'flow_figure', 'shares_figure', 'gain_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.5)), (0, (8, 2, 1.2, 2)), (0, (2.5, 1)), (0, (8, 4)))
@@ -224,7 +224,7 @@ def _legend_below(fig: Figure, axes: Iterable[Axes], columns=4, order: Iterable[
         legend.remove()
 
 # %% ../../nbs/8_show/01_figures.ipynb #438ea5fb
-def ink_on(colour: str, dark: str = _INK) -> str:
+def _ink_on(colour: str, dark: str = _INK) -> str:
     "White or `dark`, whichever is read better on a colour `#rrggbb` (WCAG 2, contrast ratio)."
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
@@ -248,7 +248,7 @@ def _bars(ax: Axes, rows, colours, scale, least=0.045, names={}, dark=_INK, **lo
         if not parts.any():
             continue
         wide, label = parts / scale, names.get(name, _words(name))
-        text = {"ha": "center", "va": "center", "fontsize": 8, "color": ink_on(colour, dark)}
+        text = {"ha": "center", "va": "center", "fontsize": 8, "color": _ink_on(colour, dark)}
         ax.barh(range(len(rows)), wide, left=left, color=colour, label=label, **look)
         for y, n in enumerate(parts):
             if n and wide[y] >= least:

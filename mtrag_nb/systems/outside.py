@@ -38,7 +38,7 @@ from ..data.mtrag import BY_TEXT
 from ..data.traces import STEPS, by_name
 from .stages import Toolbox
 from .system import END, START, NoModel, NodeError, NotRecorded, System, TurnState
-from .system import Work, answered, extra_of, graph_of, surround
+from .system import answered, extra_of, graph_of, surround
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

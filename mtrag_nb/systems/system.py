@@ -30,13 +30,13 @@ from .stages import Toolbox, asked_of, own_way, require_readers, require_ways
 
 # %% auto #0
 __all__ = ['ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'DECLINED', 'unless_declined', 'REWRITE_OFF', 'GRADE_OFF',
-           'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState',
-           'NotRecorded', 'NodeError', 'surround', 'as_node', 'graph_of', 'exchanged', 'Mechanism', 'NoModel',
-           'Departure', 'read_departures', 'System', 'unlike_paper', 'own_setting', 'departures', 'run_turn',
-           'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted',
-           'generate_node', 'Quote', 'nearest', 'Quoted', 'copied_text', 'copied_draft', 'answered', 'refuse',
-           'check_node', 'retry_node', 'after_check', 'by_state', 'unless_ended', 'TurnTooLong', 'Deadline',
-           'skip_rewrite', 'skip_grade', 'skip_check']
+           'CHECK_OFF', 'verdict_by_hand', 'extra_of', 'update_of', 'edit_steps', 'TurnState', 'NotRecorded',
+           'NodeError', 'surround', 'as_node', 'graph_of', 'exchanged', 'Mechanism', 'NoModel', 'Departure',
+           'read_departures', 'System', 'unlike_paper', 'own_setting', 'departures', 'run_turn', 'take_turn',
+           'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'Quote',
+           'nearest', 'Quoted', 'copied_text', 'copied_draft', 'answered', 'refuse', 'check_node', 'retry_node',
+           'after_check', 'by_state', 'unless_ended', 'TurnTooLong', 'Deadline', 'skip_rewrite', 'skip_grade',
+           'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 _BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -93,7 +93,7 @@ def _keys_of(step: Step) -> Mapping[str, tuple]:
     return next((_STATE[kind] for kind in type(step).__mro__ if kind in _STATE), {})
 
 
-def state_of(step: Step) -> dict[str, object]:
+def _state_of(step: Step) -> dict[str, object]:
     "The part of the state that a step holds by its kind."
     values = {key: attrgetter(place)(step) for key, (place, _) in _keys_of(step).items()}
     if values.get("grounded"):
@@ -107,7 +107,7 @@ _ABSENT = object()
 
 def extra_of(update: Mapping[str, object], *steps: Step) -> dict[str, object]:
     "What a node put into the state and its steps do not hold by their kinds."
-    held = {k: v for step in steps for k, v in state_of(step).items()}
+    held = {k: v for step in steps for k, v in _state_of(step).items()}
     own = update.keys() - {*ENDING, "steps", "task"}
     extra = {k: plain(update[k]) for k in update if k in own and held.get(k, _ABSENT) != update[k]}
     return {**extra, **{k: None for k in held if k not in update}}
@@ -123,7 +123,7 @@ def _adapter(kind: object):
 
 def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]:
     "What a recorded step put into the state. `hints`: the types of the state's keys. Raises ValueError."
-    update = {k: v for k, v in {**state_of(step), **step.extra}.items() if v is not None}
+    update = {k: v for k, v in {**_state_of(step), **step.extra}.items() if v is not None}
     for k in (k for k in step.extra if k in update and k in hints):
         try:
             update[k] = _adapter(hints[k]).validate_python(update[k])
