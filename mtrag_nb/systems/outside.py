@@ -42,6 +42,7 @@ from .system import answered, extra_of, graph_of, surround
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+    from yaml import Node
 
     from mtrag_nb.models.calls import Models
 
@@ -1413,25 +1414,44 @@ def _system_yaml() -> TypeAdapter:
     return TypeAdapter(shape)
 
 
+def _pairs(node: Node, path: Path, what: str) -> dict[str, tuple[int, Node]]:
+    "Key -> its line and its value. Raises DataError for what holds no keys, and for a key twice."
+    if node.id != "mapping":
+        raise DataError(f"{what} holds no keys", path, node.start_mark.line + 1)
+    out = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key.value, str):
+            raise DataError("a key is a list or a mapping", path, line)
+        if key.value in out:
+            raise DataError(f"{key.value!r} appears here twice", path, line)
+        out[key.value] = line, value
+    return out
+
+
 def read_system_yaml(path: str | Path) -> dict[str, object]:  # section.key -> value
     "A configuration file. Raises DataError for no YAML, an unknown key, a value of the wrong type."
     from pydantic import ValidationError
 
+    path, lines, values = Path(path), {}, {}
     with reading_yaml(path) as loader:
-        data = loader.get_single_data()
-    if not isinstance(data, dict) or not all(isinstance(part, dict) for part in data.values()):
-        raise DataError("not sections that hold keys", path)
+        root = loader.get_single_node()
+        if root is None:
+            raise DataError("an empty configuration", path)
+        for section, (_, inside) in _pairs(root, path, "the file").items():
+            for key, (line, node) in _pairs(inside, path, f"section {section!r}").items():
+                lines[f"{section}.{key}"] = line
+                values[f"{section}.{key}"] = loader.construct_object(node, deep=True)
     try:
-        values = {f"{section}.{k}": v for section, part in data.items() for k, v in part.items()}
         return _system_yaml().validate_python(values)
     except ValidationError as e:
         key = e.errors()[0]["loc"][0]
         if key in _KEYS:
-            raise DataError(first_problem(e, key, ()), path) from None
+            raise DataError(first_problem(e, key, ()), path, lines[key]) from None
         section = key.partition(".")[0] + "."
         known = [k for k in _KEYS if k.startswith(section)] or _KEYS
         remedy = f"There are {', '.join(known)}"
-        raise DataError(f"unknown key {key!r}", path, remedy=remedy) from None
+        raise DataError(f"unknown key {key!r}", path, lines[key], remedy) from None
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #5f709dc3
 def _views_of(dense: float, sparse: float) -> str:
