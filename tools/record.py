@@ -97,8 +97,7 @@ def record_talk(folder: Path, work: Path, models: Models) -> None:
     if (folder / "trajectories.jsonl").exists():
         return
     rmtree(work / "ask", ignore_errors=True)
-    settings = configured("agents")
-    place = (work / "index", "agents", settings, models, "clapnq", "none", work / "ask")
+    place = (work / "index", "agents", configured("agents"), models, "clapnq", "none", work / "ask")
     talk = Talk(*place, id="a5c" + 13 * "0")
     try:
         for question in ASKED:
@@ -106,12 +105,8 @@ def record_talk(folder: Path, work: Path, models: Models) -> None:
     finally:
         talk.close()
     [kept] = (work / "ask").iterdir()
-    keep(
-        kept,
-        folder,
-        (*KEPT, "tasks.jsonl"),
-        {t.task_id: t.turn for t in Run(kept).trajectories.values()},
-    )
+    turns = {i: t.turn for i, t in Run(kept).trajectories.items()}
+    keep(kept, folder, (*KEPT, "tasks.jsonl"), turns)
 
 
 def record_walkthrough(path: Path, work: Path, models: Models) -> None:
