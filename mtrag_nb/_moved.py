@@ -98,7 +98,7 @@ MOVED = {
     "serve.library.chunk_counts": "`section_passages`",
     "serve.service.again": "`mtrag replay RUN --turn ID --set KEY=VALUE`",
     "serve.service.report_html": "`mtrag report` of the runs of the record",
-    "serve.service.predictions_of": "`predictions.jsonl` of the runs of the record",
+    "serve.service.predictions_of": "the predictions in each run of the record",
     "serve.ask": "`serve.serve`",
     "serve.guard": "`serve.api`",
     "serve.service.systems_of": "`systems` of a `Service`",
