@@ -603,6 +603,22 @@ PAPER = {
         "AB",
         "characters are in fonts that do not say which letters",
     ),
+    "codes of its own": (
+        paper(lines(shifted(-29), shifted(-29))),
+        "7KH IHH",
+        "words without vowels",
+    ),
+    "codes moved by two": (paper(lines(shifted(2), shifted(2))), "Vjg hgg", "words without vowels"),
+    "codes moved back by five": (
+        paper(lines(shifted(-5), shifted(-5))),
+        "",
+        "words without vowels",
+    ),
+    "codes over two pages": (
+        paper(lines(shifted(-29)), lines(shifted(-29))),
+        "7KH IHH",
+        "words without vowels",
+    ),
     "one font of two with codes of its own": (
         paper(
             lines(PROSE, PROSE) + f"BT /F2 10 Tf 50 600 Td ({shifted(-29) * 2}) Tj ET",
@@ -610,7 +626,7 @@ PAPER = {
             more={51: form("/Type/Font/Subtype/Type1/BaseFont/Own")},
         ),
         PROSE,
-        r"\b17\d characters are in fonts that do not say",
+        r"\b17\d characters in words without vowels",
     ),
     "raised price": (
         paper("BT /F1 10 Tf 50 700 Td (Only $12) Tj /F1 6 Tf 4 Ts (99) Tj 0 Ts ET"),
@@ -709,3 +725,15 @@ def test_a_row_of_a_table_is_a_statement_that_can_be_copied(name, tmp_path):
     assert "|" not in text and text.count("Vegan dish") == 1
     headed = "Dish: Vegan dish; Price: 6.40."  # a row of Word does not say that it holds heads
     assert said == ("Vegan dish: 6.40." if name == "menu.docx" else headed)
+
+
+def test_letters_that_a_font_of_tex_shows_by_its_own_codes_are_not_doubted(tmp_path):
+    "TeX's fonts have neither an encoding nor a table of letters, and are read all the same."
+    data = paper(
+        f"BT /F2 10 Tf 50 700 Td ({PROSE * 3}) Tj ET",
+        page="/Resources<</Font<</F1 3 0 R/F2 51 0 R>>>>",
+        more={51: form("/Type/Font/Subtype/Type1/BaseFont/ABCDEF+CMR10")},
+    )
+    (tmp_path / "paper.pdf").write_bytes(data)
+    document = parse_document(tmp_path / "paper.pdf")
+    assert PROSE in document.text and document.notes == ()

@@ -431,9 +431,7 @@ def _system_choices() -> tuple[str, ...]:
 
 
 def _system_named(name: str) -> "System":
-    from mtrag_nb.systems.outside import system_named
-
-    return system_named(name)
+    return _named("systems.outside:system_named")(name)
 
 
 class SystemOption(Option):
@@ -455,12 +453,6 @@ class SystemOption(Option):
 
 
 _SystemName = Annotated[str, SystemOption()]
-
-
-def _models(settings: Settings) -> "calls.Models":
-    from mtrag_nb.models import calls
-
-    return calls.Models(settings)
 
 
 def with_variant(system: str, variant: str = "") -> str:
@@ -860,7 +852,7 @@ def ingest(
     if next(iter(corpus), None) is None:
         named, remedy = ", ".join(map(str, passages)), "Check --domain and the file"
         raise DataError("no passages of the wanted domains", named, remedy=remedy)
-    models = models or _models(settings)
+    models = models or _named("models.calls:Models")(settings)
     how = {"progress": progress, "hnsw": hnsw, "shard": Shard.read(shard)}
     how["sparse"] = SparseSettings() if sparse else None
     place = (settings.chunks, settings.qdrant_url)
@@ -979,7 +971,7 @@ def run(
     file, todo = _tasks_to_run(tasks, setting, domains, limit, select)
     from mtrag_nb.runs.run import open_web, run_tasks
 
-    models = models or (_models(settings) if web != "none" else None)
+    models = models or (_named("models.calls:Models")(settings) if web != "none" else None)
     value, todo = _leave_gold_out(value, todo, file, tasks) if without_gold else (value, todo)
     how = {"minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
     how |= {"lines": file.lines, "web": open_web(web, settings, models), "models": models}
@@ -1082,7 +1074,8 @@ def demo(
     settings = chosen(settings, system.name)
     if models is None and (problems := _profile_problems(settings)):
         raise ModelNotFound("; ".join(problems) + ". Without models: mtrag demo --recorded")
-    models, index = models or _models(settings), out.parent / f"{out.name}-index"
+    models = models or _named("models.calls:Models")(settings)
+    index = out.parent / f"{out.name}-index"
     ingest(sample_corpus(), index, settings=settings, models=models, progress=progress)
     how = {"index": index, "lines": file.lines, "models": models, "progress": progress}
     go = partial(run_tasks, system, settings=settings, **how)

@@ -126,9 +126,8 @@ def _chunk_spans(paragraphs: Sequence[Sequence[tuple[int, int]]]) -> Iterator[tu
         start, end = spans[first][0], spans[-1][1]
         wanted = left = end - start
         if left > _MOST:
-            wanted = _OVERLAP + (left - _OVERLAP) / math.ceil(
-                (left - _OVERLAP) / (_MOST - _OVERLAP)
-            )
+            further = left - _OVERLAP
+            wanted = _OVERLAP + further / math.ceil(further / (_MOST - _OVERLAP))
         fits = list(takewhile(lambda s: s[1] - start <= _MOST, spans[first:])) or [spans[first]]
         fits = [s for s in fits if s[1] - start >= min(_LEAST, wanted)] or fits[-1:]
         best = min(fits, key=lambda s: (s not in closing, abs(s[1] - start - wanted)))
@@ -177,9 +176,8 @@ def _groups(sections: Iterable[Section]) -> Iterator[list[Section]]:
 def section_passages(document: Document, collection: str) -> list[Passage]:
     "The chunks of a document in order, no half sentence in them, as passages of a collection."
 
-    def place(
-        start: int, end: int
-    ) -> str:  # with the places at which the chunk's further pages begin
+    def place(start: int, end: int) -> str:
+        "With the places at which the chunk's further pages begin."
         page = document.page_at(start)
         further = [p for p in document.pages[page or 0 :] if p < end]
         begins = f"&next={','.join(map(str, further))}" if further else ""
