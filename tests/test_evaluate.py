@@ -9,12 +9,11 @@ from mtrag_nb.app.evaluate import export_run
 from mtrag_nb.core.files import data_dir, make_folder, write_json, write_jsonl
 from mtrag_nb.core.record import Grade, Graded, Refused, Retrieved, Run, kept_by, new_turn
 from mtrag_nb.core.text import scored
-from mtrag_nb.core.types import DOMAINS, Context, DataError, Gold, Passage
+from mtrag_nb.core.types import DOMAINS, Context, DataError, Gold, Passage, Task
 from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
 from mtrag_nb.evaluate.blame import blame, blame_turn, proof_of, proof_report
 from mtrag_nb.evaluate.judge import HALLUCINATION, _IDK_LABEL, SCORE, read_judge_reply
-from mtrag_nb.evaluate.measures import score_retrieval
-from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.evaluate.scores import Evidence, score_run
 from mtrag_nb.show.browser import CaseBrowser
 from mtrag_nb.show.report import report as write_report
 from mtrag_nb.show.turn import outcome_words
@@ -100,10 +99,12 @@ def test_a_judge_is_read_as_it_states_once(field, reply, value):
 
 def test_a_trec_run_with_a_byte_order_mark_is_the_run_without(tmp_path):
     rows = "c1<::>1 Q0 p1 1 0.9 mine\nc1<::>1 Q0 p2 2 0.5 mine\n"
-    qrels = {"c1<::>1": {"p1": 1}}
+    qrels, task = {"c1<::>1": {"p1": 1}}, Task("c1<::>1", "c1", 1, "govt", "q")
     for name, encoding in (("plain", "utf-8"), ("marked", "utf-8-sig")):
         (tmp_path / f"{name}.run").write_text(rows, encoding=encoding)
-        assert score_retrieval(tmp_path / f"{name}.run", qrels).scores.overall["MRR"] == 1.0
+        path, gold = tmp_path / f"{name}.run", {task.id: Gold(task.id)}
+        report = score_run(path, gold, [task], qrels, out=tmp_path)
+        assert report.retrieval.overall["MRR"] == 1.0
 
 
 def test_a_pool_is_drawn_from_the_corpora(tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from mtrag_nb.core.files import write_json, write_jsonl
+from mtrag_nb.core.files import read_jsonl, write_json, write_jsonl
 from mtrag_nb.core.record import VERSION, Drafted, Fault, Found, Judged, Refused
 from mtrag_nb.core.record import Retrieved, Run, new_turn, turn_line
 from mtrag_nb.core.settings import load_settings
@@ -368,8 +368,11 @@ def test_prediction_files_that_are_odd(tmp_path):
     assert prediction_items(tmp / "nan.jsonl", tasks)[0].answer == "It is.", (
         "the benchmark's own files have NaN where a label is missing"
     )
-    with expect(DataError, "the prediction has no answer", hide=f"{sample_dir()}/"):
-        prediction_items(path)
+    assert all(i.answerless for i in prediction_items(path)), "rankings alone, as of task A"
+    line = next(line for _, line in read_jsonl(path))
+    write_jsonl(tmp / "half.jsonl", [line, {"task_id": tasks[1].id, "prediction": "It is."}])
+    with expect(DataError, "the prediction has no answer", hide=f"{tmp}/"):
+        prediction_items(tmp / "half.jsonl")
     write_jsonl(tmp / "twice.jsonl", [{"task_id": tasks[0].id, "prediction": "It is."}] * 2)
     with expect(DataError, "was predicted before, in line 1", hide=f"{tmp}/"):
         prediction_items(tmp / "twice.jsonl", tasks)

@@ -44,7 +44,7 @@ from ..core.types import TO_ANSWER, DataError, SettingsError, digest, dotted, pl
 from ..core.types import structured
 from ..data.mtrag import FETCHED, Benchmark, human_rewrites, official_dir, official_file
 from ..data.mtrag import official_files, official_kinds, read_benchmark, read_corpus
-from ..data.mtrag import read_predictions, read_qrels, sample_corpus, sample_dir
+from ..data.mtrag import read_qrels, sample_corpus, sample_dir
 from ..data.mtrag import with_rewrites
 from ..models.calls import Models
 from ..systems.outside import outside, system_named
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from mtrag_nb.evaluate.pairs import GateReport, MechanismCard
     from mtrag_nb.evaluate.judge import JudgeReport
     from mtrag_nb.evaluate.licence import Licence
-    from mtrag_nb.evaluate.measures import RetrievalReport
     from mtrag_nb.evaluate.pairs import Audit, Ladder
     from mtrag_nb.evaluate.scores import Evidence, ScoreReport
     from mtrag_nb.runs.forks import Fork
@@ -172,7 +171,7 @@ def evaluate(
 
 # %% ../../nbs/app/03_evaluate.ipynb #3d879a2e
 _COMPARED = "rb_agg_conditioned RougeL K-precision judge_faithfulness".split()
-_COMPARED += "rl_f_local_conditioned rb_llm_local_conditioned".split()
+_COMPARED += "rl_f_local_conditioned rb_llm_local_conditioned nDCG@5 recall@5".split()
 
 
 def _places(
@@ -191,19 +190,6 @@ def _places(
             raise DataError(problem, other, remedy=remedy)
         found[p] = folder
     return found
-
-
-def _rankings_alone(path: Path) -> bool:
-    "Whether a file holds rankings alone: predictions of task A, or a TREC run. DataError: neither."
-    from mtrag_nb.evaluate.measures import without_answers
-
-    if ".jsonl" not in path.suffixes:
-        return without_answers(path)
-    lines = read_predictions(path).values()
-    if bare := next((p for p in lines if p.answer is None and p.texts is None), None):
-        remedy = "A prediction has `predictions` (text) or `contexts` (document_id, score), or both"
-        raise DataError("neither an answer nor contexts", path, bare.line, remedy)
-    return all(p.answer is None for p in lines)
 
 
 def _relevant_passages(qrels: Iterable[str | Path]) -> dict[str, dict[str, int]] | None:
@@ -225,30 +211,6 @@ _VERDICTS += "(default: rule)"
 _Verdicts = Annotated[str, Option(choices="evaluate.judge:VERDICTS", about=_VERDICTS)]
 
 
-def _score_rankings(path: Path, relevant, known: Benchmark, place: Path) -> "RetrievalReport":
-    "Score a file of rankings, and print it. Raises DataError without qrels."
-    from mtrag_nb.evaluate.measures import score_retrieval
-
-    if relevant is None:
-        remedy = "Name the relevant passages with --qrels"
-        raise DataError("holds rankings and no answers", path, remedy=remedy)
-    report = score_retrieval(path, relevant, known.tasks, place)
-    print(f"{report!r}\n")
-    return report
-
-
-def _print_comparisons(scored: list, ranked: list) -> None:
-    "Compare what was scored by each measure that all have, and what was ranked."
-    from mtrag_nb.evaluate.pairs import compare_retrieval
-    from mtrag_nb.evaluate.scores import compare_runs
-
-    for m in _COMPARED if len(scored) > 1 else ():
-        if all(m in r.measures and r.of(m) for r in scored):
-            print(f"{compare_runs(scored, m)!r}\n")
-    if len(ranked) > 1:
-        print(compare_retrieval(ranked))
-
-
 @done(data=lambda reports: [r.data for r in reports])
 def score(
     sources: Iterable[RunDir],  # runs and predictions
@@ -261,10 +223,11 @@ def score(
     out: Dir = None,  # folder for the scores (default: the run's own; runs/scores/NAME for a file)
     refusal: Iterable[str] = (),  # further phrases by which the system refuses; the run keeps them
     verdicts: _Verdicts = "",
-) -> "list[ScoreReport | RetrievalReport]":
+) -> "list[ScoreReport]":
     "Score runs and prediction files, print and compare them. Rankings alone (task A) need qrels."
     from mtrag_nb.models.embed import encoder_named
-    from mtrag_nb.evaluate.scores import keep_refusal_phrases, keep_verdicts, score_run
+    from mtrag_nb.evaluate.scores import compare_runs, keep_refusal_phrases, keep_verdicts
+    from mtrag_nb.evaluate.scores import score_run
 
     encoder = encoder or ("minilm" if find_spec("bert_score") else "none")
     paths = [Path(p) for p in sources]
@@ -273,11 +236,8 @@ def score(
     positives = [p for p in paths if p not in runs or LEFT_OUT not in runs[p].system] or paths
     known = reference_or_sample(reference, [runs.get(p, p) for p in paths])
     relevant, bert = _relevant_passages(qrels), encoder_named(encoder)
-    scored, ranked, places = [], [], _places(positives, out)
+    scored, places = [], _places(positives, out)
     for p in positives:
-        if p not in runs and _rankings_alone(p):
-            ranked.append(_score_rankings(p, relevant, known, places[p]))
-            continue
         if p in runs:
             keep_refusal_phrases(p, refusal)
             keep_verdicts(p, verdicts)
@@ -286,8 +246,10 @@ def score(
         report = score_run(runs.get(p, p), known.gold, known.tasks, *how, phrases=list(refusal))
         scored.append(report)
         print(f"{report!r}\n")
-    _print_comparisons(scored, ranked)
-    return [*scored, *ranked]
+    for m in _COMPARED if len(scored) > 1 else ():
+        if all(m in r.measures and r.of(m) for r in scored):
+            print(f"{compare_runs(scored, m)!r}\n")
+    return scored
 
 # %% ../../nbs/app/03_evaluate.ipynb #78d43445
 _LICENCE_OUT = "runs/licence/licence.json"

@@ -19,12 +19,13 @@ from ..core.text import Label, Verdict, clipped, declines
 from ..core.types import TO_ANSWER, Context, DataError, Gold, Outcome, Passage
 from ..core.types import SettingsError, Task
 from .mtrag import Benchmark, Prediction, domain_of_line, official_dir
-from .mtrag import prediction_of_line, read_benchmark, read_corpus, read_rows
+from .mtrag import prediction_of_line, read_benchmark, read_corpus, read_predictions
+from .mtrag import read_rows
 from .traces import Corpus, Document, Read, Tasks, Written
 from .traces import messages_of, same_text, write_imported
 
 # %% auto #0
-__all__ = ['read_rewrites', 'import_predictions', 'holds_predictions']
+__all__ = ['read_rankings', 'read_rewrites', 'import_predictions', 'holds_predictions']
 
 # %% ../../nbs/2_data/04_predictions.ipynb #c9a5d575
 _NAMES = {"ranking": "contexts", "references": "contexts", "answer": "prediction"}
@@ -56,6 +57,19 @@ def _trec_lines(path: Path) -> Iterator[tuple[int, dict]]:
     for query, some in found.items():
         some.sort(key=lambda c: -c["score"])
         yield begins[query], {"task_id": query, "contexts": some}
+
+
+def _is_trec(path: Path) -> bool:
+    "Whether a file begins with a row of a TREC run."
+    first = "" if path.suffix == ".zip" else next((row for _, row in read_rows(path)), "")
+    return len(first.split()) == 6 and not first.lstrip().startswith("{")
+
+
+def read_rankings(path: str | Path) -> dict[str, Prediction]:
+    "The predictions of task A, B or C of a file, or of a TREC run. Raises DataError (file, line)."
+    if not Path(path).is_file() or not _is_trec(path := Path(path)):
+        return read_predictions(path)
+    return {o["task_id"]: prediction_of_line(o, path, n) for n, o in _trec_lines(path)}
 
 # %% ../../nbs/2_data/04_predictions.ipynb #f8459de3
 def _said(answer: Mapping) -> object:
@@ -122,8 +136,7 @@ def _lines_of(
     path = Path(path)
     if path.name.endswith((".json", ".json.gz")):
         return _json_lines(path, name)
-    first = "" if path.suffix == ".zip" else next((row for _, row in read_rows(path)), "")
-    if len(first.split()) == 6 and not first.lstrip().startswith("{"):
+    if _is_trec(path):
         return "TREC run", list(_trec_lines(path))
     lines = [(n, _as_official(obj)) for n, obj in read_jsonl(path, nan_is_null=True)]
     held = {k for _, line in lines for k in line}

@@ -26,6 +26,7 @@ from ..core.text import support, without_thinking
 from ..core.types import Context, DataError, Gold, Outcome, RunMismatch, SettingsError, Task
 from ..core.types import Turn, as_context, digest, plain
 from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
+from ..data.predictions import read_rankings
 from .measures import TargetVerdict, best_by_target, k_precision
 from .statistics import Interval, Report, krippendorff_alpha, mean_interval
 from ..models.calls import MeteredChat, Models, Work
@@ -418,9 +419,15 @@ def _file_verdicts(path: str | Path) -> dict[str, float]:
 
 
 def prediction_items(path: str | Path, tasks: Sequence[Task] = ()) -> list[Item]:
-    """The answers of a prediction file of task B or C to tasks with contexts; (): the file repeats its input.
-    Raises DataError for a line without an answer, or without its task."""
-    predicted, verdicts = read_predictions(path, answers=True), _file_verdicts(path)
+    """The answers of a prediction file to tasks with contexts, or its rankings where it holds no answer (task
+    A, a TREC run); tasks (): the file repeats its input. Raises DataError for a line without an answer, or
+    without its task."""
+    predicted, verdicts = read_rankings(path), {}
+    if any(p.answer is not None for p in predicted.values()):
+        predicted, verdicts = read_predictions(path, answers=True), _file_verdicts(path)
+    if bare := next((p for p in predicted.values() if p.answer is None and p.texts is None), None):
+        remedy = "A prediction has `predictions` (text) or `contexts` (document_id, score), or both"
+        raise DataError("neither an answer nor contexts", path, bare.line, remedy)
     known = {t.id: t for t in tasks or read_tasks(path, contexts=True)}
     if lost := [t for t in predicted if t not in known]:
         remedy = "Name the file of the tasks that were predicted"
@@ -431,10 +438,11 @@ def prediction_items(path: str | Path, tasks: Sequence[Task] = ()) -> list[Item]
 
 def _predicted_item(task: Task, p: Prediction, verdict: float | None) -> Item:
     "An answer to a task, over the passages that its file names, else over those that came with the task."
-    about = (task.id, task.conversation_id, task.turn, task.domain, task.question, p.answer)
+    about = (task.id, task.conversation_id, task.turn, task.domain, task.question, p.answer or "")
     whose, passages = predicted_contexts(p, task)
     contexts = tuple(map(as_context, passages))
     own = {"verdict": verdict, "unranked": p.texts is None, "passages": whose}
+    own |= {"outcome": Outcome.NOT_RECORDED} if p.answer is None else {}
     found = len(passages) if p.texts is None else len(p.contexts)
     return Item(*about, contexts, task.history, found=found, ranked=p.contexts, **own)
 

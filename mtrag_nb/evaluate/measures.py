@@ -7,29 +7,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..core.files import read_jsonl, write_jsonl
 from ..core.html import show
 from ..core.text import _ENDS_REACH, Stance, _word_list, all_words, claim_tokens
 from ..core.text import contains_text, content_words, declines, in_digits, level
 from ..core.text import script_of, sentences, stance, support, word_count
-from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError, Task
-from ..data.mtrag import conversation_of_line, domain_of_line, prediction_of_line
-from .statistics import INTERVALS, Interval, Report, mean_interval
+from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError
+from .statistics import Report
 
 # %% auto #0
 __all__ = ['MEASURES', 'WRONG', 'RIGHT', 'RetrievalScores', 'retrieval_scores', 'rouge_l', 'target_recall', 'TargetVerdict',
            'best_by_target', 'verdict_of', 'says_target', 'why_not_judged', 'k_precision', 'PairScorer',
-           'bert_k_precision', 'harmonic_mean', 'agg_parts', 'condition', 'Refusals', 'refusals', 'without_answers',
-           'RetrievalReport', 'score_retrieval']
+           'bert_k_precision', 'harmonic_mean', 'agg_parts', 'condition', 'Refusals', 'refusals']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
 _CUTS = (1, 3, 5, 10)
@@ -574,149 +570,3 @@ def refusals(labels: Mapping[str, str], idks: Mapping[str, float | str | None]) 
         known = label not in TO_ASK and idk in (0, 0.5, 1)
         cells[2 * (label in TO_REFUSE) + (idk == 1) if known else 4] += 1
     return Refusals(*cells)
-
-# %% ../../nbs/7_evaluate/01_measures.ipynb #e773ab38
-@dataclass(frozen=True)
-class _Ranking:
-    "What was retrieved for a task."
-
-    passages: tuple[tuple[str, float], ...]  # ids with scores, in the file's order
-    domain: str  # "" if nobody says
-    conversation: str
-    answered: bool  # whether an answer came with it
-
-
-def _predicted(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, _Ranking, int]]:
-    "Task id, ranking and line of each prediction."
-    for n, obj in read_jsonl(path, nan_is_null=True):
-        p, task = prediction_of_line(obj, path, n), known.get(obj["task_id"])
-        domain = task.domain if task else domain_of_line(obj, path, n)
-        talk = task.conversation_id if task else conversation_of_line(obj, path, n)
-        yield p.task_id, _Ranking(p.contexts, domain, talk, p.answer is not None), n
-
-# %% ../../nbs/7_evaluate/01_measures.ipynb #d4adb285
-_FINITE = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?")
-
-
-def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, _Ranking, int]]:
-    "Task id, ranking and first line of each query of a TREC run. Raises DataError (file, line)."
-    found: dict[str, tuple[int, dict[str, float]]] = {}  # query -> first line; passages and scores
-    remedy = "A TREC run has six columns: query Q0 passage rank score name"
-    for n, text in enumerate(path.read_text("utf-8-sig", errors="replace").splitlines(), 1):
-        if not (cells := text.split()):
-            continue
-        if len(cells) != 6:
-            raise DataError(f"{len(cells)} columns, not six: {text[:60]!r}", path, n, remedy)
-        query, passage, scores = cells[0], cells[2], found.setdefault(cells[0], (n, {}))[1]
-        if not _FINITE.fullmatch(cells[4]):
-            raise DataError(f"the score {cells[4][:20]!r} is no number", path, n, remedy)
-        if passage in scores:
-            what = f"passage {passage!r} of {query!r} came before"
-            raise DataError(what, path, n, "Remove one of the two")
-        scores[passage] = float(cells[4])
-    for query, (n, scores) in found.items():
-        task = known.get(query)
-        talk = task.conversation_id if task else conversation_of_line({"task_id": query}, path, n)
-        yield query, _Ranking(tuple(scores.items()), task.domain if task else "", talk, False), n
-
-# %% ../../nbs/7_evaluate/01_measures.ipynb #7ae9636c
-def _read_rankings(path: str | Path, tasks: Sequence[Task] = ()) -> dict[str, _Ranking]:
-    """What was retrieved for each task: a prediction file of task A, B or C, or a TREC run. Raises DataError
-    (file, line) for a line that is none, or whose task came before, or is not known."""
-    path, known, out, seen = Path(path), {t.id: t for t in tasks}, {}, {}
-    if not path.is_file():
-        raise DataError("no such file", path)
-    with path.open("rb") as f:
-        lines = f.read(1 << 16).lstrip()
-    read = _predicted if lines[:1] in (b"{", b"") or path.suffix == ".jsonl" else _run_file
-    for task, ranking, n in read(path, known):
-        if task in out:
-            what, remedy = f"was predicted before, in line {seen[task]}", "Remove one of the two"
-            raise DataError(f"task {task!r} {what}", path, n, remedy)
-        if known and task not in known:
-            remedy = "Name the file of its tasks"
-            raise DataError(f"task {task!r} is not in the reference file", path, n, remedy)
-        out[task], seen[task] = ranking, n
-    if not out:
-        raise DataError("there is no prediction in it", path)
-    return out
-
-
-def without_answers(path: str | Path) -> bool:
-    "Whether a file holds rankings alone: a TREC run, or predictions of task A."
-    return Path(path).is_file() and not any(r.answered for r in _read_rankings(path).values())
-
-# %% ../../nbs/7_evaluate/01_measures.ipynb #64325d41
-def _spans(
-    scores: RetrievalScores, domains: Mapping[str, str], talks: Mapping[str, str]
-) -> dict[str, dict[str, Interval]]:
-    "Column -> measure -> mean with its interval, over the queries that were measured."
-    weight = {r.domain: r.tasks / r.queries for r in scores.rows[:-1] if r.queries}
-
-    def of(ids, **how):
-        by = {m: [scores.queries[t][m] for t in ids] for m in scores.measures}
-        return {m: mean_interval(v, [talks[t] for t in ids], **how) for m, v in by.items()}
-
-    names = [r.domain for r in scores.rows[:-1]]
-    parts = {d: of([t for t in scores.queries if domains.get(t) == d]) for d in names}
-    known = [t for t in scores.queries if domains.get(t) in weight]
-    official = of(known, weights=[weight[domains[t]] for t in known])
-    every = {m: replace(i, value=scores.overall[m]) for m, i in official.items()}
-    return {**parts, "all": every, "by query": of(list(scores.queries))}
-
-
-@dataclass(frozen=True, repr=False)
-class RetrievalReport(Report):
-    "What a system retrieved, against the qrels, with intervals."
-
-    name: str
-    scores: RetrievalScores
-    spans: dict[str, dict[str, Interval]]  # domain, "all" or "by query" -> measure -> mean
-    talks: dict[str, str]  # task id -> conversation
-
-    title = property(lambda self: self.name)
-
-    def interval(self, measure: str, domain: str = "all") -> Interval:
-        return self.spans[domain][measure]
-
-    def _table(self):
-        counts = {r.domain: r.queries for r in self.scores.rows}
-        counts["by query"] = len(self.scores.queries)
-        head = ["measure", *(f"{d} ({counts[d]} queries)" for d in self.spans)]
-        measures, spans = self.scores.measures, self.spans.values()
-        return head, [[m, *(str(by[m]) for by in spans)] for m in measures]
-
-    @property
-    def note(self) -> str:
-        return (
-            f"all: mean of the domains, weighted by their predicted tasks, as the official script does. "
-            f"{INTERVALS}. At most {self.scores.depth} passages were retrieved. {self.scores.note}"
-        )
-
-# %% ../../nbs/7_evaluate/01_measures.ipynb #e01e4caf
-def _retrieval_report(
-    name: str, rankings: Mapping[str, _Ranking], qrels: Mapping[str, Mapping[str, int]]
-) -> RetrievalReport:
-    "Rankings against qrels. Raises DataError if none of the tasks has qrels."
-    if not set(rankings) & {t for t, passages in qrels.items() if passages}:
-        what = f"none of the {len(rankings)} tasks of {name!r} has qrels"
-        raise DataError(what, remedy="Name the qrels of these tasks")
-    domains = {t: r.domain or "tasks" for t, r in rankings.items()}
-    talks = {t: r.conversation for t, r in rankings.items()}
-    scores = retrieval_scores(qrels, {t: r.passages for t, r in rankings.items()}, domains)
-    return RetrievalReport(name, scores, _spans(scores, domains, talks), talks)
-
-# %% ../../nbs/7_evaluate/01_measures.ipynb #36f1dffa
-def score_retrieval(
-    path: str | Path,  # a prediction file or a TREC run
-    qrels: Mapping[str, Mapping[str, int]],
-    tasks: Sequence[Task] = (),  # where tasks belong; (): as the file says
-    out: str | Path | None = None,  # folder for NAME.scores.jsonl; None: beside the file
-) -> RetrievalReport:
-    "Score what a file retrieved, and write it down."
-    path = Path(path)
-    report = _retrieval_report(path.stem, _read_rankings(path, tasks), qrels)
-    found = report.scores.queries.items()
-    rows = ({"task_id": t, "scores": {m: round(x, 6) for m, x in v.items()}} for t, v in found)
-    write_jsonl((Path(out) if out else path.parent) / f"{path.stem}.scores.jsonl", rows)
-    return report

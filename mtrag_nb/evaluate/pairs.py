@@ -30,9 +30,9 @@ from ..core.types import SettingsError, Task, digest, plain
 from .blame import COSTS, REPAIRS, Blame, BlameReport, Gate, Proof
 from .blame import ProofReport, blame, blame_turn, draft_rouge_l, gates
 from .blame import proof_report
-from .measures import RetrievalReport, verdict_of
-from .scores import Evidence, decision, distinct, named_measure
-from .statistics import LEAST, Comparison, Interval, Report, compare, compare_all
+from .measures import verdict_of
+from .scores import Evidence, decision, named_measure
+from .statistics import LEAST, Comparison, Interval, Report, compare
 from .statistics import difference_interval, mean_interval
 from ..models.calls import Models
 from ..models.calls import WebSearched
@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # a run is read without LlamaIndex, which a fork needs
 # %% auto #0
 __all__ = ['SELF_CORRECTIONS', 'endings', 'Pair', 'paired', 'lost_of', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder',
            'ladder_pairs', 'Forked', 'forked', 'turn_result', 'RunSummary', 'summarize_run', 'compare_right',
-           'disagreements', 'compare_retrieval', 'prove', 'GateReport', 'gate_runs', 'MechanismCard', 'mechanism_card']
+           'disagreements', 'prove', 'GateReport', 'gate_runs', 'MechanismCard', 'mechanism_card']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
 def _refused(run: Evidence, task_id: str) -> bool:
@@ -537,42 +537,6 @@ def disagreements(some: Sequence[RunSummary]) -> list[str]:  # task ids
 
     split = {i: min(count(i, "right"), count(i, "failed")) for i in both}
     return sorted((i for i in both if split[i]), key=lambda i: -split[i])
-
-# %% ../../nbs/7_evaluate/06_pairs.ipynb #23f4cbf1
-@dataclass(frozen=True, repr=False)
-class _RetrievalComparison(Report):
-    "Runs beside each other, paired by query."
-
-    measures: tuple[Comparison, ...]
-
-    def _table(self):
-        def row(r, measure):
-            span = Interval(r.difference, r.low, r.high, r.n, r.clusters)
-            p = ("–" if x is None else f"{x:.4f}" for x in (r.p, r.p_holm))
-            return [f"{r.a} – {r.b}", measure, str(span), *p, r.n, r.clusters]
-
-        head = ["pair", "measure", "difference", "p", "p (Holm)", "queries", "conversations"]
-        return head, [row(r, c.measure) for c in self.measures for r in c.pairs]
-
-    note = property(lambda self: self.measures[0].note if self.measures else "")
-
-
-def compare_retrieval(
-    reports: Sequence[RetrievalReport],
-    measures: Sequence[str] = (),  # (): all that every one of them has
-    **how,  # as for compare.compare_all: against, resamples, ...
-) -> _RetrievalComparison:
-    "Compare what was retrieved. Raises DataError if two reports have the same name."
-    distinct([r.name for r in reports], "files")
-    first = reports[0].scores.measures if reports else ()
-    shared = [m for m in first if all(m in r.scores.measures for r in reports)]
-
-    def values(m):
-        return {r.name: {t: v[m] for t, v in r.scores.queries.items()} for r in reports}
-
-    talks = {t: c for r in reports for t, c in r.talks.items()}
-    found = compare_all({m: values(m) for m in measures or shared}, talks, **how)
-    return _RetrievalComparison(tuple(found))
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #plan0001
 _LATE_FIRST = tuple(reversed(REPAIRS))

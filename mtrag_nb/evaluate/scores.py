@@ -348,12 +348,14 @@ class ScoreReport(_Scored, Report):
 # %% ../../nbs/7_evaluate/04_scores.ipynb #b53117e8
 def _retrieval_of(items: Sequence[Item], qrels: Mapping, asked: bool) -> RetrievalScores | None:
     """What items retrieved, against the qrels; None: no ranking is on record. A task without one counts as
-    missing, not as 0. asked: of a run, which has no other tasks to miss; a file may have lost some."""
+    missing, not as 0. asked: of a run, which has no other tasks to miss; a file may have lost some. The scores
+    of a file of rankings count as they stand, equal ones ordered as by trec_eval."""
     ids, ranked = {i.task_id for i in items}, [i for i in items if not i.unranked]
     if items and not ranked:
         return None
     wanted = {t: q for t, q in qrels.items() if t in ids or not asked}
-    found = {i.task_id: ranking(i) for i in ranked if not i.failed}
+    whole = [i for i in ranked if not i.failed]
+    found = {i.task_id: ranking(i) if asked or not i.answerless else i.ranked for i in whole}
     return retrieval_scores(wanted, found, {i.task_id: i.domain for i in items})
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #outqrels
@@ -446,6 +448,13 @@ def _items_of(run: Run | None, source: str | Path, tasks: Sequence[Task], phrase
     return [replace(i, phrases=phrases) for i in items]
 
 
+def _check_rankings(run: Run | None, scores: Mapping[str, Mapping], place: Path) -> None:
+    "Raises DataError for a file of rankings that no qrels measure."
+    if not (run or any(scores.values())):
+        what = "holds rankings and no answers, and of none of its tasks relevant passages are known"
+        raise DataError(what, place, remedy="Name the relevant passages with --qrels")
+
+
 def score_run(
     source: Run | str | Path,  # a run, its folder, or a prediction file
     gold: Mapping[str, Gold],
@@ -470,6 +479,7 @@ def score_run(
     found = None if qrels is None else _retrieval_of(items, qrels, asked=run is not None)
     for t, values in (found.queries if found else {}).items():
         scores[t] |= values
+    _check_rankings(run, scores, place)
     scores = _with_recorded(scores, run)
     without = run_items(as_run(negatives)) if negatives else []
     refusal = RefusalReport((), "no answer is on record: no refusal is counted")

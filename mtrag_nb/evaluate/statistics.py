@@ -83,14 +83,12 @@ def _t(df: float, level: float = 0.95) -> float:
     return float(stdtrit(df, (1 + level) / 2))
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #af510ed2
-def _standard_error(values: np.ndarray, codes: np.ndarray, k: int, weights=None) -> float:
+def _standard_error(values: np.ndarray, codes: np.ndarray, k: int) -> float:
     "Standard error of a mean of items of k independent conversations (`codes`); NaN for one."
     if k < 2:
         return math.nan
-    w = np.ones(len(values)) if weights is None else weights
-    mean = (w @ values) / w.sum()
-    residuals = np.bincount(codes, w * (values - mean), minlength=k)
-    return math.sqrt(k / (k - 1) * float(residuals @ residuals)) / float(w.sum())
+    residuals = np.bincount(codes, values - values.mean(), minlength=k)
+    return math.sqrt(k / (k - 1) * float(residuals @ residuals)) / len(values)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #82500243
 def _draws(clusters: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]:
@@ -103,9 +101,9 @@ def _draws(clusters: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]
         yield np.bincount(picked.ravel(), minlength=n * clusters).reshape(n, clusters).astype(float)
 
 
-def _mean_samples(values, codes, k: int, resamples: int, seed: int = 0, weights=None) -> np.ndarray:
+def _mean_samples(values, codes, k: int, resamples: int, seed: int = 0) -> np.ndarray:
     "Resampled means of the columns of `values` [items, columns; NaN: no value]: [resamples, columns]."
-    known = ~np.isnan(values) * (np.ones(len(values)) if weights is None else weights)[:, None]
+    known = (~np.isnan(values)).astype(float)
     sums, counts = np.zeros((2, k, values.shape[1]))
     np.add.at(sums, codes, np.nan_to_num(values) * known)
     np.add.at(counts, codes, known)
@@ -140,13 +138,13 @@ def _around(value: float, error: float, df: float, level: float = 0.95) -> _Span
     return float(value - half), float(value + half)
 
 
-def _mean_span(x, codes, k: int, resamples: int = 10_000, seed: int = 0, weights=None) -> _Span:
-    error = _standard_error(x, codes, k, weights)
+def _mean_span(x, codes, k: int, resamples: int = 10_000, seed: int = 0) -> _Span:
+    error = _standard_error(x, codes, k)
     if k < LEAST or error <= 1e-12 * max(1.0, abs(x).max()):
         return _NOWHERE
     if k < _MANY:
-        return _around(np.average(x, weights=weights), error, k - 1)
-    samples = _mean_samples(x[:, None], codes, k, resamples, seed, weights)
+        return _around(x.mean(), error, k - 1)
+    samples = _mean_samples(x[:, None], codes, k, resamples, seed)
     (low,), (high,) = _percentiles(samples)
     return float(low), float(high)
 
@@ -178,19 +176,17 @@ def mean_interval(
     clusters: Sequence,  # the conversation of each
     resamples: int = 10_000,  # from _MANY conversations on
     seed: int = 0,
-    weights: Sequence[float] | None = None,  # of each value; None: all alike
 ) -> Interval:
     "The mean, or share, with its interval; None without values. Raises DataError for NaN."
     x, (codes, k) = _numbers(values, clusters), _codes(clusters)
     if not k:
         return _NO_VALUES
-    if weights is None and np.isin(x, (0.0, 1.0)).all():
+    if np.isin(x, (0.0, 1.0)).all():
         return Interval(float(x.mean()), *_share_span(x, codes, k), len(x), k)
-    w = None if weights is None else _numbers(weights, x)
-    span = _mean_span(x, codes, k, resamples, seed, w)
+    span = _mean_span(x, codes, k, resamples, seed)
     if span[0] is not None and np.isin(x, (0.0, 0.5, 1.0)).all():
         span = max(0.0, span[0]), min(1.0, span[1])
-    return Interval(float(np.average(x, weights=w)), *span, len(x), k)
+    return Interval(float(x.mean()), *span, len(x), k)
 
 
 def difference_interval(differences: Sequence[float], clusters: Sequence, resamples=10_000):
