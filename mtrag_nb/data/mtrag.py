@@ -21,7 +21,7 @@ from typing_extensions import Required, TypedDict
 
 from ..core.files import LONGEST_LINE, checksum, data_dir, disk_full, need_room
 from ..core.files import opened, read_json, read_jsonl, write_json
-from ..core.text import contains_text, level
+from ..core.text import clipped, contains_text, level
 from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError
 from ..core.types import Gold, Passage, Task, Turn, digest, redacted
 
@@ -604,10 +604,37 @@ def predicted_contexts(p: Prediction, task: Task) -> tuple[str, tuple[Passage, .
     return "named in the file, without their text", ()
 
 
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
+
+
+def _trec_lines(path: Path) -> Iterator[tuple[int, dict]]:
+    "The queries of a TREC run, with the line where each begins. Raises DataError (file, line)."
+    found, begins = defaultdict(list), {}
+    for n, row in read_rows(path):
+        cells = row.split()
+        score = float(cells[4]) if len(cells) == 6 and _NUMBER.fullmatch(cells[4]) else None
+        if score is None or abs(score) > 1e300:
+            problem = f"no row of a TREC run: {clipped(row.strip(), 60)!r}"
+            raise DataError(problem, path, n, "Wanted is: query Q0 passage rank score tag")
+        begins.setdefault(cells[0], n)
+        found[cells[0]].append({"document_id": cells[2], "score": score})
+    for query, some in found.items():
+        some.sort(key=lambda c: -c["score"])
+        yield begins[query], {"task_id": query, "contexts": some}
+
+
+def _is_trec(path: Path) -> bool:
+    "Whether a file begins with a row of a TREC run."
+    first = "" if path.suffix == ".zip" else next((row for _, row in read_rows(path)), "")
+    return len(first.split()) == 6 and not first.lstrip().startswith("{")
+
+
 def read_predictions(path: str | Path, answers: bool = False) -> dict[str, Prediction]:
-    "The predictions of a file of task A, B or C, by task id, each once. Raises DataError (file, line)."
-    out, seen = {}, {}
-    for n, obj in read_jsonl(path, nan_is_null=True):
+    """The predictions of a file of task A, B or C, or of a TREC run, by task id, each once. Raises DataError
+    (file, line)."""
+    out, seen, path = {}, {}, Path(path)
+    trec = path.is_file() and _is_trec(path)
+    for n, obj in _trec_lines(path) if trec else read_jsonl(path, nan_is_null=True):
         p = prediction_of_line(obj, path, n)
         _new(seen, p.task_id, f"line {n}", "task {!r} was predicted before, in", path, n)
         if answers and p.answer is None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,17 +15,17 @@ from pathlib import Path
 from ..core.files import read_json, read_jsonl
 from ..core.record import Checked, Drafted, Found, Gated, Recorded, Refused, Retrieved
 from ..core.record import Rewritten, Run, Step, Trajectory
-from ..core.text import Label, Verdict, clipped, declines
+from ..core.text import Label, Verdict, declines
 from ..core.types import TO_ANSWER, Context, DataError, Gold, Outcome, Passage
 from ..core.types import SettingsError, Task
-from .mtrag import Benchmark, Prediction, domain_of_line, official_dir
-from .mtrag import prediction_of_line, read_benchmark, read_corpus, read_predictions
-from .mtrag import read_rows
+from .mtrag import _NUMBER, Benchmark, Prediction, _is_trec, _trec_lines
+from .mtrag import domain_of_line, official_dir
+from .mtrag import prediction_of_line, read_benchmark, read_corpus, read_rows
 from .traces import Corpus, Document, Read, Tasks, Written
 from .traces import messages_of, same_text, write_imported
 
 # %% auto #0
-__all__ = ['read_rankings', 'read_rewrites', 'import_predictions', 'holds_predictions']
+__all__ = ['read_rewrites', 'import_predictions', 'holds_predictions']
 
 # %% ../../nbs/2_data/04_predictions.ipynb #c9a5d575
 _NAMES = {"ranking": "contexts", "references": "contexts", "answer": "prediction"}
@@ -38,38 +38,6 @@ def _as_official(obj: dict) -> dict:
     if not line.keys() & {"contexts", "predictions", "prediction", "metrics"}:
         line["query"] = line.get("query", line.get("rewrite", line.get("text")))
     return line
-
-# %% ../../nbs/2_data/04_predictions.ipynb #41ee76bc
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
-
-
-def _trec_lines(path: Path) -> Iterator[tuple[int, dict]]:
-    "The queries of a TREC run, with the line where each begins. Raises DataError (file, line)."
-    found, begins = defaultdict(list), {}
-    for n, row in read_rows(path):
-        cells = row.split()
-        score = float(cells[4]) if len(cells) == 6 and _NUMBER.fullmatch(cells[4]) else None
-        if score is None or abs(score) > 1e300:
-            problem = f"no row of a TREC run: {clipped(row.strip(), 60)!r}"
-            raise DataError(problem, path, n, "Wanted is: query Q0 passage rank score tag")
-        begins.setdefault(cells[0], n)
-        found[cells[0]].append({"document_id": cells[2], "score": score})
-    for query, some in found.items():
-        some.sort(key=lambda c: -c["score"])
-        yield begins[query], {"task_id": query, "contexts": some}
-
-
-def _is_trec(path: Path) -> bool:
-    "Whether a file begins with a row of a TREC run."
-    first = "" if path.suffix == ".zip" else next((row for _, row in read_rows(path)), "")
-    return len(first.split()) == 6 and not first.lstrip().startswith("{")
-
-
-def read_rankings(path: str | Path) -> dict[str, Prediction]:
-    "The predictions of task A, B or C of a file, or of a TREC run. Raises DataError (file, line)."
-    if not Path(path).is_file() or not _is_trec(path := Path(path)):
-        return read_predictions(path)
-    return {o["task_id"]: prediction_of_line(o, path, n) for n, o in _trec_lines(path)}
 
 # %% ../../nbs/2_data/04_predictions.ipynb #f8459de3
 def _said(answer: Mapping) -> object:

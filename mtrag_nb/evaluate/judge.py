@@ -26,7 +26,6 @@ from ..core.text import support, without_thinking
 from ..core.types import Context, DataError, Gold, Outcome, RunMismatch, SettingsError, Task
 from ..core.types import Turn, as_context, digest, plain
 from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
-from ..data.predictions import read_rankings
 from .measures import TargetVerdict, best_by_target, k_precision
 from .statistics import Interval, Report, krippendorff_alpha, mean_interval
 from ..models.calls import MeteredChat, Models, Work
@@ -422,7 +421,7 @@ def prediction_items(path: str | Path, tasks: Sequence[Task] = ()) -> list[Item]
     """The answers of a prediction file to tasks with contexts, or its rankings where it holds no answer (task
     A, a TREC run); tasks (): the file repeats its input. Raises DataError for a line without an answer, or
     without its task."""
-    predicted, verdicts = read_rankings(path), {}
+    predicted, verdicts = read_predictions(path), {}
     if any(p.answer is not None for p in predicted.values()):
         predicted, verdicts = read_predictions(path, answers=True), _file_verdicts(path)
     if bare := next((p for p in predicted.values() if p.answer is None and p.texts is None), None):
