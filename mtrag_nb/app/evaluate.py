@@ -1143,16 +1143,15 @@ def _head_html(r: Reproduction, runs: "list[Evidence]") -> str:
 def write(r: Reproduction, tell: Callable[[str], object] = print) -> Path:  # the page
     "Write the page, tables as CSV, and figures as PNG, SVG and PDF, of recorded runs beside the page."
     from mtrag_nb.show.figures import save_figure
-    from mtrag_nb.show.papers import own_figures, paper_figures, paper_html
+    from mtrag_nb.show.papers import own_figures, paper_html
 
     runs = recordings(r)
-    tables, own = tables_of(r, runs), own_figures(r.paper, runs)
-    figures = {k: f for k, f in {**own, **paper_figures(runs)}.items() if f[0].axes}
+    tables, figures = tables_of(r, runs), own_figures(r.paper, runs)
     for name, table in tables.items():
         write_whole(r.folder / "tables" / f"{name}.csv", table.csv())
     place = r.folder if r.recorded else r.folder / "figures"
     for name, (figure, _) in figures.items():
-        save_figure(figure, name, place, ("png", "svg", "pdf"), dark=name in own)
+        save_figure(figure, name, place, ("png", "svg", "pdf"), dark=True)
     title = f"{r.of.title}, published and {'recorded' if r.recorded else 'reproduced'}"
     html = paper_html(tables, figures, title, _head_html(r, runs))
     page = write_whole(r.folder / "reproduction.html", html)

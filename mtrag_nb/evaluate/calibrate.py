@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -17,16 +17,14 @@ from ..core.files import read_json, read_jsonl, write_json
 from ..core.html import text_table
 from ..core.settings import MINILM, Settings, load_settings, with_settings
 from ..core.text import Label, Verdict
-from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, SettingsError, Task
+from ..core.types import DataError, Gold, SettingsError, Task
 from ..core.types import structured
 from ..data.mtrag import RatedAnswer, read_ratings
-from .licence import MODEL_WAYS, Licence, RaterNames, encoder_measure
-from .licence import human_ratings, lexical_measures, licence, model_measures
-from .licence import rater_names
+from .licence import MODEL_WAYS, Licence, encoder_measure, human_ratings
+from .licence import lexical_measures, licence, model_measures
 from .statistics import auroc_interval
 from ..models.calls import Models
 from ..models.embed import BertScorer, Classifier
-from ..models.chat import EmbedderLike
 from ..runs.run import machine, package_versions
 from ..systems.stages import PROMPTS, Asked, check_by_claims, check_by_classifier
 from ..systems.stages import check_by_support, check_by_yesno
@@ -295,44 +293,17 @@ class Calibration:
     check: dict[str, _Discrimination]  # way -> check of answers; {}: no ratings
     changes: dict[str, float | str]  # settings that follow
     chose: tuple[str, ...]  # conversations that chose a threshold
-    # way -> all that was retrieved for a task as one: answerable or not; {}: one kind is missing
-    gate: dict[str, _Discrimination] = field(default_factory=dict)
 
     @property
     def ways(self) -> dict[str, dict[str, _Discrimination]]:
         grades = {"grade, random": self.random, "grade, retrieved": self.retrieved}
-        return {**grades, "gate": self.gate, "check": self.check}
+        return {**grades, "check": self.check}
 
     def __str__(self):
         changes = {k: f"{v:g}" if isinstance(v, float) else v for k, v in self.changes.items()}
         follows = ", ".join(f"{k}={v}" for k, v in changes.items())
         nothing = "none: no way is shown to be better than guessing"
         return f"{_ways_table(self.ways)}\nsettings that follow: {follows or nothing}"
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #gate0002
-def _measure_gate(
-    tasks: Sequence[Task],
-    gold: Mapping[str, Gold],
-    candidates: _Candidates,
-    embedder: EmbedderLike,
-    n: int = 100,  # tasks with an answer
-) -> dict[str, _Discrimination]:  # {}: one of the two kinds is missing
-    "How well the nearest passage, or none near enough, tells answerable tasks from others."
-    known = sorted((t for t in tasks if t.id in gold and candidates.get(t.id)), key=lambda t: t.id)
-    can = [t for t in known if gold[t.id].answerability in TO_ANSWER]
-    cannot = [t for t in known if gold[t.id].answerability in TO_REFUSE]
-    if not can or not cannot:
-        return {}
-
-    def verdict(t):
-        texts = [text for _, text in candidates[t.id]]
-        found = grade_by_cosine(embedder, t.question, texts, history=t.history)
-        return max(found, key=lambda v: v.score)
-
-    some = [*random.Random(0).sample(can, min(n, len(can))), *cannot]
-    verdicts = list(map(verdict, some))
-    truth = [gold[t.id].answerability in TO_ANSWER for t in some]
-    return {"together": _discrimination(verdicts, truth, [t.conversation_id for t in some])}
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #7895bd59
 def calibrate(
@@ -362,9 +333,8 @@ def calibrate(
     chose = tuple(sorted(set().union(*(_halves(k)[0] for k in known))))
     chat, embedder = models.chat.fingerprint if with_chat else "", models.embedder.fingerprint
     changes = _changes_for({"grade": retrieved or random_, "check": check})
-    gate = _measure_gate(tasks, gold, candidates, models.embedder, n)
     made = {"chat": chat, "embedder": embedder}
-    return Calibration(settings.profile, made, random_, retrieved, check, changes, chose, gate)
+    return Calibration(settings.profile, made, random_, retrieved, check, changes, chose)
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #2bce43e6
 def write_calibration(found: Calibration, path: str | Path) -> None:
@@ -393,13 +363,6 @@ def calibrated(settings: Settings, path: str | Path, but: Iterable[str] = ()) ->
         raise SettingsError(f"{what}: calibrate the models that you run")
     return with_settings(settings, {k: v for k, v in found.changes.items() if k not in set(but)})
 
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #1e326992
-def _overlap_note(conversations: Iterable[str], chose: Iterable[str]) -> str:
-    "How many tasks of a table lie in the conversations that chose a threshold (`Calibration.chose`)."
-    talks, known = list(conversations), set(chose)
-    n = sum(c in known for c in talks)
-    return f"{n} of {len(talks)} tasks lie in conversations that chose a threshold"
-
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #a9a1598d
 def rated_file_of(root: Path) -> Path:
     "The rated answers among the benchmark's files: where it is there, the half to develop on."
@@ -413,11 +376,11 @@ def rated_file_of(root: Path) -> Path:
 _OFFICIAL_MARK = ", official"
 
 
-def _rated_file(path: str | Path, limit: int | None = None) -> tuple[list[RatedAnswer], RaterNames]:
-    "The rated answers of an InspectorRAGet file (the first so many conversations), and who rated what."
+def _rated_file(path: str | Path, limit: int | None = None) -> list[RatedAnswer]:
+    "The rated answers of an InspectorRAGet file, of the first so many conversations."
     rated = read_ratings(path)
     keep = set(list(dict.fromkeys(a.task.conversation_id for a in rated))[:limit])
-    return [a for a in rated if a.task.conversation_id in keep], rater_names(path)
+    return [a for a in rated if a.task.conversation_id in keep]
 
 
 def measure_all(
@@ -432,8 +395,8 @@ def measure_all(
 ) -> Licence:
     "Compare every measure with people's ratings, and save the results after each step."
     settings = settings or load_settings()
-    models, (rated, names) = models or Models(settings), _rated_file(ratings, limit)
-    answers = human_ratings(rated, names).answers
+    models, rated = models or Models(settings), _rated_file(ratings, limit)
+    answers = human_ratings(rated).answers
     by = {"machine": machine(), "packages": package_versions()}
     by["judge"] = models.chat.fingerprint if ways else ""
     by["embedder"] = models.embedder.fingerprint
@@ -443,7 +406,7 @@ def measure_all(
         if way:
             asked = (way, Path(work) / f"{way}.jsonl", settings.batch_size, progress)
             measured += model_measures(answers, models.chat, *asked)
-        found = licence(rated, measured, names)
+        found = licence(rated, measured)
         own = [m for m in measured if not m.name.endswith(_OFFICIAL_MARK)]
         values = {m.name: [round(v, 6) for v in m.values] for m in own}
         write_json(out, by | {"people": found.people, "rows": found.rows, "values": values})

@@ -7,31 +7,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from ..core.files import JsonlLog, read_json, read_jsonl
-from ..core.html import fold, html_table, show
+from ..core.files import JsonlLog, read_jsonl
+from ..core.html import show
 from ..core.record import Judgement
 from ..core.text import format_docs_for_gen, support
 from ..core.types import TO_REFUSE, Context, DataError, SettingsError
 from ..data.mtrag import RatedAnswer
 from .judge import judge_faithfulness, judge_statements
 from .measures import PairScorer, bert_k_precision, rouge_l
-from .statistics import Interval, Report, alt_test, auroc, auroc_interval
-from .statistics import difference_interval, krippendorff_alpha, spearman
-from .statistics import spearman_in_bands
+from .statistics import Interval, Report, auroc, auroc_interval
+from .statistics import krippendorff_alpha, spearman
 from ..models.calls import RecordedChat
 from ..models.chat import ChatModel
 
 # %% auto #0
-__all__ = ['RaterNames', 'MODEL_WAYS', 'rater_names', 'human_ratings', 'Licence', 'licence', 'lexical_measures',
-           'encoder_measure', 'model_measures']
+__all__ = ['MODEL_WAYS', 'human_ratings', 'Licence', 'licence', 'lexical_measures', 'encoder_measure', 'model_measures']
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #633c82f2
 _UNFAITHFUL = 2  # median rating at or below it
@@ -42,25 +39,14 @@ class _HumanRatings:
     "What people said of the faithfulness of answers."
 
     answers: tuple[RatedAnswer, ...]
-    raters: tuple[str, ...]  # () if it is not known who rated what
-    ratings: np.ndarray  # float [raters, answers], NaN: not rated; without names a row is no person
+    ratings: np.ndarray  # float [ratings of an answer, answers], NaN: not rated; a row is no person
 
     talks = property(lambda self: [a.task.conversation_id for a in self.answers])
     unfaithful = property(lambda self: np.nanmedian(self.ratings, axis=0) <= _UNFAITHFUL)
     mean = property(lambda self: np.nanmean(self.ratings, axis=0))
 
 
-# (task id, system) -> who rated it, in the order of `RatedAnswer.ratings`
-RaterNames = Mapping[tuple[str, str], tuple[str, ...]]
-
-
-def rater_names(path: str | Path) -> RaterNames:
-    "Who rated the faithfulness of which answer of an InspectorRAGet file."
-    found = read_json(path)["evaluations"]
-    return {(e["task_id"], e["model_id"]): tuple(e["annotations"]["faithfulness"]) for e in found}
-
-
-def human_ratings(rated: Sequence[RatedAnswer], names: RaterNames | None = None) -> _HumanRatings:
+def human_ratings(rated: Sequence[RatedAnswer]) -> _HumanRatings:
     "The ratings of all answers but the benchmark's own. Raises DataError for none, or an unrated answer."
     answers = tuple(a for a in rated if a.system != "reference")
     if not answers:
@@ -69,14 +55,10 @@ def human_ratings(rated: Sequence[RatedAnswer], names: RaterNames | None = None)
         whose = f"the answer of {bare[0].system!r} to {bare[0].task.id!r}"
         raise DataError(f"{whose} has no rating of faithfulness")
     given = [a.ratings["faithfulness"] for a in answers]
-    places = [tuple(map(str, range(len(g)))) for g in given]
-    who = [names[a.task.id, a.system] for a in answers] if names else places
-    raters = sorted({r for w in who for r in w})
-    matrix = np.full((len(raters), len(answers)), math.nan)
-    for i, (w, g) in enumerate(zip(who, given)):
-        for r, value in zip(w, g, strict=True):
-            matrix[raters.index(r), i] = value
-    return _HumanRatings(answers, tuple(raters) if names else (), matrix)
+    matrix = np.full((max(map(len, given)), len(answers)), math.nan)
+    for i, g in enumerate(given):
+        matrix[: len(g), i] = g
+    return _HumanRatings(answers, matrix)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #bd7386d7
 def _one_person(p: _HumanRatings) -> Interval:
@@ -147,7 +129,7 @@ def _as_ratings(scores: Sequence[float], ratings: np.ndarray, talks: Sequence[st
     return out
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #3cf705dd
-_LEAST_PARSED, _EPSILON = 0.95, 0.1
+_LEAST_PARSED = 0.95
 
 
 def _permitted_use(name: str, parsed: float, a: Interval, gain: Interval) -> tuple[str, str]:
@@ -180,16 +162,11 @@ class _LicenceRow:
     with_passages: float | None  # AUROC on the answers that had passages
     bounds: tuple[float, float] | None  # AUROCs that unread verdicts leave; None: all were read
     rho: float | None  # Spearman with the mean rating
-    rho_length: float | None  # the same within three bands of answer length
     alpha: float | None  # Krippendorff's, of the raters and this one
     agreement: float | None  # with a person, on the people's scale
-    agreement_gain: _Estimate  # minus that of the constant answer
-    alt_wins: float | None  # raters that it wins against; None: not known, or too few answers
-    bins: tuple[tuple[float, float, int, float], ...]  # _quarters: from, to, answers, unfaithful
     parsed: float
     seconds: float
     use: str  # refused, beside, licensed or baseline
-    stand_in: bool
     why: str
     decided: tuple[int, int] = (0, 0)  # answers, unfaithful ones, whose value follows from a label
     undecided: float | None = None  # AUROC on the others; None: no others, or too few
@@ -198,57 +175,24 @@ class _LicenceRow:
 def _estimate_of(i: Interval) -> _Estimate:
     return i.value, i.low, i.high
 
-
-def _quarters(x: np.ndarray, unfaithful: np.ndarray) -> tuple[tuple[float, float, int, float], ...]:
-    "The share of unfaithful answers by quarter of a score; fewer than four where values are equal."
-    edges = np.unique(np.quantile(x, [0, 0.25, 0.5, 0.75, 1]))
-    place = np.minimum(np.searchsorted(edges, x, side="right") - 1, len(edges) - 2)
-    spans = zip(edges[:-1].tolist(), edges[1:].tolist(), range(len(edges)))
-    inside = [(low, high, unfaithful[place == k]) for low, high, k in spans]
-    return tuple((low, high, len(bad), float(bad.mean())) for low, high, bad in inside if len(bad))
-
-# %% ../../nbs/7_evaluate/03a_licence.ipynb #9785ca1b
-class _ConstantAnswer(NamedTuple):
-    "The rating that people give most often, given to every answer."
-
-    rating: float
-    agreement: np.ndarray  # [answers] with a person
-    alt_wins: float | None  # share of the raters that it wins against; None: raters not known
-    passes: bool  # the alternative-annotator test
-
-
-def _constant_answer(p: _HumanRatings) -> _ConstantAnswer:
-    "How well one fares who always says the same."
-    always = np.full(len(p.answers), _commonest_rating(p.ratings))
-    alt = alt_test(always, p.ratings, "neg_rmse", _EPSILON, clusters=p.talks) if p.raters else None
-    wins, passes = (alt.winning_rate, alt.passed) if alt else (None, False)
-    return _ConstantAnswer(float(always[0]), _agreement(always, p.ratings), wins, passes)
-
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #90bf8f92
-def _row_of(m: _Measured, p: _HumanRatings, baseline, constant: _ConstantAnswer) -> _LicenceRow:
-    "Hold one measure against people, the baseline and the constant answer."
+def _row_of(m: _Measured, p: _HumanRatings, baseline: _Measured) -> _LicenceRow:
+    "Hold one measure against people and the baseline."
     x, bad, talks = np.asarray(m.values), p.unfaithful, p.talks
     a = auroc_interval(-x, bad, talks)
     gain = auroc_interval(-x, bad, talks, minus=-np.asarray(baseline.values))
     has = np.array([bool(r.task.contexts) for r in p.answers])
-    lengths = [len(r.answer.split()) for r in p.answers]
     rating = _as_ratings(x, p.ratings, talks)
-    alt = alt_test(rating, p.ratings, "neg_rmse", _EPSILON, clusters=talks) if p.raters else None
     agrees, parsed = _agreement(rating, p.ratings), 1 - len(m.unread) / len(x)
-    ahead = difference_interval(agrees - constant.agreement, talks)
     own = np.setdiff1d(np.arange(len(x)), m.decided)
     use, why = _permitted_use(m.name, parsed, a, gain)
     ends = m.bounds(bad)
-    rater = alt and alt.passed and not constant.passes and (ahead.low or 0) > 0
-    told = {"name": m.name, "n": len(x), "seconds": m.seconds, "bins": _quarters(x, bad)}
+    told = {"name": m.name, "n": len(x), "seconds": m.seconds}
     told |= {"auroc": _estimate_of(a), "gain": _estimate_of(gain)}
     told |= {"with_passages": auroc(-x[has], bad[has]), "rho": spearman(x, p.mean)}
     told["bounds"] = ends and tuple(auroc(-np.array(e.values), bad) for e in ends)
-    told["rho_length"] = spearman_in_bands(x, p.mean, lengths)
     told["alpha"] = krippendorff_alpha(np.vstack([p.ratings, rating]))
-    told |= {"agreement": float(agrees.mean()), "agreement_gain": _estimate_of(ahead)}
-    told |= {"alt_wins": alt.winning_rate if alt else None, "parsed": parsed}
-    told |= {"use": use, "stand_in": bool(use != "refused" and rater), "why": why}
+    told |= {"agreement": float(agrees.mean()), "parsed": parsed, "use": use, "why": why}
     told["decided"] = (len(m.decided), int(bad[list(m.decided)].sum()))
     return _LicenceRow(**told, undecided=auroc(-x[own], bad[own]) if m.decided else None)
 
@@ -260,21 +204,19 @@ class _HumanAgreement:
     answers: int
     unfaithful: int
     conversations: int
-    raters: int | str  # how many, or "unnamed"
     alpha: float | None  # Krippendorff's, of people alone
     one_person: _Estimate  # AUROC of one person's rating for the others' median
     person_agreement: float
     constant: float  # the rating that is given most often
     constant_agreement: float
-    constant_alt_wins: float | None
 
 
-def _human_agreement(p: _HumanRatings, constant: _ConstantAnswer) -> _HumanAgreement:
+def _human_agreement(p: _HumanRatings) -> _HumanAgreement:
     counts = (len(p.answers), int(p.unfaithful.sum()), len(set(p.talks)))
-    raters = len(p.ratings) if p.raters else "unnamed"
     person = (_estimate_of(_one_person(p)), _person_agreement(p.ratings))
-    always = (constant.rating, float(constant.agreement.mean()), constant.alt_wins)
-    return _HumanAgreement(*counts, raters, krippendorff_alpha(p.ratings), *person, *always)
+    always = np.full(len(p.answers), _commonest_rating(p.ratings))
+    constant = (float(always[0]), float(_agreement(always, p.ratings).mean()))
+    return _HumanAgreement(*counts, krippendorff_alpha(p.ratings), *person, *constant)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #9b43d56a
 _USES = {  # use -> in the table, in a sentence
@@ -286,8 +228,8 @@ _BLIND = "and is blind to swapped numbers, names and negations"
 _MAY = "it may rank answers and compare systems by faithfulness"
 _USES["baseline"] = ("baseline", f"is the baseline: {_MAY}, {_BLIND}")
 _LICENCE_HEAD = (
-    f"measure|AUROC|minus {_BASELINE}|with passages|without labels|rho|in length bands|alpha|"
-    "agreement|alt-test|parsed|s/answer|may be used"
+    f"measure|AUROC|minus {_BASELINE}|with passages|without labels|rho|alpha|"
+    "agreement|parsed|s/answer|may be used"
 ).split("|")
 
 
@@ -301,11 +243,10 @@ def _estimate_text(s: _Estimate, sign: str = "") -> str:
 def _row_cells(r: _LicenceRow) -> list[object]:
     gain = "" if r.use == "baseline" else _estimate_text(r.gain, "+")
     seconds = "–" if not r.seconds else f"{r.seconds:.3f}" if r.seconds < 1 else f"{r.seconds:.1f}"
-    agreeing = [show(v, 2) for v in (r.rho, r.rho_length, r.alpha, r.agreement, r.alt_wins)]
-    use = _USES[r.use][0] + ("; as a rater" if r.stand_in else "")
+    agreeing = [show(v, 2) for v in (r.rho, r.alpha, r.agreement)]
     own = "" if r.undecided is None else show(r.undecided)
     told = [r.name, _estimate_text(r.auroc), gain, r.with_passages, own]
-    return [*told, *agreeing, f"{r.parsed:.0%}", seconds, use]
+    return [*told, *agreeing, f"{r.parsed:.0%}", seconds, _USES[r.use][0]]
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #72361525
 @dataclass(frozen=True, repr=False)
@@ -321,9 +262,9 @@ class Licence(Report):
     def _table(self):
         p = self.people
         people = [show(p.alpha, 2), show(p.person_agreement, 2)]
-        constant = [show(p.constant_agreement, 2), show(p.constant_alt_wins, 2)]
-        person = ["one person", _estimate_text(p.one_person), *[""] * 5, *people, *[""] * 4]
-        always = [f"always {p.constant:g}", "0.500", *[""] * 6, *constant, *[""] * 3]
+        person = ["one person", _estimate_text(p.one_person), *[""] * 4, *people, *[""] * 3]
+        constant = [*[""] * 5, show(p.constant_agreement, 2), *[""] * 3]
+        always = [f"always {p.constant:g}", "0.500", *constant]
         return _LICENCE_HEAD, [*map(_row_cells, self.rows), person, always]
 
     @property
@@ -340,48 +281,33 @@ class Licence(Report):
             said = f"; its label decides {r.decided[0]} answers, {among}: AUROC without those"
             return f"{said} {show(r.undecided)}" if r.decided[0] else ""
 
-        able = [r.name for r in self.rows if r.stand_in]
-        said = [f"{r.name} {_USES[r.use][1]} ({r.why}{left(r)}{decided(r)})." for r in self.rows]
-        names = ", ".join(able) or "None of them"
-        return [*said, f"{names} may stand in for a person on single answers."]
+        return [f"{r.name} {_USES[r.use][1]} ({r.why}{left(r)}{decided(r)})." for r in self.rows]
 
     @property
     def note(self) -> str:
         p = self.people
         return (
             f"{p.answers} answers of {p.conversations} conversations, {p.unfaithful} unfaithful "
-            f"(median rating at most {_UNFAITHFUL}; raters: {p.raters}). AUROC: of the unfaithful "
+            f"(median rating at most {_UNFAITHFUL}). AUROC: of the unfaithful "
             "against the rest; intervals: jackknife over conversations. with passages: AUROC without the "
             "answers that had none; without labels: without those whose value their label decides. "
             "alpha: Krippendorff's, of people and the measure; one person: of people alone. "
-            "agreement: with one person, on the people's scale. alt-test: share of raters that it wins "
-            f"against (epsilon {_EPSILON}). "
+            "agreement: with one person, on the people's scale. "
             "Nothing here says anything about refusal, appropriateness or preference."
         )
 
-    def _repr_html_(self):
-        def row(r):
-            quarters = [f"{a:.2f}–{b:.2f}: {share:.0%} of {n}" for a, b, n, share in r.bins]
-            return [r.name, *quarters, *[""] * (4 - len(quarters))]
-
-        head = ["measure", "lowest quarter", "", "", "highest"]
-        bins = html_table(head, [row(r) for r in self.rows])
-        return super()._repr_html_() + fold("unfaithful by quarter of the score", bins)
-
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #32317b2e
-def licence(rated: Sequence[RatedAnswer], measured: Sequence[_Measured], names=None) -> Licence:
-    """Hold measures of all answers but the benchmark's own against people; without the names of raters there
-    is no alt-test. Raises DataError for a missing baseline, or a measure with another number of answers."""
-    p = human_ratings(rated, names)
+def licence(rated: Sequence[RatedAnswer], measured: Sequence[_Measured]) -> Licence:
+    """Hold measures of all answers but the benchmark's own against people. Raises DataError for a missing
+    baseline, or a measure with another number of answers."""
+    p = human_ratings(rated)
     base = next((m for m in measured if m.name == _BASELINE), None)
     if base is None:
         raise DataError(f"{_BASELINE} is missing: every other measure is compared with it")
     if short := [m.name for m in measured if len(m.values) != len(p.answers)]:
         what = f"does not say something of each of the {len(p.answers)} answers"
         raise DataError(f"{short[0]!r} {what}")
-    constant = _constant_answer(p)
-    rows = tuple(_row_of(m, p, base, constant) for m in measured)
-    return Licence(_human_agreement(p, constant), rows)
+    return Licence(_human_agreement(p), tuple(_row_of(m, p, base) for m in measured))
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #193ab402
 def _timed(name: str, n: int, compute: Callable[[], Iterable[float]]) -> _Measured:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +18,7 @@ from ..core.types import DataError, SettingsError
 
 # %% auto #0
 __all__ = ['LEAST', 'INTERVALS', 'Interval', 'mean_interval', 'difference_interval', 'auroc', 'auroc_interval', 'holm', 'Report',
-           'PairRow', 'Comparison', 'compare_all', 'compare', 'krippendorff_alpha', 'spearman', 'spearman_in_bands',
-           'alt_test']
+           'PairRow', 'Comparison', 'compare_all', 'compare', 'krippendorff_alpha', 'spearman']
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #c3917186
 LEAST = 6  # conversations: below, no interval is given
@@ -619,95 +617,3 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float | None:
     from scipy.stats import spearmanr
 
     return float(spearmanr(a, b).statistic)
-
-
-def spearman_in_bands(x, y, lengths: Sequence[float], bands: int = 3) -> float | None:
-    "Spearman's correlation within bands by length, averaged by items; None if no band has 3 that differ."
-    a, b, length = _numbers(x, y, lengths), _numbers(y), _numbers(lengths)
-    cuts = np.quantile(length, np.linspace(0, 1, bands + 1)[1:-1]) if len(length) else []
-    place = np.searchsorted(cuts, length, side="left")
-    inside = [place == i for i in np.unique(place)]
-    found = [(int(at.sum()), spearman(a[at], b[at])) for at in inside]
-    counted = [(n, rho) for n, rho in found if rho is not None]
-    n = sum(n for n, _ in counted)
-    return sum(n * rho for n, rho in counted) / n if n else None
-
-# %% ../../nbs/7_evaluate/00_statistics.ipynb #590f030e
-class _RaterRow(NamedTuple):
-    "The judge against one rater."
-
-    judge: float  # how often the judge does as well as the rater: its advantage probability
-    p: float
-
-
-@dataclass(frozen=True)
-class _AltTest:
-    "The alternative-annotator test of a judge."
-
-    winning_rate: float | None  # raters that it wins against; None: none has enough items
-    advantage: float | None  # mean advantage probability
-    rows: tuple[_RaterRow, ...]  # of the raters with enough items
-    skipped: tuple[int, ...]  # raters with fewer items than asked for
-
-    passed = property(lambda self: self.winning_rate is not None and self.winning_rate >= 0.5)
-
-    def __str__(self):
-        verdict = "passed" if self.passed else "not passed"
-        rate, advantage = show(self.winning_rate, 2), show(self.advantage, 2)
-        return f"winning rate {rate}, advantage probability {advantage}: {verdict}"
-
-# %% ../../nbs/7_evaluate/00_statistics.ipynb #953f4734
-def _less(d: np.ndarray, bound: float, clusters: np.ndarray) -> float:
-    "p of the hypothesis that the mean of `d` is at least `bound`, by a t-test over clusters."
-    codes, k = _codes(clusters)
-    error = _standard_error(d, codes, k)
-    if math.isnan(error):
-        return 1.0
-    if error == 0:
-        return float(d.mean() >= bound)
-    from scipy.stats import t as student_t
-
-    return float(student_t.cdf((d.mean() - bound) / error, k - 1))
-
-
-def _alignment(score: str, rating: np.ndarray, others: np.ndarray) -> np.ndarray:
-    "How near ratings [items] are to those of others [raters, items], NaN left out."
-    if score == "accuracy":
-        return np.nanmean(np.where(np.isnan(others), math.nan, others == rating), axis=0)
-    if score == "neg_rmse":
-        return -np.sqrt(np.nanmean((others - rating) ** 2, axis=0))
-    raise SettingsError(f"score is 'accuracy' or 'neg_rmse', not {score!r}")
-
-# %% ../../nbs/7_evaluate/00_statistics.ipynb #32a2c559
-def alt_test(
-    judge: Sequence[float],  # [items], NaN: no verdict
-    ratings: np.ndarray,  # float [raters, items], NaN: not rated
-    score: str = "accuracy",  # or "neg_rmse", for ordered ratings
-    epsilon: float = 0.2,
-    least_items: int = 30,  # raters with fewer are skipped
-    clusters: Sequence | None = None,  # conversations; None: items are independent, as in the paper
-) -> _AltTest:
-    "The alternative-annotator test, of items with a verdict and two raters. Raises DataError, SettingsError."
-    f, r = np.asarray(judge, float), np.asarray(ratings, float)
-    if r.ndim != 2 or r.shape[1] != len(f):
-        raise DataError(f"ratings of shape {r.shape} for {len(f)} verdicts: it is [raters, items]")
-    groups = np.arange(len(f)) if clusters is None else _codes(clusters)[0]
-    usable = (~np.isnan(r)).sum(0) >= 2
-    rows, skipped = [], []
-    for j in range(len(r)):
-        at = usable & ~np.isnan(r[j]) & ~np.isnan(f)
-        if at.sum() < max(1, least_items):
-            skipped.append(j)
-            continue
-        others = np.delete(r, j, axis=0)[:, at]
-        mine, theirs = _alignment(score, f[at], others), _alignment(score, r[j][at], others)
-        judge_wins, human_wins = (mine >= theirs).astype(float), (theirs >= mine).astype(float)
-        p = _less(human_wins - judge_wins, epsilon, groups[at])
-        rows.append(_RaterRow(float(judge_wins.mean()), p))
-    if not rows:
-        return _AltTest(None, None, (), tuple(skipped))
-    from scipy.stats import false_discovery_control
-
-    won = false_discovery_control([r.p for r in rows], method="by") <= 0.05
-    advantage = float(np.mean([r.judge for r in rows]))
-    return _AltTest(float(won.mean()), advantage, tuple(rows), tuple(skipped))

@@ -25,13 +25,11 @@ from ..core.settings import SPEED, SparseSettings
 from ..core.text import Label, clipped
 from ..core.types import ROLES, TO_ANSWER, Outcome, dotted, plain
 from ..evaluate.measures import harmonic_mean
-from ..evaluate.pairs import summarize_run
 from ..evaluate.scores import Evidence
 from ..evaluate.statistics import compare, mean_interval
 from .browser import published
 from .figures import STAGE_COLOURS
-from .figures import drawn, flow_figure, outcomes_figure
-from .figures import score_figure, shares_figure
+from .figures import drawn, flow_figure, shares_figure
 from .report import came_later, figure_html, pair_of, share_text
 from ..systems.agents import AGENTS_NODES, Remembered, tokens_used
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
@@ -41,7 +39,7 @@ from ..systems.stages import Toolbox
 from ..systems.system import draw_graph
 
 # %% auto #0
-__all__ = ['PAPERS', 'PaperTable', 'paper_tables', 'own_figures', 'paper_figures', 'paper_html']
+__all__ = ['PAPERS', 'PaperTable', 'paper_tables', 'own_figures', 'paper_html']
 
 # %% ../../nbs/8_show/04_papers.ipynb #ba6d61ec
 @dataclass(frozen=True)
@@ -726,23 +724,7 @@ def paper_tables(
     return {f"{paper}_{k}": t for paper in papers for k, t in made[paper]().items()}
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0014
-_SCORED = ("rb_agg_conditioned", "K-precision", "RougeL")  # drawn where they are known of every run
 _Figures = dict[str, tuple[Figure, str]]  # file name -> figure, what it shows
-
-
-def _ending_figures(runs: Sequence[Evidence]) -> _Figures:
-    "How the turns of each run ended."
-    whole = outcomes_figure({r.name: r.telemetry for r in runs})
-    return {"outcomes": (whole, "Outcomes and reasons of each run")}
-
-
-def _scored_figures(runs: Sequence[Evidence], measures: Sequence[str]) -> _Figures:
-    "How scores are spread."
-    talks, found = {t: c for r in runs for t, c in r.talks.items()}, {}
-    for m in measures[:2]:
-        every = {r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs}
-        found[f"scores_{m}"] = score_figure(every, m, talks), f"Distribution of {m}"
-    return found
 
 
 def _graph_of(system: str, about: str) -> _Figures:
@@ -808,30 +790,11 @@ _FIGURES: dict[str, Callable[[Sequence[Evidence]], _Figures]] = {  # paper -> wh
     "agents": _specification_figures,
     "nexus": _grades_figure,
 }
-_SELF_CORRECTIONS = {  # a key of pairs.SELF_CORRECTIONS -> its colour
-    "kept": "#47A682",
-    "fixed": "#1B7A5A",
-    "spoilt": "#B85000",
-    "left wrong": "#E0A36B",
-    "one undecided": "#c4c4c4",
-    "no draft": "#dcd9cf",
-    "not judged": "#f1efe6",
-}
 
 
 def own_figures(paper: str, runs: Sequence[Evidence]) -> _Figures:
     "What a paper draws or counts, beside the same of recorded runs: file name -> figure, what it shows."
     return _FIGURES[paper](runs)
-
-
-def paper_figures(runs: Sequence[Evidence]) -> _Figures:
-    "The figures of recorded runs: file name -> figure, what it shows."
-    measures = [m for m in _SCORED if all(r.of(m) for r in runs)]
-    found = {**_ending_figures(runs), **_scored_figures(runs, measures)}
-    first = {r.name: summarize_run(r).self_corrections for r in runs}
-    about = "What self-correction did to the first answers"
-    found["self_correction"] = shares_figure(first, _SELF_CORRECTIONS), about
-    return found
 
 # %% ../../nbs/8_show/04_papers.ipynb #1f2544ff
 def paper_html(

@@ -37,7 +37,7 @@ from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measu
 from ..evaluate.scores import refusal_report
 from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow, compare
 from ..evaluate.statistics import mean_interval
-from .figures import gain_figure, score_figure, svg_uri
+from .figures import svg_uri
 from .turn import SIGNS, ending, first_to_fail, outcome_words, page_texts, turn_html
 from .turn import unlicensed
 
@@ -214,11 +214,6 @@ def share_text(run: Evidence, match: Callable[[Trajectory], bool]) -> str:
 def figure_html(fig: Figure, alt: str) -> str:
     "A figure as an image that holds itself."
     return _made("figure", alt, svg_uri(fig), round(100 * fig.get_size_inches()[0]))
-
-
-def _drawn_if(runs: Sequence[Evidence], draw: Callable[[], Figure], alt: str) -> str:
-    "A figure, where there are conversations enough for it to say more than its table."
-    return figure_html(draw(), alt) if any(len(r.conversations) >= LEAST for r in runs) else ""
 
 # %% ../../nbs/8_show/02_report.ipynb #2e3d2434
 def _stages_to_blame(reports: Sequence[BlameReport]) -> Counter:
@@ -539,18 +534,7 @@ def _forks_html(board: _Board, command: str, rows: Callable) -> str:
     return _join(_table(command, made), _note(command), stale) if made else stale
 
 
-def _mechanisms_html(board: _Board) -> str:
-    "What each mechanism contributed; '' if no run has been audited."
-    audits = [(board.standings[n].name, f.audit.pairs) for n, f in board.forks.items()]
-    gains = {n: {m: p.mean_difference for m, p in some.items()} for n, some in audits if some}
-    table = _forks_html(board, "audit", _audit_rows)
-    if not gains:
-        return table
-    title = "Gain in value of each mechanism"
-    drawn = _drawn_if(board.runs, lambda: gain_figure(gains, "gain in value, paired"), title)
-    return _join(table, drawn)
-
-
+_mechanisms_html = partial(_forks_html, command="audit", rows=_audit_rows)
 _rungs_html = partial(_forks_html, command="ladder", rows=_ladder_rows)
 
 # %% ../../nbs/8_show/02_report.ipynb #d6fb1cf9
@@ -665,7 +649,7 @@ def _outcomes_html(board: _Board) -> str:
 # The order in which measures are shown
 _FIRST = "rb_agg_conditioned rb_llm_local_conditioned rl_f_local_conditioned rb_agg RougeL".split()
 _FIRST += "K-precision judge_faithfulness judge_correctness judge_refusal nDCG@5 recall@5".split()
-_DRAWN = 3  # measures with a figure
+_COMPARED = 3  # measures by which the runs are compared
 _OPEN_ROWS = 8  # measures of which the table is open
 
 
@@ -689,20 +673,13 @@ def _scores_html(board: _Board) -> str:
     def cell(r: Evidence, m: str) -> str:
         return f"{r.interval(m)}, {len(r.of(m))} tasks" if r.of(m) else "–"
 
-    def figure(m: str) -> Figure:
-        by_task = {r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs if r.of(m)}
-        return score_figure(by_task, m, board.conversation_of)
-
     rows = [[_in_table(m, runs), *(cell(r, m) for r in runs)] for m in measures]
     more, rest = rows[_OPEN_ROWS:], ""
     if more:
         rest = _made("fold", f"{len(more)} more measures", _table(head, more, "More measures"))
-    drawn = [m for m in measures if m in _FIRST and m not in ("nDCG@5", "recall@5")][:_DRAWN]
-    alt = "Distribution of {} in each run".format
-    figures = [_drawn_if(runs, partial(figure, m), alt(m)) for m in drawn]
     how = [f"{r.name}: " + ", ".join(f"{k} {v}" for k, v in r.how.items() if v) for r in runs]
     note = f"Means with {INTERVALS}. {'; '.join(how)}"
-    return _join(_table(head, rows[:_OPEN_ROWS], "Measures"), rest, _made("quiet", note), *figures)
+    return _join(_table(head, rows[:_OPEN_ROWS], "Measures"), rest, _made("quiet", note))
 
 # %% ../../nbs/8_show/02_report.ipynb #112bc140
 def _refusals_html(board: _Board) -> str:
@@ -728,7 +705,7 @@ def _comparisons_html(board: _Board) -> str:
     if not runs[1:]:
         return ""
     common = [m for m in _shown_measures(runs) if m in _FIRST and all(r.of(m) for r in runs)]
-    for m in common[:_DRAWN]:
+    for m in common[:_COMPARED]:
         name = _in_table(m, runs)
         found = compare({r.name: r.of(m) for r in runs}, board.conversation_of, name)
         table = _made("wide", Markup(found._repr_html_()), f"Comparison by {m}")

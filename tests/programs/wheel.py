@@ -40,9 +40,9 @@ PAPERS = """
 from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.record import Run
 from mtrag_nb.evaluate.scores import Evidence
-from mtrag_nb.show.papers import paper_figures, paper_html, paper_tables
+from mtrag_nb.show.papers import own_figures, paper_html, paper_tables
 runs = [Evidence(Run(f)) for f in sorted(data_dir("recorded").iterdir())]
-print(len(paper_html(paper_tables(runs), paper_figures(runs))) // 1000, "kB")
+print(len(paper_html(paper_tables(runs), own_figures("self_crag", runs))) // 1000, "kB")
 """
 
 
