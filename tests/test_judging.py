@@ -9,27 +9,27 @@ from dataclasses import replace
 import pytest
 
 from mtrag_nb.core.files import read_jsonl, write_json, write_jsonl
-from mtrag_nb.core.record import VERSION, Drafted, Fault, Found, Judged, Refused
-from mtrag_nb.core.record import Retrieved, Run, new_turn, turn_line
+from mtrag_nb.core.record import Judged
+from mtrag_nb.core.record import Run
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.text import read_field
-from mtrag_nb.core.types import DataError, RunMismatch, SettingsError, as_context, expect
+from mtrag_nb.core.types import DataError, RunMismatch, SettingsError, expect
 from mtrag_nb.core.types import plain
-from mtrag_nb.data.mtrag import read_gold, read_tasks, sample_dir
+from mtrag_nb.evaluate.items import asked_digest, check_reference, judge_of, prediction_items
+from mtrag_nb.evaluate.items import run_items
 from mtrag_nb.evaluate.judge import _CONTAINS, HALLUCINATION, _IDK_LABEL, SCORE, _ask_judge
 from mtrag_nb.evaluate.judge import _before_stop, _flagged, _judge_item, _judge_prompt, _PROMPTS
 from mtrag_nb.evaluate.judge import _judge_ratings, _judged_on, _keep_judge, _settle
-from mtrag_nb.evaluate.judge import _split_statements, _with_judgements, asked_digest
-from mtrag_nb.evaluate.judge import check_reference, judge_of, judge_report, judge_run
-from mtrag_nb.evaluate.judge import judge_statements, prediction_items, read_judge_reply, run_items
+from mtrag_nb.evaluate.judge import _split_statements, _with_judgements, judge_report, judge_run
+from mtrag_nb.evaluate.judge import judge_statements, read_judge_reply
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
+from tests.support.made_turns import GOLD, PATH, TASKS, turn_of, write_run
 from tests.support.company import _marked, contextual_support
 from tests.support.tiny import tiny_llama
 
-path = sample_dir() / "reference.jsonl"
-tasks, gold = read_tasks(path, contexts=True)[:8], read_gold(path)
+path, tasks, gold = PATH, TASKS, GOLD
 double = HashEmbedder()
 
 
@@ -37,48 +37,6 @@ def in_form(p):
     "A reply that keeps the form."
     said = " As it says.\nHallucination: NO\nContains the answer: no\nScore: 7"
     return said if p.prefill else "no"
-
-
-def turn_of(n, task):
-    "The n-th turn, made by hand."
-    found = tuple(Found(p.id, p.id, p.id, 1 / k) for k, p in enumerate(task.contexts, 1))
-    said = (
-        gold[task.id].targets[0]
-        if n % 2
-        else "Nobody knows, but the council has 900 members and a dragon."
-    )
-    end = [Refused(reason="bored", role="declined")] if n % 3 == 2 else [Drafted(text=said)]
-    broke = {"error": Fault("generate", "RuntimeError", "out of memory")} if n == 7 else {}
-    about = {
-        "task_id": task.id,
-        "conversation_id": task.conversation_id,
-        "turn": task.turn,
-        "domain": task.domain,
-        "question": task.question,
-    }
-    return new_turn(
-        Retrieved(hits=found, contexts=tuple(h.id for h in found)),
-        *(() if broke else end),
-        **about,
-        **broke,
-    )
-
-
-def write_run(folder, turns):
-    "A run folder that holds these turns."
-    write_json(
-        folder / "manifest.json",
-        {
-            "version": VERSION,
-            "identity": {"system": "by hand", "setting": "reference"},
-            "settings": {"profile": "laptop", "chat": {}},
-        },
-    )
-    write_jsonl(folder / "trajectories.jsonl", map(turn_line, turns))
-    write_jsonl(
-        folder / "passages.jsonl", [plain(as_context(p)) for t in tasks for p in t.contexts]
-    )
-    return Run(folder)
 
 
 turns = [turn_of(n, t) for n, t in enumerate(tasks)]

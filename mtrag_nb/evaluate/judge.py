@@ -10,32 +10,27 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from ..core.files import JsonlLog, Shard, keep_identity, keep_shard, only_writer
-from ..core.files import read_json, read_jsonl
-from ..core.record import Calls, Judged, Judgement, Run, Trajectory, answer_digest, as_run
-from ..core.record import predicted_passages, ranking_scores
+from ..core.record import Calls, Judged, Judgement, Run, as_run
 from ..core.settings import Settings, load_settings
-from ..core.text import ReplyField, content_words, declines, field_label
-from ..core.text import format_docs_for_gen, idk_by_rule, json_objects, read_field, sentences
-from ..core.text import support, without_thinking
-from ..core.types import Context, DataError, Gold, Outcome, RunMismatch, SettingsError, Task
-from ..core.types import Turn, as_context, digest, plain
-from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
-from .measures import TargetVerdict, best_by_target, k_precision
-from .statistics import Interval, Report, krippendorff_alpha, mean_interval
+from ..core.text import ReplyField, content_words, field_label, idk_by_rule
+from ..core.text import json_objects, read_field, sentences, support, without_thinking
+from ..core.types import DataError, Gold, RunMismatch, SettingsError, Task, digest, plain
+from .items import Item, _Agreement, _agreement, asked_digest, check_reference
+from .items import judge_of, run_items, verdict_agreement
+from .statistics import Interval, Report, mean_interval
 from ..models.calls import MeteredChat, Models, Work
 from ..models.chat import ChatModel, Prompt, chat, choose
 from ..systems.stages import read_prompts, show_history
 
 # %% auto #0
-__all__ = ['SCORE', 'HALLUCINATION', 'WAYS', 'PROTOCOLS', 'VERDICTS', 'read_judge_reply', 'judge_faithfulness',
-           'judge_statements', 'Item', 'run_items', 'turn_item', 'prediction_items', 'check_reference', 'asked_digest',
-           'circular', 'judge_of', 'verdict_by_judge', 'verdict_agreement', 'JudgeReport', 'judge_report', 'judge_run']
+__all__ = ['SCORE', 'HALLUCINATION', 'WAYS', 'PROTOCOLS', 'read_judge_reply', 'judge_faithfulness', 'judge_statements',
+           'JudgeReport', 'judge_report', 'judge_run']
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c2cff4cf
 _NO_DOCUMENTS = "(there are none)"
@@ -217,42 +212,6 @@ def _judge_idk(model: ChatModel, questions: _Texts, answers: _Texts, way="text")
     return [_settle("idk", way, r, _IDK_LABEL, _IDK_SCORES) for r in read]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f73c0a48
-@dataclass(frozen=True, repr=False)
-class _Agreement(Report):
-    "A judge's verdicts beside the rule's."
-
-    said: tuple[tuple[str, ...], tuple[str, ...]]  # what the judge may say, and what the rule
-    counts: dict[tuple[str, str], int]  # (judge, rule) -> answers
-    equal: Interval  # share in agreement, of those that both decide
-    alpha: float | None  # Krippendorff, nominal, of those
-    title: str = ""
-
-    n = property(lambda self: sum(self.counts.values()))
-
-    def _table(self):
-        judge, rule = self.said
-        rows = [[j, *(self.counts.get((j, r), 0) for r in rule)] for j in judge]
-        return ["judge", *(f"rule: {r}" for r in rule)], rows
-
-    @property
-    def note(self) -> str:
-        alpha = "not defined" if self.alpha is None else f"{self.alpha:.3f}"
-        both = f"agreement {self.equal} (n = {self.equal.n}, where both decide)"
-        return f"{self.n} answers; {both}, Krippendorff's alpha {alpha}"
-
-
-# of each answer: what a judge says, what the rule says, conversation
-_Said = Sequence[tuple[str, str, str]]
-
-
-def _agreement(title: str, words, worth: Mapping[str, float], said: _Said) -> _Agreement:
-    "A judge's verdicts beside the rule's; words: what both may say; worth: 1 or 0 of the words that decide."
-    decided = [(worth[j], worth[r], t) for j, r, t in said if j in worth and r in worth]
-    equal = mean_interval([float(j == r) for j, r, _ in decided], [t for *_, t in decided])
-    pairs, counts = np.reshape([d[:2] for d in decided], (-1, 2)).T, Counter(s[:2] for s in said)
-    return _Agreement(words, dict(counts), equal, krippendorff_alpha(pairs, "nominal"), title)
-
-
 def _idk_agreement(judge: Sequence[float | None], rule: Sequence[float], talks) -> _Agreement:
     "Compare IDK verdicts (1, 0.5, 0 or None) with the rule's; 0.5 counts as no: only a whole refusal is one."
     words = {1.0: "yes", 0.5: "partial", 0.0: "no", None: "unparsed"}
@@ -322,166 +281,6 @@ def _judge_ratings(model: ChatModel, columns: Sequence[_Texts], way="text") -> l
     found = [_settle("rb_llm_local", way, r, SCORE) for r in read]
     return [replace(j, **tenth(j)) for j in found]
 
-# %% ../../nbs/7_evaluate/03_judge.ipynb #9ba665c2
-@dataclass(frozen=True)
-class Item:
-    "An answer, with what it was made from."
-
-    task_id: str
-    conversation_id: str
-    turn: int
-    domain: str
-    question: str
-    answer: str
-    contexts: tuple[Context, ...]  # what the generator read, or what was found if it read nothing
-    history: tuple[Turn, ...] = ()
-    outcome: Outcome | None = None  # of a recorded turn; None in a prediction file
-    found: int = -1  # contexts that retrieval found, or that came with the task; -1: not known
-    ranked: tuple[tuple[str, float], ...] = ()  # passage ids with their scores, best first
-    verdict: float | None = None  # whether it refuses, if its file says so: 1, 0.5 or 0
-    unranked: bool = False  # what was retrieved is not on record: no ranking can be measured
-    passages: str = ""  # of a prediction: whose its contexts are
-    phrases: tuple[str, ...] = ()  # with which its system refuses
-
-    failed = property(lambda self: self.outcome is Outcome.ERROR)
-    asked_back = property(lambda self: self.outcome is Outcome.ASKED_BACK)
-
-    # no answer is on record, as in a file of rankings
-    answerless = property(lambda self: self.outcome is Outcome.NOT_RECORDED)
-
-    @cached_property
-    def refused(self) -> bool:
-        "Whether the turn was recorded as a refusal, its file says so, or else its answer declines."
-        if self.outcome is None and self.verdict is None:
-            return declines(self.answer, self.phrases)
-        if self.outcome is Outcome.I_DONT_KNOW or self.verdict == 1:
-            return True
-        return bool(self.phrases) and self.verdict is None and declines(self.answer, self.phrases)
-
-    documents = property(lambda self: format_docs_for_gen(self.contexts))
-
-    @cached_property
-    def texts(self) -> list[str]:
-        "One text a passage, as a prediction file has them: pieces of one passage are joined."
-        joined: dict[str, list[str]] = {}
-        for c in self.contexts:
-            joined.setdefault(c.document_id, []).append(c.text)
-        return ["\n".join(t) for t in joined.values()]
-
-    @cached_property
-    def support(self) -> float | None:
-        "K-precision of the answer; None for refusals and questions, errors, and without texts of passages."
-        claims = not (self.refused or self.failed or self.asked_back or "" in self.texts)
-        return k_precision(self.answer, self.texts) if claims else None
-
-    digest = property(lambda self: answer_digest(self.answer, [c.id for c in self.contexts]))
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #6164c6b0
-def run_items(run: Run, tasks: Sequence[Task] = ()) -> list[Item]:
-    """The turns of a run, with the histories of `tasks`; (): as the run keeps them. One that answers without
-    a search on record does not record its searches: none of its turns refused before one."""
-    told = {t.id: t.history for t in tasks or run.tasks.values()}
-    turns = run.trajectories.values()
-    items = [turn_item(t, run.passages, told.get(t.task_id, ())) for t in turns]
-    blind = any(i.unranked for i in items)
-    return [replace(i, unranked=True) if blind and i.found < 0 else i for i in items]
-
-
-def turn_item(t: Trajectory, passages: Mapping[str, Context], history: tuple = ()) -> Item:
-    "A recorded turn, with what its generator saw. Raises DataError for a context not in `Run.passages`."
-    if lost := [c for c in t.contexts if c not in passages]:
-        what = f"turn {t.task_id!r} saw the context {lost[0]!r}, which is not among its passages"
-        raise DataError(what, remedy="Copy passages.jsonl again")
-    contexts = tuple(passages[c] for c in t.contexts)
-    found = len(t.retrievals[-1].contexts) if t.retrievals else -1
-    scores = ranking_scores(t)
-    scored = [c for c in contexts if c.id in scores]
-    ranked = tuple((p.id, s) for p, s in predicted_passages(scored, scores))
-    about = (t.task_id, t.conversation_id, t.turn, t.domain, t.question, t.answer)
-    unranked = not t.retrievals and (t.answered or t.outcome is Outcome.NOT_RECORDED)
-    return Item(*about, contexts, history, t.outcome, found, ranked, unranked=unranked)
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #d7b70d36
-def _file_verdicts(path: str | Path) -> dict[str, float]:
-    "Task id -> 1, 0.5 or 0: whether the answer refuses, as the file says. Raises DataError for others."
-    found = {}
-    for n, o in read_jsonl(path, nan_is_null=True):
-        said = o["metrics"].get("idk_eval") if isinstance(o.get("metrics"), dict) else None
-        said = said[0] if isinstance(said, list) and said else said
-        if said is None or said == "unknown":
-            continue
-        if isinstance(said, bool) or said not in (0, 0.5, 1):
-            remedy = "The official verdict is 1, 0.5, 0 or unknown"
-            raise DataError(f"the idk_eval is {str(said)[:20]!r}", path, n, remedy)
-        found[o["task_id"]] = float(said)
-    return found
-
-
-def prediction_items(path: str | Path, tasks: Sequence[Task] = ()) -> list[Item]:
-    """The answers of a prediction file to tasks with contexts, or its rankings where it holds no answer (task
-    A, a TREC run); tasks (): the file repeats its input. Raises DataError for a line without an answer, or
-    without its task."""
-    predicted, verdicts = read_predictions(path), {}
-    if any(p.answer is not None for p in predicted.values()):
-        predicted, verdicts = read_predictions(path, answers=True), _file_verdicts(path)
-    if bare := next((p for p in predicted.values() if p.answer is None and p.texts is None), None):
-        remedy = "A prediction has `predictions` (text) or `contexts` (document_id, score), or both"
-        raise DataError("neither an answer nor contexts", path, bare.line, remedy)
-    known = {t.id: t for t in tasks or read_tasks(path, contexts=True)}
-    if lost := [t for t in predicted if t not in known]:
-        remedy = "Name the file of the tasks that were predicted"
-        what = f"{len(lost)} predictions have no task, e.g. {lost[0]}"
-        raise DataError(what, path, remedy=remedy)
-    return [_predicted_item(known[i], p, verdicts.get(i)) for i, p in predicted.items()]
-
-
-def _predicted_item(task: Task, p: Prediction, verdict: float | None) -> Item:
-    "An answer to a task, over the passages that its file names, else over those that came with the task."
-    about = (task.id, task.conversation_id, task.turn, task.domain, task.question, p.answer or "")
-    whose, passages = predicted_contexts(p, task)
-    contexts = tuple(map(as_context, passages))
-    own = {"verdict": verdict, "unranked": p.texts is None, "passages": whose}
-    own |= {"outcome": Outcome.NOT_RECORDED} if p.answer is None else {}
-    found = len(passages) if p.texts is None else len(p.contexts)
-    return Item(*about, contexts, task.history, found=found, ranked=p.contexts, **own)
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #86f753f0
-def check_reference(items: Sequence[Item], gold: Mapping, tasks: Sequence[Task], source) -> None:
-    "Raises DataError (naming `source`) if the reference file has none of the tasks, or asks other things."
-    remedy = "Name the file of its tasks with --reference"
-    if not items:
-        again = "Go on with the run, or name another"
-        raise DataError("there is no answer in it", source, remedy=again)
-    if not any(i.task_id in gold for i in items):
-        raise DataError("none of its tasks are in the reference file", source, remedy=remedy)
-    asked = {t.id: t.question for t in tasks}
-    if other := next((i for i in items if asked.get(i.task_id, i.question) != i.question), None):
-        what = f"task {other.task_id!r} was another question there ({other.question[:40]!r})"
-        raise DataError(f"{what} than in the reference file", source, remedy=remedy)
-
-
-def asked_digest(item: Item, gold: Gold | None) -> str:
-    "Names what a judge is told of a task besides the answer: the question, the history and the target."
-    return digest([item.question, item.history, gold.targets[:1] if gold else ()])
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #d5003df4
-def circular(run: Run) -> frozenset[str]:
-    "The measures that decided inside a run: they do not score it. Support and claims are K-precision."
-    how = {v.how for t in run.trajectories.values() for v in t.verdicts}
-    return frozenset({"K-precision"} if how & {"support", "claims"} else ())
-
-
-def judge_of(run: Run) -> dict[str, str]:
-    "The identity of the judge that a run is read with; {} if none. Raises DataError for an unnamed judge."
-    path = run.judged_in / "judge.json"
-    if not path.exists():
-        return {}
-    found = read_json(path).get("identity")
-    if isinstance(found, dict) and all(isinstance(found.get(k), str) for k in ("judge", "way")):
-        return found
-    what = "names no judge: wanted is an identity with `judge` and `way`"
-    raise DataError(what, path, remedy="Remove it with judgements.jsonl, and judge again")
-
 # %% ../../nbs/7_evaluate/03_judge.ipynb #244f2c04
 PROTOCOLS = ("refusal", "faithfulness", "correctness", "idk", "rl_f_local", "rb_llm_local")
 
@@ -540,35 +339,6 @@ def _judged_on(run: Run, item: Item, gold: Mapping[str, Gold] | None) -> bool:
         return False
     told = run.judge_lines[item.task_id].asked
     return gold is None or not told or told == asked_digest(item, gold.get(item.task_id))
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #a3a697ba
-VERDICTS = ("rule", "judge")  # who says whether an answer is right, and whether it refuses
-_WRONG_BELOW, _RIGHT_FROM = 3.5, 6.5  # between the bands of the prompt of correctness
-
-
-def verdict_by_judge(found: Mapping[str, Judgement]) -> TargetVerdict | None:
-    "What an answer is by its judged correctness; None: the cosine with the target spared the judge."
-    j = found.get("correctness")
-    if j is None or j.unparsed:
-        why = "the judge's verdict could not be read" if j else "the judge was not asked"
-        return TargetVerdict("undecided", "unparsed", why)
-    if _WRONG_BELOW <= j.score < _RIGHT_FROM:
-        return TargetVerdict("undecided", "partly", "right in part, says the judge")
-    said = "right" if j.score >= _RIGHT_FROM else "wrong"
-    return None if j.way == "cosine" else TargetVerdict(said, said)
-
-
-def verdict_agreement(items: Sequence[Item], judgements: Mapping, gold: Mapping) -> _Agreement:
-    "Whether answers are right: a judge's verdicts (task id -> protocol -> judgement) beside the rule's."
-    both = [(i, judgements.get(i.task_id, {})) for i in items if i.task_id in gold]
-    asked = [(i, v) for i, js in both if "correctness" in js and (v := verdict_by_judge(js))]
-
-    def by_rule(i):
-        return best_by_target(i.answer, gold[i.task_id].targets, i.question).verdict
-
-    said = [(v.kind, by_rule(i), i.conversation_id) for i, v in asked]
-    words = ("right", "partly", "wrong", "unparsed"), ("right", "undecided", "wrong")
-    return _agreement("Is the answer right?", words, {"right": 1, "wrong": 0}, said)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #88e22813
 @dataclass(frozen=True)

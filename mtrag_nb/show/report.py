@@ -29,7 +29,8 @@ from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, STATUSES, BlameReport, costs, proof_of
 from ..evaluate.blame import proof_report
 from ..evaluate.pairs import mechanism_card
-from ..evaluate.judge import judge_report, run_items
+from ..evaluate.items import run_items
+from ..evaluate.judge import judge_report
 from ..evaluate.pairs import SELF_CORRECTIONS, Forked, Pair
 from ..evaluate.pairs import RunSummary, compare_right, disagreements
 from ..evaluate.pairs import forked, summarize_run
