@@ -15,11 +15,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..core.html import show
 from ..core.text import _ENDS_REACH, Stance, _word_list, all_words, claim_tokens
 from ..core.text import contains_text, content_words, declines, in_digits, level
 from ..core.text import script_of, sentences, stance, support, word_count
-from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError
+from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError
 from .statistics import Report
 
 # %% auto #0
@@ -516,16 +515,13 @@ def condition(
     label: str,  # answerability; "" counts as ANSWERABLE, as did the official scorer until September 2026
     idk: float | str | None,  # 1, 0.5, 0; "unknown": officially unreadable; None: not judged
     clarifies: float | None = None,  # 1, 0.5, 0; read for UNDERSPECIFIED only; None: not judged
-    version: str = "underspecified",  # or "idk", the older columns: UNDERSPECIFIED as ANSWERABLE
     official: bool = True,  # False: an idk of "unknown" is no verdict, and the score None
 ) -> float | None:  # None if what decides, verdict or plain score, is missing
-    "The conditioned score of a task. Raises DataError for an unknown label, SettingsError for a version."
-    if version not in ("underspecified", "idk"):
-        raise SettingsError(f"version is 'underspecified' or 'idk', not {version!r}")
+    "The conditioned score of a task. Raises DataError for an unknown label."
     if label not in ("", *TO_ANSWER, *TO_REFUSE, *TO_ASK):
         raise DataError(f"unknown answerability label {label!r}")
     phi = None if phi is None or math.isnan(phi) else float(phi)
-    if label in TO_ASK and version == "underspecified":
+    if label in TO_ASK:
         return None if clarifies is None else float(clarifies == 1)
     if idk is None or idk == "unknown" and not official:
         return None
@@ -536,8 +532,8 @@ def condition(
     return 0.0 if idk == 1 else phi
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #d2445841
-@dataclass(frozen=True, repr=False)
-class Refusals(Report):
+@dataclass(frozen=True)
+class Refusals:
     "Who was refused, and who should have been."
 
     answered: int  # answerable tasks that were answered
@@ -551,13 +547,6 @@ class Refusals(Report):
         "Answerability accuracy; None without a judged task."
         n = self.answered + self.refused_wrongly + self.answered_wrongly + self.refused
         return (self.answered + self.refused) / n if n else None
-
-    def _table(self):
-        could = ["answerable", self.answered, self.refused_wrongly]
-        could_not = ["unanswerable", self.answered_wrongly, self.refused]
-        return ["", "answered", "refused"], [could, could_not]
-
-    note = property(lambda self: f"accuracy {show(self.accuracy)}, {self.left_out} left out")
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #128ac855
 def refusals(labels: Mapping[str, str], idks: Mapping[str, float | str | None]) -> Refusals:
