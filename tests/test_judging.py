@@ -15,8 +15,8 @@ from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.text import read_field
 from mtrag_nb.core.types import DataError, RunMismatch, SettingsError, expect
 from mtrag_nb.core.types import plain
-from mtrag_nb.evaluate.items import asked_digest, check_reference, judge_of, prediction_items
-from mtrag_nb.evaluate.items import run_items
+from mtrag_nb.evaluate.measures import asked_digest, check_reference, judge_of, prediction_items
+from mtrag_nb.evaluate.measures import run_items
 from mtrag_nb.evaluate.judge import _CONTAINS, HALLUCINATION, _IDK_LABEL, SCORE, _ask_judge
 from mtrag_nb.evaluate.judge import _before_stop, _flagged, _judge_item, _judge_prompt, _PROMPTS
 from mtrag_nb.evaluate.judge import _judge_ratings, _judged_on, _keep_judge, _settle

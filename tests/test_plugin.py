@@ -13,7 +13,7 @@ from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.record import Checked, Graded
 from mtrag_nb.core.types import Passage, RunMismatch, SettingsError, Task
 from mtrag_nb.data.mtrag import sample_dir
-from mtrag_nb.evaluate.items import Item
+from mtrag_nb.evaluate.measures import Item
 from mtrag_nb.evaluate.scores import score_items
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence

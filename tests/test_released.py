@@ -18,7 +18,7 @@ from mtrag_nb.data.mtrag import Benchmark, official_file, official_files, read_b
 from mtrag_nb.data.mtrag import read_corpus, read_qrels
 from mtrag_nb.data.predictions import _POOL, import_predictions, read_rewrites
 from mtrag_nb.evaluate.blame import blame
-from mtrag_nb.evaluate.items import run_items
+from mtrag_nb.evaluate.measures import run_items
 from mtrag_nb.evaluate.measures import retrieval_scores
 from mtrag_nb.evaluate.scores import Evidence, ranking
 from tests.support.places import with_official_ids

@@ -208,7 +208,7 @@ _VERDICTS = (
     "who says right, wrong and refused: the rule, or the judge that judged the run; it is kept "
 )
 _VERDICTS += "(default: rule)"
-_Verdicts = Annotated[str, Option(choices="evaluate.items:VERDICTS", about=_VERDICTS)]
+_Verdicts = Annotated[str, Option(choices="evaluate.measures:VERDICTS", about=_VERDICTS)]
 
 
 @done(data=lambda reports: [r.data for r in reports])

@@ -15,7 +15,7 @@ from ..core.record import Retrieved, Rewritten, Run, Trajectory, kept_by
 from ..core.text import content_words, known_words, share_known, support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Outcome
 from ..core.types import SettingsError, plain
-from .items import judge_of, verdict_agreement, verdict_by_judge
+from .measures import judge_of, verdict_agreement, verdict_by_judge
 from .measures import TargetVerdict, best_by_target, rouge_l
 from .measures import says_target
 from .scores import LEAST_SUPPORT, Evidence, as_evidence

@@ -21,8 +21,8 @@ from ..core.settings import Settings, load_settings
 from ..core.text import ReplyField, content_words, field_label, idk_by_rule
 from ..core.text import json_objects, read_field, sentences, support, without_thinking
 from ..core.types import DataError, Gold, RunMismatch, SettingsError, Task, digest, plain
-from .items import Item, _Agreement, _agreement, asked_digest, check_reference
-from .items import judge_of, run_items, verdict_agreement
+from .measures import Item, _Agreement, _agreement, asked_digest, check_reference
+from .measures import judge_of, run_items, verdict_agreement
 from .statistics import Interval, Report, mean_interval
 from ..models.calls import MeteredChat, Models, Work
 from ..models.chat import ChatModel, Prompt, chat, choose

@@ -21,8 +21,8 @@ from ..core.text import Stance, idk_by_rule, rule_in_words, stance, unknown_lang
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Outcome
 from ..core.types import Passage, SettingsError, Task, Turn, plain
 from ..data.mtrag import falling, files_of, is_gold
-from .items import VERDICTS, Item, asked_digest, check_reference, circular
-from .items import judge_of, prediction_items, run_items, turn_item
+from .measures import VERDICTS, Item, asked_digest, check_reference, circular
+from .measures import judge_of, prediction_items, run_items, turn_item
 from .measures import MEASURES, PairScorer, Refusals, RetrievalScores, agg_parts
 from .measures import condition, refusals, retrieval_scores, rouge_l, says_target
 from .measures import target_recall, why_not_judged

@@ -9,7 +9,7 @@ import base64
 import io
 import pickle
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
 from pathlib import Path
 from textwrap import wrap
@@ -166,11 +166,11 @@ def save_figure(
     return (*map(written, formats), *twin)
 
 # %% ../../nbs/8_show/01_figures.ipynb #9516cb28
-def _legend_below(fig: Figure, ax: Axes) -> None:
-    "A legend below the axes, in as many columns as fit, six at most."
-    handles, names = ax.get_legend_handles_labels()
-    for n in range(min(6, len(names)), 0, -1):
-        legend = fig.legend(handles, names, ncols=n, loc="outside lower left")
+def _legend_below(fig: Figure, axes: Iterable[Axes], columns: int = 6) -> None:
+    "One legend for all axes, below them, each name once, in as many columns as fit."
+    found = {label: h for ax in axes for h, label in zip(*ax.get_legend_handles_labels())}
+    for n in range(min(columns, len(found)), 0, -1):
+        legend = fig.legend(found.values(), found, ncols=n, loc="outside lower left")
         if n == 1 or legend.get_window_extent(fig.canvas.get_renderer()).width < fig.bbox.width - 4:
             return
         legend.remove()
@@ -241,5 +241,5 @@ def shares_figure(
     ax.set(xlim=(0, 1), xlabel=what, ylim=(max(len(counts), 1) - 0.5, -0.5))
     ax.set_yticks(rows, [f"{run}  ({totals[run]})" for run in counts])
     ax.tick_params(axis="y", length=0)
-    _legend_below(fig, ax)
+    _legend_below(fig, [ax])
     return _dark_twin(fig) if dark else fig

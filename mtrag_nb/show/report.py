@@ -29,7 +29,7 @@ from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, STATUSES, BlameReport, costs, proof_of
 from ..evaluate.blame import proof_report
 from ..evaluate.pairs import mechanism_card
-from ..evaluate.items import run_items
+from ..evaluate.measures import run_items
 from ..evaluate.judge import judge_report
 from ..evaluate.pairs import SELF_CORRECTIONS, Forked, Pair
 from ..evaluate.pairs import RunSummary, compare_right, disagreements

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mtrag_nb.core.types import TO_ANSWER, TO_REFUSE, Gold
 from mtrag_nb.evaluate.blame import _NO_CAUSE, Blame, BlameReport
-from mtrag_nb.evaluate.items import Item
+from mtrag_nb.evaluate.measures import Item
 from mtrag_nb.evaluate.measures import best_by_target, says_target
 from mtrag_nb.evaluate.scores import decision
 
