@@ -10,11 +10,12 @@ from mtrag_nb.core.types import Context, Passage, SettingsError, Turn, as_contex
 from mtrag_nb.core.types import structured
 from mtrag_nb.models.chat import Contract, Sampling, ScriptedChat
 from mtrag_nb.systems.agents import LAPTOP, AgentsSettings, _cut_to, _estimate, _fit
+from mtrag_nb.systems.baselines import _claims_in, adapter_claims, by_words, copied_claims
+from mtrag_nb.systems.baselines import read_marks, written_claims
 from mtrag_nb.systems.stages import PROMPTS, Asked, Cited, Toolbox, _check_by_adapter
-from mtrag_nb.systems.stages import _claims_in, _grade_by_adapter, _read_grade, _read_label
-from mtrag_nb.systems.stages import _rewrite_by_adapter, adapter_claims, by_words
-from mtrag_nb.systems.stages import check_by_classifier, clean_answer, copied_claims
-from mtrag_nb.systems.stages import grade_by_verdict, read_marks, show_history, written_claims
+from mtrag_nb.systems.stages import _grade_by_adapter, _read_grade, _read_label
+from mtrag_nb.systems.stages import _rewrite_by_adapter, check_by_classifier, clean_answer
+from mtrag_nb.systems.stages import grade_by_verdict, show_history
 
 TALK = (
     Turn("user", "Who runs the ferry to Oland Island?"),

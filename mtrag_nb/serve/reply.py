@@ -37,7 +37,8 @@ from ..runs.run import Recorder, _input_line, begin_session, end_session, identi
 from ..runs.run import manifest, open_web, write_predictions
 from .documents import document_of, start_of
 from ..systems.outside import system_named
-from ..systems.stages import WAYS_TO_CITE, Cited, Toolbox, claims_of
+from ..systems.baselines import WAYS_TO_CITE, claims_of
+from ..systems.stages import Cited, Toolbox
 from ..systems.system import Quoted, System, take_turn
 
 if TYPE_CHECKING:

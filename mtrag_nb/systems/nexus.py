@@ -20,18 +20,17 @@ from ..core.settings import constant
 from ..core.text import Verdict, format_docs_for_gen, view_text
 from ..core.types import Context, Outcome, Reason, Turn, structured
 from .agents import VARIATION_PROMPTS, variations
-from .baselines import NOTHING
-from .stages import asked_of
 from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, Quoted, System
 from .system import TurnState, Work, by_state, copied_draft, copied_text, graph_of
 from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_node
 from .system import seed_for, unless_ended
 from .self_crag import IRRELEVANT
-from .stages import CITING_PROMPTS, LABEL_PROMPTS, WAYS_TO_LABEL, Asked, Cited
-from .stages import Claim, Labelled, Toolbox, adapter_claims
-from .stages import attached_claims, by_claims, by_words, copied_claims, counted
-from .stages import format_sources, label_by_choice, label_by_cosine, label_by_text
-from .stages import read_marks, weighed, written_claims
+from .baselines import CITING_PROMPTS, adapter_claims, attached_claims, by_claims
+from .baselines import by_words, copied_claims, format_sources, read_marks
+from .baselines import NOTHING, written_claims
+from .stages import LABEL_PROMPTS, WAYS_TO_LABEL, Asked, Cited, Claim, Labelled
+from .stages import Toolbox, asked_of, counted, label_by_choice, label_by_cosine
+from .stages import label_by_text, weighed
 
 # %% auto #0
 __all__ = ['LAPTOP', 'NEXUS', 'coverage', 'NexusSettings']

@@ -14,19 +14,10 @@ from string import Formatter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.files import data_dir, parse_json
-from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
+from ..core.record import Drafted, Grade, Graded, Rewritten, Step
 from ..core.settings import Settings, StageSettings, load_place, names_code
-from ..core.text import Label, Verdict, check_claims, claims_something, clipped, declines
-from mtrag_nb.core.text import (
-    ReplyField,
-    draft_score,
-    read_field,
-    read_verdict,
-    scored,
-    sentences,
-    spans_of,
-)
-from ..core.text import support, titled
+from ..core.text import Label, ReplyField, Verdict, clipped, declines, draft_score
+from ..core.text import read_field, read_verdict, scored, sentences, spans_of, support
 from ..core.types import Context, DataError, ReplyError, SettingsError, Turn
 from ..models.chat import ChatModel, ClassifierLike, Contract, EmbedderLike, Prompt
 from ..models.chat import Sampling, chat, choose
@@ -35,13 +26,11 @@ if TYPE_CHECKING:
     from mtrag_nb.models.calls import RetrieverLike, Web
 
 # %% auto #0
-__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADERS', 'CHECKERS', 'CITING_PROMPTS', 'Supports',
-           'WAYS_TO_CITE', 'read_prompts', 'show_history', 'history_head', 'Asked', 'label_by_choice', 'label_by_text',
-           'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'grade_by_verdict', 'grade_by_yesno',
-           'asked_of', 'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_support',
-           'check_by_claims', 'check_by_classifier', 'own_way', 'require_ways', 'require_readers', 'Toolbox',
-           'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'written_claims',
-           'attached_claims', 'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADERS', 'CHECKERS', 'read_prompts', 'show_history',
+           'history_head', 'Asked', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed', 'Labelled',
+           'clean_rewrite', 'rewrite', 'grade_by_verdict', 'grade_by_yesno', 'asked_of', 'grade_by_cosine',
+           'clean_answer', 'generate', 'check_by_yesno', 'check_by_support', 'check_by_claims', 'check_by_classifier',
+           'own_way', 'require_ways', 'require_readers', 'Toolbox', 'Citation', 'Claim', 'counted', 'Cited']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -664,10 +653,13 @@ class Toolbox:
         way, asked = self.stages.check, _Checking(self, question, answer, documents, shown)
         return _asked_own(way, asked)[0] if own_way(way) else CHECKERS[way](asked)
 
+    def adapter_says(self, stage: str, talk: _Talk, documents: _Texts) -> tuple[str, object]:
+        "What the adapter of a stage writes, and the same read as JSON; None for what is none."
+        return _adapter_says(self.chat, self.adapters[stage], talk, documents)
+
     def clarify(self, question: str, turns, documents: Sequence[str]) -> tuple[Verdict, str]:
         "Whether a question is clear by an adapter, and what to ask back; what cannot be read is clear."
-        talk = self.talk(turns, question)
-        raw, said = _adapter_says(self.chat, self.adapters["clarify"], talk, documents)
+        raw, said = self.adapter_says("clarify", self.talk(turns, question), documents)
         text = said.get("clarification") if isinstance(said, dict) else None
         unread = not isinstance(text, str)
         text = "" if unread or text.strip() == "CLEAR" else text.strip()
@@ -684,54 +676,6 @@ class Toolbox:
         if self.checker is None:
             raise SettingsError(f"stages.check={s.check} takes a classifier, and none was given")
         return check_by_classifier(self.checker, answer, documents, s.check_threshold)
-
-# %% ../../nbs/5_systems/00_stages.ipynb #531623e4
-def _source_head(n: int, c: Context) -> str:
-    "What a source is called in front of a model, and of a reader."
-    document, _, section = (c.title or c.document_id).partition(" › ")
-    within = f", Section: {section or document}" if section or c.source else ""
-    return f"[Source {n}] Document: {c.source or document}{within}"
-
-
-def format_sources(contexts: Sequence[Context], weights: Mapping[str, float] = {}) -> str:
-    "Contexts as a model reads them that is to cite; one with a weight below 1 (by id) is marked."
-    shown = []
-    for n, c in enumerate(contexts, 1):
-        mark = " (only partially relevant)" if weights.get(c.id, 1.0) < 1 else ""
-        shown.append(f'{_source_head(n, c)}{mark}\n"{c.text.strip()}"')
-    return "\n\n".join(shown)
-
-
-CITING_PROMPTS = read_prompts("citing")
-
-# %% ../../nbs/5_systems/00_stages.ipynb #90c023e5
-_NUMBER = r"(?:sources?\s*|documents?\s*|#)?\d{1,2}"
-_LIST = rf"{_NUMBER}(?:\s*(?:[,;&]|and|-|–|to)\s*{_NUMBER})*"
-_MARK = rf"(?:[\[【]\s*{_LIST}\s*[\]】]|\(\s*(?=source|document){_LIST}\s*\))"
-_MARKS = re.compile(
-    rf"(?<!= )(?:(?<![\w)\]]){_MARK}(?:\s*{_MARK})*"
-    rf"|(?<!\])(?!\[0){_MARK}(?:\s*{_MARK})*(?=[.!?;,](?:\s|$)))",
-    re.I,
-)  # none in x[1] = 5, x = [1, 2], x[0][1].
-
-
-def _numbers(text: str) -> list[int]:
-    "1, 3 of '1 and 3', 1 to 3 of '1-3'."
-    out = []
-    for a, b in re.findall(r"(\d+)(?:\s*(?:-|–|to)\s*(?:source\s*)?(\d+))?", text, re.I):
-        out += range(int(a), int(b or a) + 1)
-    return list(dict.fromkeys(out))
-
-
-def read_marks(text: str) -> tuple[str, list[tuple[int, int]]]:
-    "The text without its citations, and each of these: its place in that text, and its number."
-    plain, marks, at = "", [], 0
-    for m in _MARKS.finditer(text):
-        plain += text[at : m.start()].rstrip()
-        marks += [(len(plain), n) for one in re.findall(_MARK, m[0], re.I) for n in _numbers(one)]
-        at = m.end()
-    lead = len(plain + text[at:]) - len((plain + text[at:]).lstrip())
-    return (plain + text[at:])[lead:], [(max(0, p - lead), n) for p, n in marks]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #3d9f1471
 @dataclass(frozen=True)
@@ -768,115 +712,6 @@ class Claim:
             return "no source"
         return f"not supported by source {', '.join(str(c.n) for c in self.citations)}"
 
-
-def _claims_in(text: str) -> list[Claim]:
-    "The sentences of an answer that claim something, without citations."
-    whole = sentences(text)
-    places = zip(whole, spans_of(text, whole))
-    return [Claim(a, b, s) for s, (a, b) in places if claims_something(s)]
-
-# %% ../../nbs/5_systems/00_stages.ipynb #60684d17
-# Claim, source -> how much it is supported, and whether that is enough.
-Supports = Callable[[str, Context], tuple[float, bool]]
-
-
-def by_words(least: float = 0.6) -> Supports:  # of the claim's content words
-    "Support by words."
-
-    def supports(claim: str, source: Context) -> tuple[float, bool]:
-        share = round(support(claim, [source.text]), 4)
-        return share, share >= least
-
-    return supports
-
-
-def by_claims(claim: str, source: Context) -> tuple[float, bool]:
-    "Support by numbers, units, names, negations, directions and modal words; the threshold is measured."
-    found = check_claims(claim, [source.text])
-    return min((c.score for c in found), default=1.0), all(c.supported for c in found)
-
-
-def _nearest_sentence(claim: str, text: str) -> tuple[int, int]:
-    "Where the sentence of a text stands that shares most with a claim; (0, 0) for a text without sentences."
-    parts = sentences(text)
-    near = [support(claim, [s]) for s in parts]
-    return spans_of(text, parts)[near.index(max(near))] if parts else (0, 0)
-
-
-def _verified(claim: Claim, cited: Iterable[int], sources: Sequence[Context], supports) -> Claim:
-    "A claim whose citations, numbers of sources, are looked up and compared (`Supports`)."
-
-    def citation(n: int) -> Citation:
-        if not 0 < n <= len(sources):
-            return Citation(n, "")
-        source = sources[n - 1]
-        nearest = _nearest_sentence(claim.text, source.text)
-        return Citation(n, source.id, *supports(claim.text, source), *nearest)
-
-    return replace(claim, citations=tuple(map(citation, cited)))
-
-# %% ../../nbs/5_systems/00_stages.ipynb #911cbcce
-WAYS_TO_CITE = {
-    "adapter": "an adapter found the citations",
-    "written": "the model wrote the citations",
-    "attached": "citations were attached by the words that claim and source share",
-    "copied": "every sentence is copied from its source, word for word",
-}
-
-
-def written_claims(
-    text: str, marks: Sequence[tuple[int, int]], sources: Sequence[Context], supports: Supports
-) -> list[Claim]:
-    "The claims of a text with the citations that the model wrote, as `read_marks` gives both."
-    claims = _claims_in(text)
-    cited: list[list[int]] = [[] for _ in claims]
-    for at, n in marks if claims else ():
-        cited[max((i for i, c in enumerate(claims) if c.start < at), default=0)].append(n)
-    return [_verified(c, ns, sources, supports) for c, ns in zip(claims, map(dict.fromkeys, cited))]
-
-
-def attached_claims(
-    text: str, sources: Sequence[Context], least: float = 0.6, supports: Supports | None = None
-) -> list[Claim]:
-    "The claims, each with the source of most of its words, at least this share: support by default."
-
-    def one(claim: Claim) -> Claim:
-        shares = [support(claim.text, [s.text]) for s in sources]
-        best = shares.index(max(shares)) + 1 if shares and max(shares) >= least else 0
-        return _verified(claim, [best] if best else [], sources, supports or by_words(least))
-
-    return [one(c) for c in _claims_in(text)]
-
-# %% ../../nbs/5_systems/00_stages.ipynb #3df354c4
-def adapter_claims(
-    tools: Toolbox, question: str, text: str, sources: Sequence[Context], supports: Supports
-) -> list[Claim] | None:  # None: what it wrote cannot be read
-    "The claims of a text with the sources that an adapter found for them."
-    talk, documents = [("user", question), ("assistant", text)], [s.text for s in sources]
-    _, said = _adapter_says(tools.chat, tools.adapters["cite"], talk, documents)
-    source_of = [n for n, d in enumerate(documents, 1) for _ in sentences(d)]
-    cited: dict[int, list[int]] = {}  # number of a sentence -> sources
-    try:
-        for one in said:
-            cited.setdefault(int(one["r"]), []).extend(source_of[int(c)] for c in one["c"])
-    except (TypeError, KeyError, ValueError, IndexError):
-        return None
-    at = {a: r for r, (a, _) in enumerate(spans_of(text, sentences(text)))}
-    each = [(c, dict.fromkeys(cited.get(at.get(c.start), ()))) for c in _claims_in(text)]
-    return [_verified(c, ns, sources, supports) for c, ns in each]
-
-
-def copied_claims(
-    text: str, places: Sequence[tuple[str, int, int]], sources: Sequence[Context]
-) -> list[Claim]:
-    """Quotes, with single spaces between them, as claims, each cited from its place (context id, start and
-    end in its text), titles left out. Raises ValueError for a text that is not made of them."""
-    n, texts = {c.id: k for k, c in enumerate(sources, 1)}, {c.id: c.text for c in sources}
-    parts = [" ".join(texts[i][a:b].split()) for i, a, b in places]
-    cited = [(Citation(n[i], i, 1.0, True, a, b),) for i, a, b in places]
-    each = zip(spans_of(text, parts), parts, cited)
-    return [Claim(*span, part, source) for span, part, source in each if not titled(part)]
-
 # %% ../../nbs/5_systems/00_stages.ipynb #203cd6c5
 def counted(claims: Sequence[Claim]) -> str:
     "Coverage and density of an answer as the two counts that they are."
@@ -901,24 +736,3 @@ class Cited(Step, kind="cited"):
         sure = f"; confidence {self.confidence:.2f}" if self.confidence is not None else ""
         flagged = [("", f"{c.problem}: {c.text}") for c in self.claims if c.problem]
         return [("citations", f"{counted(self.claims)} ({self.way}){sure}"), *flagged]
-
-# %% ../../nbs/5_systems/00_stages.ipynb #2e231de9
-def claims_of(t: Trajectory, contexts: Mapping[str, Context]) -> Cited | None:
-    "The claims of a turn's answer as recorded, or made now with its contexts (by id); None: no answer."
-    if not t.answered:
-        return None
-    if steps := t.of(Cited):
-        return steps[-1]
-    found = attached_claims(t.answer, [contexts[i] for i in t.contexts], supports=by_claims)
-    return Cited(claims=tuple(found), way="attached", licence="attached after the fact")
-
-
-def marked_answer(answer: str, cited: Cited) -> str:
-    "An answer with its citations behind each claim, and a mark where none holds."
-    out, at = "", 0
-    for c in cited.claims:
-        end = c.end - (answer[c.end - 1 : c.end] in ".!")  # before the full stop
-        good = "".join(f"[{x.n}]" for x in c.citations if x.supports)
-        out += answer[at:end] + (f" {good}" if good else " [unsupported]")
-        at = end
-    return out + answer[at:]
