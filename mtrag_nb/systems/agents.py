@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Literal
 
 from annotated_types import Ge
@@ -17,19 +19,20 @@ from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Tr
 from ..core.settings import BGE_M3, ChunkSettings, EmbedderSpec, ModelSpec, RetrievalSettings
 from ..core.settings import Settings, StageSettings, constant
 from ..core.text import clipped, format_docs_for_gen, sentences
-from ..core.types import Context, ReplyError, Turn, digest
-from ..models.calls import WebSearched, rrf
+from ..core.types import Context, MTRAGError, ReplyError, Turn, digest
+from ..models.calls import MeteredChat, WebSearched, rrf
 from ..models.chat import ChatModel, Prompt, Sampling, chat
 from .self_crag import IRRELEVANT
 from .stages import GRADERS, SCALE_PROMPTS, Toolbox, clean_answer, clean_rewrite
 from .stages import generate, history_head, read_prompts
-from .system import DECLINED, END, REWRITE_OFF, START, Deadline, Mechanism, System
+from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, System
 from .system import TurnState
 from .system import Work, answered, by_state, graph_of, read_departures, refuse
 from .system import seed_for, unless_declined
 
 # %% auto #0
-__all__ = ['VARIATION_PROMPTS', 'LAPTOP', 'AGENTS_NODES', 'AGENTS', 'variations', 'AgentsSettings', 'Remembered', 'tokens_used']
+__all__ = ['VARIATION_PROMPTS', 'LAPTOP', 'AGENTS_NODES', 'AGENTS', 'variations', 'AgentsSettings', 'Remembered', 'tokens_used',
+           'TurnTooLong']
 
 # %% ../../nbs/5_systems/05_agents.ipynb #dea56c6b
 VARIATION_PROMPTS = read_prompts("variation")
@@ -408,6 +411,35 @@ def tokens_used(t: Trajectory) -> dict[str, int]:
     drafts = t.of(_Composed)
     return {**drafts[-1].tokens, "answer": drafts[-1].calls.tokens_out} if drafts else {}
 
+# %% ../../nbs/5_systems/05_agents.ipynb #212d9c12
+class TurnTooLong(MTRAGError):
+    "A turn for which the time is over."
+
+
+def _within(
+    works: Mapping[str, Work],
+    seconds: float,  # of a turn, from its first node on; 0: no deadline
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, Work]:
+    "Nodes whose work raises TurnTooLong when the time of its turn is over."
+    begun: dict[str, float] = {}  # task id -> when its turn began
+
+    def check(task_id: str) -> None:
+        if (taken := clock() - begun[task_id]) > seconds:
+            raise TurnTooLong(f"the turn took {taken:.1f} s: its deadline is {seconds:g} s")
+
+    def timed(work: Work, state: TurnState, tools: Toolbox) -> tuple[dict, object]:
+        i = state["task"].id
+        if not state.get("steps") or i not in begun:
+            begun[i] = clock()
+        check(i)
+        timely = MeteredChat(tools.chat, check=lambda: check(i))
+        update, step = work(state, replace(tools, chat=timely))
+        check(i)
+        return update, step
+
+    return {name: partial(timed, w) if seconds else w for name, w in works.items()}
+
 # %% ../../nbs/5_systems/05_agents.ipynb #67a69935
 def _after_grading(own: AgentsSettings, web: bool) -> Callable[[_AgentsState], str]:
     "Transitions 5 and 6."
@@ -443,10 +475,9 @@ AGENTS_NODES: dict[str, Work] = {
 
 def _build_agents(tools: Toolbox):
     "The specification's state machine (5.2)."
-    own, limit = tools.settings.own, Deadline(tools.settings.own.deadline)
+    own = tools.settings.own
     graded = _after_grading(own, tools.web is not None)
-    works = {name: limit.within(work) for name, work in AGENTS_NODES.items()}
-    g = graph_of(works, tools, _AgentsState)
+    g = graph_of(_within(AGENTS_NODES, own.deadline), tools, _AgentsState)
     g.add_conditional_edges(START, _summarize_if_due(tools), ["summarize_history", "rewrite_query"])
     g.add_edge("summarize_history", "rewrite_query")
     g.add_edge("rewrite_query", "retrieve_documents")

@@ -35,8 +35,7 @@ __all__ = ['ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'DECLINED', 'unle
            'read_departures', 'System', 'unlike_paper', 'own_setting', 'departures', 'run_turn', 'take_turn',
            'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'Quote',
            'nearest', 'Quoted', 'copied_text', 'copied_draft', 'answered', 'refuse', 'check_node', 'retry_node',
-           'after_check', 'by_state', 'unless_ended', 'TurnTooLong', 'Deadline', 'skip_rewrite', 'skip_grade',
-           'skip_check']
+           'after_check', 'by_state', 'unless_ended', 'skip_rewrite', 'skip_grade', 'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 _BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -761,43 +760,6 @@ def unless_ended(then: str) -> Callable[[TurnState], str]:
 
 # The end of a turn whose draft is the answer, or the refusal.
 unless_declined = by_state("declined", "fallback", END)
-
-# %% ../../nbs/5_systems/01_system.ipynb #212d9c12
-class TurnTooLong(MTRAGError):
-    "A turn for which the time is over."
-
-
-class Deadline:
-    "The time that each turn of a graph may take, from its first node here on."
-
-    def __init__(
-        self,
-        seconds: float,  # of a turn; 0: no deadline
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self.seconds, self.clock, self._begun = seconds, clock, {}
-
-    def check(self, task_id: str) -> None:
-        "Raises TurnTooLong when the turn's time is over."
-        if (taken := self.clock() - self._begun[task_id]) > self.seconds:
-            raise TurnTooLong(f"the turn took {taken:.1f} s: its deadline is {self.seconds:g} s")
-
-    def within(self, work: Work) -> Work:
-        "A node's work that raises TurnTooLong."
-        if not self.seconds:
-            return work
-
-        def timed(state: TurnState, tools: Toolbox) -> tuple[dict, object]:
-            i = state["task"].id
-            if not state.get("steps") or i not in self._begun:
-                self._begun[i] = self.clock()
-            self.check(i)
-            timely = MeteredChat(tools.chat, check=lambda: self.check(i))
-            update, step = work(state, replace(tools, chat=timely))
-            self.check(i)
-            return update, step
-
-        return timed
 
 # %% ../../nbs/5_systems/01_system.ipynb #6a2c3280
 _OFF = "switched off"  # how a verdict came about that nobody gave
