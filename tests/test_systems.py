@@ -13,7 +13,8 @@ from mtrag_nb.systems.agents import LAPTOP, AgentsSettings, _cut_to, _estimate, 
 from mtrag_nb.systems.baselines import _claims_in, adapter_claims, by_words, copied_claims
 from mtrag_nb.systems.baselines import read_marks, written_claims
 from mtrag_nb.systems.stages import PROMPTS, Asked, Cited, Toolbox, _check_by_adapter
-from mtrag_nb.systems.stages import _grade_by_adapter, _read_grade, _read_label
+from mtrag_nb.systems.nexus import _read_label
+from mtrag_nb.systems.stages import _grade_by_adapter, _read_grade
 from mtrag_nb.systems.stages import _rewrite_by_adapter, check_by_classifier, clean_answer
 from mtrag_nb.systems.stages import grade_by_verdict, show_history
 

@@ -399,11 +399,6 @@ class Trajectory:
         return self.reason if self.refused else self.outcome.value
 
     @property
-    def end_role(self) -> str:
-        "answered, asked_back, error, or the role of the reason."
-        return self.role if self.refused else self.outcome.value
-
-    @property
     def query(self) -> str:
         "The last query of retrieval: the last rewrite, or the question."
         return next((s.text for s in reversed(self.rewrites)), self.question)

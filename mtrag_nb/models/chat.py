@@ -190,11 +190,6 @@ class Score:
     seconds: float = 0.0
     cached: bool = False
 
-    @property
-    def mean(self) -> float:
-        "Log-probability per token; 0 for an empty text."
-        return self.logprob / self.tokens if self.tokens else 0.0
-
 # %% ../../nbs/3_models/00_chat.ipynb #f185669a
 @dataclass(frozen=True)
 class Sampling:

@@ -19,15 +19,15 @@ from ..core.files import read_json
 from ..core.settings import MINILM, ModelSpec
 from ..core.text import sentences, spans_of, unmarked
 from ..core.types import SettingsError, digest, quiet
-from .chat import RESIDENTS, EmbedderLike, Resident, TooLarge, enter, finite
+from .chat import RESIDENTS, Resident, TooLarge, enter, finite
 from .chat import gpu_problem, made_if_it_fits, make_room, memory_of, too_large
 from .chat import usable_device, weight_bytes
 from .local import find_model, pick_device, pick_dtype
 from .local import run_batches, torch_dtype, trim_memory, weight_files
 
 # %% auto #0
-__all__ = ['OFFICIAL_BERT', 'ENCODERS', 'HashEmbedder', 'prefixed', 'Embedder', 'FromEmbedding', 'CosineReranker',
-           'CrossEncoderReranker', 'Classifier', 'BertScorer', 'encoder_named']
+__all__ = ['OFFICIAL_BERT', 'ENCODERS', 'HashEmbedder', 'prefixed', 'Embedder', 'FromEmbedding', 'CrossEncoderReranker',
+           'Classifier', 'BertScorer', 'encoder_named']
 
 # %% ../../nbs/3_models/03_embed.ipynb #4859005c
 class HashEmbedder:
@@ -226,20 +226,6 @@ class FromEmbedding:
             rows = self.model.get_text_embedding_batch(list(texts))
         vectors = np.asarray(rows, np.float32).reshape(len(texts), self.dim)
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-# %% ../../nbs/3_models/03_embed.ipynb #2a106480
-class CosineReranker:
-    "Scores texts by their cosine with a question."
-
-    def __init__(self, embedder: EmbedderLike):
-        self.embedder, self.fingerprint = embedder, f"cosine:{embedder.fingerprint}"
-
-    def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        "Cosine of each text with the query, in [-1, 1]."
-        if not texts:
-            return []
-        [asked] = self.embedder.encode([query], query=True)
-        return (self.embedder.encode(list(texts)) @ asked).tolist()
 
 # %% ../../nbs/3_models/03_embed.ipynb #4023ba16
 class CrossEncoderReranker(_Helper):

@@ -28,7 +28,8 @@ from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMi
 from ..core.types import MTRAGError, ModelNotFound, Outcome, Passage, Reason, RunMismatch
 from ..core.types import SettingsError, Task, as_context, digest, plain, structured
 from ..data.mtrag import BY_TEXT, files_of, is_gold
-from ..models.calls import Models, RecordedChat, Retrieval, RetrieverLike, Web
+from ..models.calls import Models, RecordedChat, Retrieval, RetrieverLike
+from ..models.server import Web
 from ..models.chat import ChatModel
 from .run import identity, load_toolbox, manifest, record_run
 from ..search.store import context_of

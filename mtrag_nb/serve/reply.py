@@ -32,7 +32,8 @@ from ..core.settings import Settings
 from ..core.types import TO_ANSWER, Context, DataError, DiskFull, MTRAGError, Reason, Task
 from ..core.types import Turn, digest, plain, structured
 from ..data.mtrag import Benchmark, read_benchmark
-from ..models.calls import BatchingChat, MeteredChat, Models, RecordedChat, Web
+from ..models.calls import BatchingChat, MeteredChat, Models, RecordedChat
+from ..models.server import Web
 from ..runs.run import Recorder, _input_line, begin_session, end_session, identity
 from ..runs.run import manifest, open_web, write_predictions
 from .documents import document_of, start_of

@@ -15,11 +15,12 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
+from ..core.record import Drafted, Found, Grade, Graded, Retrieved, Rewritten, Step
+from ..core.record import Trajectory
 from ..core.settings import BGE_M3, ChunkSettings, EmbedderSpec, ModelSpec, RetrievalSettings
 from ..core.settings import Settings, StageSettings, constant
 from ..core.text import clipped, format_docs_for_gen, sentences
-from ..core.types import Context, MTRAGError, ReplyError, Turn, digest
+from ..core.types import MTRAGError, ReplyError, Turn, digest
 from ..models.calls import MeteredChat, WebSearched, rrf
 from ..models.chat import ChatModel, Prompt, Sampling, chat
 from .self_crag import IRRELEVANT
@@ -97,11 +98,6 @@ def _queries_of(found: Sequence[_Variation], question: str) -> list[str]:
     for v in found:
         wordings.setdefault(" ".join(re.findall(r"\w+", v.text.casefold())), v.text)
     return list(wordings.values()) or [question]
-
-# %% ../../nbs/5_systems/05_agents.ipynb #231f4fab
-def _fused(rankings: Sequence[Sequence[Context]]) -> list[tuple[str, float]]:
-    "Ids and fused scores of the contexts that some wordings found, best first."
-    return rrf([[c.id for c in contexts] for contexts in rankings], [1.0] * len(rankings))
 
 # %% ../../nbs/5_systems/05_agents.ipynb #30291625
 _CHARS_A_TOKEN = 4
@@ -358,7 +354,8 @@ def _retrieve_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Retri
     tools.embedder.encode(queries, query=True)  # in one batch: the searches find them remembered
     about = (task.domain, task.id, turns)
     found = [tools.retriever.retrieve(q, *about) for q in queries]
-    new = [(i, s) for i, s in _fused([f.contexts for f in found]) if i not in seen]
+    fused = rrf([[c.id for c in f.contexts] for f in found], [1.0] * len(found))
+    new = [(i, s) for i, s in fused if i not in seen]
     ranked, every = new[: own.graded], [h for f in found for h in f.hits]
     hits = {i: h for h in reversed(every) for i in (h.parent_id, h.id)}  # the first of an id
     scored = tuple(replace(hits[i], rerank_score=s) for i, s in ranked if i in hits)
@@ -382,8 +379,11 @@ def _grade_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
 def _web_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
     "Web results beside what is kept (5.1, 7.2)."
     found = tools.web.search(state["task"].question, tools.settings.own.web_results)
-    kept = [*state["kept"], *(c.id for c in found.contexts)]
-    return {"kept": kept, "web_used": True}, found.step
+    hits = tuple(Found(c.id, c.id, c.document_id, c.score) for c in found.contexts)
+    ids, urls = tuple(c.id for c in found.contexts), tuple(r.url for r in found.results)
+    asked = {"query": found.query, "provider": found.provider, "time": found.time}
+    step = WebSearched(hits=hits, contexts=ids, urls=urls, **asked)
+    return {"kept": [*state["kept"], *ids], "web_used": True}, step
 
 # %% ../../nbs/5_systems/05_agents.ipynb #0e202059
 def _compose_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, _Composed]:

@@ -14,7 +14,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.files import data_dir, parse_json
-from ..core.record import Drafted, Grade, Graded, Rewritten, Step
+from ..core.record import Drafted, Graded, Rewritten, Step
 from ..core.settings import Settings, StageSettings, load_place, names_code
 from ..core.text import Label, ReplyField, Verdict, clipped, declines, draft_score
 from ..core.text import read_field, read_verdict, scored, sentences, spans_of, support
@@ -23,14 +23,13 @@ from ..models.chat import ChatModel, ClassifierLike, Contract, EmbedderLike, Pro
 from ..models.chat import Sampling, chat, choose
 
 if TYPE_CHECKING:
-    from mtrag_nb.models.calls import RetrieverLike, Web
+    from mtrag_nb.models.calls import RetrieverLike
 
 # %% auto #0
-__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADERS', 'CHECKERS', 'read_prompts', 'show_history',
-           'history_head', 'Asked', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed', 'Labelled',
-           'clean_rewrite', 'rewrite', 'grade_by_verdict', 'grade_by_yesno', 'asked_of', 'grade_by_cosine',
+__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADERS', 'CHECKERS', 'read_prompts', 'show_history', 'history_head',
+           'Asked', 'clean_rewrite', 'rewrite', 'grade_by_verdict', 'grade_by_yesno', 'asked_of', 'grade_by_cosine',
            'clean_answer', 'generate', 'check_by_yesno', 'check_by_support', 'check_by_claims', 'check_by_classifier',
-           'own_way', 'require_ways', 'require_readers', 'Toolbox', 'Citation', 'Claim', 'counted', 'Cited']
+           'own_way', 'require_ways', 'require_readers', 'Toolbox', 'Labelled', 'Citation', 'Claim', 'counted', 'Cited']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -131,66 +130,6 @@ def _grade_by_scale_text(asked: Asked, threshold=7.0, default: str = "yes") -> l
 
     return list(map(read, asked.written("scale")))
 
-# %% ../../nbs/5_systems/00_stages.ipynb #2f36d142
-# The worst first: it wins a tie.
-_LABELS = {"Incorrect": Label.NO, "Ambiguous": Label.AMBIGUOUS, "Correct": Label.YES}
-WAYS_TO_LABEL = ("labels", "labels-text", "cosine")
-_LABEL = ReplyField("Label", ("correct", "ambiguous", "incorrect"), aliases=("Grade", "Document"))
-_WEIGHTS = {Label.YES: 1.0, Label.AMBIGUOUS: 0.5, Label.NO: 0.0}
-
-
-def _read_label(text: str) -> Label | None:
-    "The label that a reply states; None if it states none, or more than one."
-    said = read_field(text, _LABEL)
-    return _LABELS[said.capitalize()] if said else None
-
-# %% ../../nbs/5_systems/00_stages.ipynb #1ae7dfc9
-def label_by_choice(asked: Asked) -> list[Verdict]:
-    "The likeliest label; of equals the worse one."
-
-    def verdict(shares: Mapping[str, float]) -> Verdict:
-        weight = sum(_WEIGHTS[_LABELS[name]] * p for name, p in shares.items())
-        label = _LABELS[max(_LABELS, key=shares.get)]
-        return Verdict(label, "labels", round(weight, 4), scale=(0.0, 1.0))
-
-    return list(map(verdict, asked.shares("labels", _LABELS)))
-
-
-def label_by_text(asked: Asked, default: str = "ambiguous") -> list[Verdict]:
-    "The label that the model writes; `default`: what an unreadable one counts as."
-    read = [(text, _read_label(text)) for text in asked.written("labels")]
-    how = [(label or Label(default), label is None, text) for text, label in read]
-    return [Verdict(label, "labels-text", raw=t, defaulted=unread) for label, unread, t in how]
-
-# %% ../../nbs/5_systems/00_stages.ipynb #c20d5cad
-def label_by_cosine(
-    embedder: EmbedderLike, questions: _Texts, documents: _Texts, correct: float, ambiguous: float
-) -> list[Verdict]:
-    "Two cuts of the cosine with the nearest wording: correct from the first, ambiguous from the second."
-    if not documents:
-        return []
-    cosines = embedder.encode(list(documents)) @ embedder.encode(list(questions), query=True).T
-    return [scored(float(s), correct, "cosine", ambiguous) for s in cosines.max(axis=1)]
-
-# %% ../../nbs/5_systems/00_stages.ipynb #02f3def4
-def weighed(grades: Iterable[Grade]) -> dict[str, float]:  # context id -> weight, the heavier first
-    "What three labels keep."
-    found = [(g.id, _WEIGHTS[g.verdict.label]) for g in grades]
-    return dict(sorted(((i, w) for i, w in found if w), key=lambda iw: -iw[1]))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Labelled(Graded, kind="labelled"):
-    "One of three labels for each context."
-
-    kept = property(lambda self: tuple(weighed(self.grades)))
-
-    def lines(self, name):
-        found = [v.label for v in self.verdicts]
-        n = map(found.count, (Label.YES, Label.AMBIGUOUS, Label.NO))
-        how = f" ({self.verdicts[0].how})" if self.verdicts else ""
-        return [("grade", "{} correct, {} ambiguous, {} incorrect".format(*n) + how)]
-
 # %% ../../nbs/5_systems/00_stages.ipynb #251dde60
 def clean_rewrite(text: str) -> str:
     "The question in a reply: its first line, without label and quotes."
@@ -199,34 +138,15 @@ def clean_rewrite(text: str) -> str:
     return line.strip().strip("\"'").strip()
 
 
-def rewrite(
-    model: ChatModel, prompts: _Prompts, questions: _Texts, histories: _Texts
-) -> list[Rewritten]:
-    'Questions that stand alone; an empty reply keeps one. Histories: of `show_history`, "" for none.'
-    at = [i for i, h in enumerate(histories) if h]
-    system, user = prompts["rewrite.system"], prompts["rewrite.user"].format
-    users = [user(history=histories[i], question=questions[i]) for i in at]
-    asked = [chat(system, u, prefill="Rewrite:") for u in users]
-    replies = model.generate(asked, max_new_tokens=64, stop=["\n"])
-    out = [Rewritten(text=q) for q in questions]
-    for i, c in zip(at, replies):
-        text = clean_rewrite(c.text)
-        out[i] = Rewritten(text=text or questions[i], raw=c.text, kept=bool(text))
-    return out
-
-# %% ../../nbs/5_systems/00_stages.ipynb #7de344f8
-def _guard(
-    rewrites: Sequence[Rewritten], questions: _Texts, embedder: EmbedderLike, least: float = 0.6
-) -> list[Rewritten]:
-    "Rewrites by a model with a cosine below `least` to their question are taken back."
-    texts = embedder.encode([r.text for r in rewrites], query=True)
-    cosines = (texts * embedder.encode(list(questions), query=True)).sum(axis=1)
-
-    def guarded(r: Rewritten, question: str, cosine: float) -> Rewritten:
-        back = {"text": question, "kept": False} if cosine < least else {}
-        return replace(r, **back, similarity=round(cosine, 4)) if r.raw else r
-
-    return [guarded(r, q, float(s)) for r, q, s in zip(rewrites, questions, cosines)]
+def rewrite(model: ChatModel, prompts: _Prompts, question: str, history: str) -> Rewritten:
+    "A question that stands alone; an empty reply, or no history (of `show_history`), keeps it as it is."
+    if not history:
+        return Rewritten(text=question)
+    user = prompts["rewrite.user"].format(history=history, question=question)
+    asked = chat(prompts["rewrite.system"], user, prefill="Rewrite:")
+    (c,) = model.generate([asked], max_new_tokens=64, stop=["\n"])
+    text = clean_rewrite(c.text)
+    return Rewritten(text=text or question, raw=c.text, kept=bool(text))
 
 # %% ../../nbs/5_systems/00_stages.ipynb #be89e29c
 def grade_by_verdict(asked: Asked, default: str = "yes") -> list[Verdict]:
@@ -569,7 +489,7 @@ class Toolbox:
     system_prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # see `System`
     checker: ClassifierLike | None = None  # of claims, where `stages.check` names one
     adapters: Mapping[str, Contract] = field(default_factory=dict)  # stage -> how one is asked
-    web: Web | None = None  # what systems search beside the documents; None: nothing
+    web: object | None = None  # what systems search beside the documents (`models.server.Web`)
     around: tuple[Callable, ...] = ()  # what lies around every node, innermost first (`Around`)
 
     @property
@@ -616,14 +536,18 @@ class Toolbox:
         if (asked := self.adapters.get("rewrite")) and turns:
             return _rewrite_by_adapter(self.chat, asked, self.talk(turns, question))
         shown = self.history(turns, whole)
-        (r,) = rewrite(self.chat, prompts or self.prompts, [question], [shown])
+        r = rewrite(self.chat, prompts or self.prompts, question, shown)
         return self.guarded(r, question)
 
     def guarded(self, r: Rewritten, question: str) -> Rewritten:
-        "The rewrite, taken back if it strayed and the settings say that it must not."
-        if self.stages.rewrite != "guarded":
+        "The rewrite by a model, taken back if it strayed and the settings say that it must not."
+        if self.stages.rewrite != "guarded" or not r.raw:
             return r
-        return _guard([r], [question], self.embedder, self.stages.rewrite_guard)[0]
+        (text,), (asked,) = (self.embedder.encode([x], query=True) for x in (r.text, question))
+        cosine = float((text * asked).sum())
+        astray = cosine < self.stages.rewrite_guard
+        back = {"text": question, "kept": False} if astray else {}
+        return replace(r, **back, similarity=round(cosine, 4))
 
     def grade(self, question: str, turns: Sequence[Turn], documents: _Texts) -> list[Verdict]:
         "One verdict a document, as `stages.grade` says."
@@ -646,12 +570,21 @@ class Toolbox:
         how |= {"declined_by": s.declined_by, "tidy": s.tidy}
         return generate(self.chat, self.prompts, *asked, s.max_new_tokens, **how)
 
-    def check(self, question: str, answer: str, documents: Sequence[str], shown: str) -> Verdict:
-        "The verdict on a draft, as `stages.check` says. `shown`: the documents as the generator saw them."
-        if self.stages.check.startswith(("nli:", "adapter:")):
-            return self.check_parts(question, answer, documents)[0]
-        way, asked = self.stages.check, _Checking(self, question, answer, documents, shown)
-        return _asked_own(way, asked)[0] if own_way(way) else CHECKERS[way](asked)
+    def check(
+        self, question: str, answer: str, documents: Sequence[str], shown: str
+    ) -> tuple[Verdict, _Places]:
+        """The verdict on a draft, as `stages.check` says, and where its unsupported parts are, of a classifier or an
+        adapter. `shown`: the documents as the generator saw them."""
+        s, way = self.stages, self.stages.check
+        if way.startswith("adapter:") and (asked := self.adapters.get("check")):
+            talk = [*self.talk((), question), ("assistant", answer)]
+            return _check_by_adapter(self.chat, asked, talk, documents, s.check_default)
+        if way.startswith(("nli:", "adapter:")):
+            if self.checker is None:
+                raise SettingsError(f"stages.check={way} takes a classifier, and none was given")
+            return check_by_classifier(self.checker, answer, documents, s.check_threshold)
+        given = _Checking(self, question, answer, documents, shown)
+        return (_asked_own(way, given)[0] if own_way(way) else CHECKERS[way](given)), ()
 
     def adapter_says(self, stage: str, talk: _Talk, documents: _Texts) -> tuple[str, object]:
         "What the adapter of a stage writes, and the same read as JSON; None for what is none."
@@ -665,17 +598,16 @@ class Toolbox:
         text = "" if unread or text.strip() == "CLEAR" else text.strip()
         return Verdict(Label("no" if text else "yes"), "adapter", raw=raw, defaulted=unread), text
 
-    def check_parts(
-        self, question: str, answer: str, documents: Sequence[str]
-    ) -> tuple[Verdict, _Places]:
-        "The verdict of a classifier or an adapter, and the parts of the draft that are not supported."
-        s = self.stages
-        if asked := self.adapters.get("check"):
-            talk = [*self.talk((), question), ("assistant", answer)]
-            return _check_by_adapter(self.chat, asked, talk, documents, s.check_default)
-        if self.checker is None:
-            raise SettingsError(f"stages.check={s.check} takes a classifier, and none was given")
-        return check_by_classifier(self.checker, answer, documents, s.check_threshold)
+# %% ../../nbs/5_systems/00_stages.ipynb #4c4ec1bb
+@dataclass(frozen=True, kw_only=True)
+class Labelled(Graded, kind="labelled"):
+    "One of three labels for each context."
+
+    def lines(self, name):
+        found = [v.label for v in self.verdicts]
+        n = map(found.count, (Label.YES, Label.AMBIGUOUS, Label.NO))
+        how = f" ({self.verdicts[0].how})" if self.verdicts else ""
+        return [("grade", "{} correct, {} ambiguous, {} incorrect".format(*n) + how)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #3d9f1471
 @dataclass(frozen=True)
