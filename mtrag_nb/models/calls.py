@@ -27,7 +27,7 @@ from ..core.text import clipped
 from ..core.types import Context, DataError, ModelNotFound, PartlyFailed, Passage, ReplyError
 from ..core.types import ServerError, SettingsError, Task, Turn, as_context, digest
 from ..core.types import structured
-from .chat import ChatModel, ClassifierLike, Completion, Contract, EmbedderLike
+from .chat import ChatModel, Completion, Contract, EmbedderLike
 from .chat import OnText, Prompt, Reranker, Score, seeds_for
 
 # %% auto #0
@@ -41,7 +41,6 @@ _MAKERS = {  # what makes models and searches the web; imported when the first i
     "embedder": "mtrag_nb.models.embed:Embedder",
     "embedder of LlamaIndex": "mtrag_nb.models.embed:FromEmbedding",
     "reranker": "mtrag_nb.models.embed:CrossEncoderReranker",
-    "checker": "mtrag_nb.models.embed:Classifier",
     "chat server": "mtrag_nb.models.server:ServerChat",
     "embedder server": "mtrag_nb.models.server:ServerEmbedder",
     "web": "mtrag_nb.models.server:_web_named",
@@ -102,16 +101,6 @@ class Models:
         spec = self.settings.reranker
         return self._get("reranker", lambda: spec and _make("reranker", spec))
 
-    def checker(self, settings: Settings) -> ClassifierLike | None:
-        "The classifier that `stages.check` names, or None. SettingsError: its threshold is no probability."
-        if (spec := settings.models.get("checker")) is None:
-            return None
-        if not 0 < settings.stages.check_threshold < 1:
-            known = "measure it (mtrag calibrate), or try --set stages.check_threshold=0.5"
-            takes = f"stages.check=nli:{spec.name} takes a threshold between 0 and 1"
-            raise SettingsError(f"{takes}: {known}")
-        return self._get(spec.name, lambda: _make("checker", spec))
-
     def adapters(self, settings: Settings) -> dict[str, Contract]:
         "How each stage's adapter is asked. Raises SettingsError (no library), ModelNotFound, DataError."
         if settings.adapters and not settings.chat.adapters:
@@ -120,10 +109,6 @@ class Models:
             raise SettingsError(f"stages.{stage}=adapter:{task} takes an adapter: {remedy}")
         ways = settings.adapters.items()
         return {stage: _make("contract", settings.chat, task) for stage, task in ways}
-
-    def parts(self, settings: Settings) -> dict:
-        "What ways of stages need beside the three models: keywords of a `Toolbox`."
-        return {"checker": self.checker(settings), "adapters": self.adapters(settings)}
 
     @property
     def placed(self) -> dict[str, str]:

@@ -95,7 +95,6 @@ def identity(system: System, passages: str, tools: Toolbox) -> dict:
         "embedder": tools.embedder.fingerprint,
         **({"generation": generation} if generation else {}),
         "retriever": tools.retriever.fingerprint,
-        **({"checker": tools.checker.fingerprint} if tools.checker else {}),
         **({"adapters": digest(tools.adapters)} if tools.adapters else {}),
         **({"ways": digest(ways)} if (ways := tools.own_ways) else {}),
         **system.identity(settings),
@@ -200,9 +199,9 @@ def load_toolbox(
     if bare and passages == "reference":
         problem = f"a passage that came with task {bare[0]!r} has no text"
         raise DataError(problem, remedy="Its contexts name gold: run it with --setting rag")
-    parts, given = models.parts(settings), passages == "reference"
+    adapters, given = models.adapters(settings), passages == "reference"
     retriever = GivenPassages(tasks) if given else _open_retriever(settings, models, index)
-    return Toolbox(settings, models.chat, models.embedder, retriever, **parts)
+    return Toolbox(settings, models.chat, models.embedder, retriever, adapters=adapters)
 
 
 def _open_retriever(settings: Settings, models: Models, index: str | Path | None) -> RetrieverLike:

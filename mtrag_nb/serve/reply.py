@@ -691,7 +691,7 @@ def open_run(
     system = system_named(name)
     retriever = open_retriever(index, models.embedder, models.reranker, settings.retrieval)
     searched = open_web(web, settings, models) if isinstance(web, str) else web
-    parts = {**models.parts(settings), "web": searched}
+    parts = {"adapters": models.adapters(settings), "web": searched}
     tools = Toolbox(settings, chat, models.embedder, retriever, **parts)
     same = identity(system, "rag", tools)
     entries = manifest(same, system.about, system.with_own(settings))

@@ -19,7 +19,7 @@ from ..core.settings import Settings, StageSettings, load_place, names_code
 from ..core.text import Label, ReplyField, Verdict, clipped, declines, draft_score
 from ..core.text import read_field, read_verdict, scored, sentences, spans_of, support
 from ..core.types import Context, DataError, ReplyError, SettingsError, Turn
-from ..models.chat import ChatModel, ClassifierLike, Contract, EmbedderLike, Prompt
+from ..models.chat import ChatModel, Contract, EmbedderLike, Prompt
 from ..models.chat import Sampling, chat, choose
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADERS', 'CHECKERS', 'read_prompts', 'show_history', 'history_head',
            'Asked', 'clean_rewrite', 'rewrite', 'grade_by_verdict', 'grade_by_yesno', 'asked_of', 'grade_by_cosine',
-           'clean_answer', 'generate', 'check_by_yesno', 'check_by_support', 'check_by_claims', 'check_by_classifier',
-           'own_way', 'require_ways', 'require_readers', 'Toolbox', 'Labelled', 'Citation', 'Claim', 'counted', 'Cited']
+           'clean_answer', 'generate', 'check_by_yesno', 'check_by_support', 'check_by_claims', 'own_way',
+           'require_ways', 'require_readers', 'Toolbox', 'Labelled', 'Citation', 'Claim', 'counted', 'Cited']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -276,19 +276,6 @@ def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.
     "How likely the answer is faithful, by its claims; strict with free wording (`core.text`)."
     return scored(draft_score(answer, documents), threshold, "claims")
 
-
-def check_by_classifier(
-    classifier: ClassifierLike, answer: str, documents: Sequence[str], threshold: float = 0.5
-) -> tuple[Verdict, _Places]:
-    "The least support of a part of the answer, and the places below the threshold."
-    parts = [(a, b, round(p, 4)) for a, b, p in classifier.parts(documents, answer)]
-    spans: list[tuple[int, int]] = []
-    for a, b in ((a, b) for a, b, p in parts if p < threshold):
-        joins = spans and not answer[spans[-1][1] : a].strip()
-        spans.append((spans.pop()[0] if joins else a, b))
-    least = min((p for *_, p in parts), default=0.0)
-    return scored(least, threshold, "nli", scale=(0.0, 1.0)), tuple(spans)
-
 # %% ../../nbs/5_systems/00_stages.ipynb #9a98db53
 _Talk = Sequence[tuple[str, str]]  # role, text
 
@@ -402,7 +389,7 @@ CHECKERS: dict[str, Callable[[_Checking], Verdict]] = {
 
 def own_way(way: str) -> bool:
     "Whether a way to grade or to check is a function of somebody's own, FILE.py:NAME or MODULE:NAME."
-    return names_code(way) and way.partition(":")[0] not in ("adapter", "nli")
+    return names_code(way) and not way.startswith("adapter:")
 
 
 def _asked_own(way: str, asked: _Grading | _Checking, n: int = 1) -> list[Verdict]:
@@ -423,7 +410,7 @@ def _asked_own(way: str, asked: _Grading | _Checking, n: int = 1) -> list[Verdic
 def require_ways(settings: Settings, prompts: Mapping[str, _Prompts] = {}) -> None:
     "Raises SettingsError for an unknown way to grade or check, and a prompt that neither run nor system has."
     own = ["adapter:NAME", "FILE.py:NAME"]
-    grades, checks = [*GRADERS, *own], [*CHECKERS, *own, "nli:NAME"]
+    grades, checks = [*GRADERS, *own], [*CHECKERS, *own]
     for name, known in (("grade", grades), ("check", checks)):
         way = getattr(settings.stages, name)
         if own_way(way) and callable(load_place(way)[0]):
@@ -487,7 +474,6 @@ class Toolbox:
     embedder: EmbedderLike
     retriever: RetrieverLike
     system_prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # see `System`
-    checker: ClassifierLike | None = None  # of claims, where `stages.check` names one
     adapters: Mapping[str, Contract] = field(default_factory=dict)  # stage -> how one is asked
     web: object | None = None  # what systems search beside the documents (`models.server.Web`)
     around: tuple[Callable, ...] = ()  # what lies around every node, innermost first (`Around`)
@@ -573,16 +559,13 @@ class Toolbox:
     def check(
         self, question: str, answer: str, documents: Sequence[str], shown: str
     ) -> tuple[Verdict, _Places]:
-        """The verdict on a draft, as `stages.check` says, and where its unsupported parts are, of a classifier or an
-        adapter. `shown`: the documents as the generator saw them."""
-        s, way = self.stages, self.stages.check
-        if way.startswith("adapter:") and (asked := self.adapters.get("check")):
+        """The verdict on a draft, as `stages.check` says, and where its unsupported parts are, of an adapter. `shown`: the
+        documents as the generator saw them."""
+        way = self.stages.check
+        if way.startswith("adapter:"):
             talk = [*self.talk((), question), ("assistant", answer)]
-            return _check_by_adapter(self.chat, asked, talk, documents, s.check_default)
-        if way.startswith(("nli:", "adapter:")):
-            if self.checker is None:
-                raise SettingsError(f"stages.check={way} takes a classifier, and none was given")
-            return check_by_classifier(self.checker, answer, documents, s.check_threshold)
+            asked = (self.adapters["check"], talk, documents, self.stages.check_default)
+            return _check_by_adapter(self.chat, *asked)
         given = _Checking(self, question, answer, documents, shown)
         return (_asked_own(way, given)[0] if own_way(way) else CHECKERS[way](given)), ()
 
