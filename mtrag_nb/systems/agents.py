@@ -180,33 +180,24 @@ def _extract(turns: Sequence[Turn]) -> str:
     return "\n".join(_fit(lines[::-1], _SUMMARY_TOKENS)[::-1])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #ce2932ac
-@dataclass(frozen=True)
-class _Memory:
-    "What is remembered of a conversation."
-
-    folded: int  # messages that only the summary stands for
-    recent: tuple[Turn, ...]  # as they are shown
-    summary: str = ""
-
-    def shown(self) -> str:
-        'The conversation as a prompt shows it; "" for none.'
-        head = [f"Summary of what came before: {self.summary}"] if self.summary else []
-        return "\n".join([*head, *(f"{t.speaker}: {t.text}" for t in self.recent)])
-
-
-def _remember(
+def _summary_of(
     model: ChatModel,
     prompts: Mapping[str, str],
     turns: Sequence[Turn],
-    summary: str = "model",  # as `agents.summary`
+    way: str = "model",  # as `agents.summary`
     seed: int = 0,
-) -> _Memory:
-    "The memory of a conversation."
-    n, last = _folded(turns), _recent(turns)
-    if summary == "extract":
-        return _Memory(n, last, _extract(turns[:n]))
-    made = _summarize(model, prompts, turns[:n], seed)
-    return _Memory(n, last, made[-1] if made else "")
+) -> str:
+    "The summary of the messages that are folded away."
+    old = turns[: _folded(turns)]
+    return (
+        _extract(old) if way == "extract" else "".join(_summarize(model, prompts, old, seed)[-1:])
+    )
+
+
+def _remembered(recent: Sequence[Turn], summary: str = "") -> str:
+    'A conversation as a prompt shows it; "" for none.'
+    head = [f"Summary of what came before: {summary}"] if summary else []
+    return "\n".join([*head, *(f"{t.speaker}: {t.text}" for t in recent)])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #a856c4c1
 @dataclass(frozen=True)
@@ -299,18 +290,23 @@ class _Composed(Drafted, kind="composed"):
     tokens: Mapping[str, int]
 
 # %% ../../nbs/5_systems/05_agents.ipynb #d028802a
-def _memory_of(state: _AgentsState, tools: Toolbox) -> _Memory:
-    own, turns = tools.settings.own, state["task"].history
-    if not own.memory:
-        return _Memory(0, ())
-    return _Memory(_folded(turns), _recent(turns), state.get("summary", ""))
+def _turns_shown(state: _AgentsState, tools: Toolbox) -> tuple[Turn, ...]:
+    "The messages that are shown as they are."
+    return _recent(state["task"].history) if tools.settings.own.memory else ()
+
+
+def _history_shown(state: _AgentsState, tools: Toolbox) -> str:
+    "The conversation as the prompts of a turn show it."
+    summary = state.get("summary", "") if tools.settings.own.memory else ""
+    return _remembered(_turns_shown(state, tools), summary)
 
 
 def _summarize_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Remembered]:
     "The older messages in a summary (5.1)."
     s, turns = tools.settings, state["task"].history
-    m = _remember(tools.chat, tools.prompts, turns, s.own.summary, s.seed)
-    return {"summary": m.summary}, Remembered(folded=m.folded, summary=m.summary, way=s.own.summary)
+    summary = _summary_of(tools.chat, tools.prompts, turns, s.own.summary, s.seed)
+    step = Remembered(folded=_folded(turns), summary=summary, way=s.own.summary)
+    return {"summary": summary}, step
 
 
 def _summarize_if_due(tools: Toolbox) -> Callable[[_AgentsState], str]:
@@ -333,7 +329,7 @@ def _varied(
     found: list[_Variation] = []
     if tools.stages.rewrite != "never":
         seeds = [seed_for(tools.settings.seed, f"{task.id} {kind}", round) for kind in _KINDS]
-        asked = (tools.chat, tools.prompts, question, _memory_of(state, tools).shown(), seeds)
+        asked = (tools.chat, tools.prompts, question, _history_shown(state, tools), seeds)
         made = variations(*asked, _KINDS, own.rewrite_temperature, tried)
         found = _guarded_by(made, tools.guarded, question)
     main = next((v for v in found if v.kind == "context"), _Variation("context", question))
@@ -367,7 +363,7 @@ def _grade_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
     "Grades for what this round brought; what is kept of all rounds, the best first (5.1)."
     own, contexts = tools.settings.own, tools.contexts(state["found"])
     how = (own.grade, own.grade_threshold, own.grade_default, state["query"])
-    turns, texts = _memory_of(state, tools).recent, [c.text for c in contexts]
+    turns, texts = _turns_shown(state, tools), [c.text for c in contexts]
     verdicts = tools.grade_by(*how, turns, texts) if texts else []
     step = Graded(grades=tuple(Grade(c.id, v) for c, v in zip(contexts, verdicts)))
     passed = {g.id: g.verdict.score or 0.0 for g in step.grades if g.verdict.passed}
@@ -389,7 +385,7 @@ def _web_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
 def _compose_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, _Composed]:
     "One draft is the answer, unless the generator declines."
     own, task, s, prompts = tools.settings.own, state["task"], tools.stages, tools.prompts
-    history, kept = _memory_of(state, tools).shown(), tools.contexts(state["kept"])
+    history, kept = _history_shown(state, tools), tools.contexts(state["kept"])
     texts = _fit([c.text for c in kept], own.context_tokens)
     contexts = [replace(c, text=text) for c, text in zip(kept, texts)]
     documents, talks = format_docs_for_gen(contexts), "{history}" in prompts["generate.user"]
