@@ -133,7 +133,7 @@ def test_a_setting_of_another_type_is_named(key, value):
         ("stages.grade_threshold", "1", 1.0),
         ("stages.tidy", "No", False),
         ("chat.name", "123", "123"),
-        ("stages.check", "nli:a/b", "nli:a/b"),
+        ("stages.check", "adapter:a", "adapter:a"),
     ],
 )
 def test_a_text_is_read_as_what_the_setting_takes(key, text, value):

@@ -218,7 +218,7 @@ def test_an_empty_response_is_no_answer(tmp_path, monkeypatch):
     desk = program(monkeypatch)
     made = evaluate(desk.nothing, LINES[:1], out=tmp_path / "run", progress=False)
     (turn,) = made.run.trajectories.values()
-    assert turn.refused and turn.end_role == "dropped" and not turn.contexts
+    assert turn.refused and turn.role == "dropped" and not turn.contexts
 
 
 def test_a_function_may_return_what_frameworks_return(monkeypatch, tmp_path):

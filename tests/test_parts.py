@@ -2,7 +2,6 @@
 a stand-in of the hub and offline afterwards. What random models answer means nothing: tested is that each part runs to its end, and
 what of it reaches the record and the page."""
 
-import html
 import json
 import os
 import subprocess
@@ -13,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from mtrag_nb.core.record import Checked, Run
+from mtrag_nb.core.record import Checked, Drafted, Refused, Run, new_turn
 from mtrag_nb.core.settings import ModelSpec, load_settings, with_settings
+from mtrag_nb.core.text import Label, Verdict
 from mtrag_nb.core.types import ModelNotFound, SettingsError
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
@@ -23,10 +23,8 @@ from tests.support.hub import StandInHub, hub_environment
 from tests.support.tiny import GRANITE, GRANITELIB, make_tiny, teach
 
 THINKER = "Qwen/Qwen3-4B"
-CHECKER = "cross-encoder/nli-roberta-base"
 RERANKER = "BAAI/bge-reranker-v2-m3"
 GRANITES = (GRANITE, GRANITELIB, "BAAI/bge-m3", RERANKER)
-PARTS = (THINKER, CHECKER)
 FETCH = "import sys; from mtrag_nb.app.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -36,11 +34,11 @@ def offline(tmp_path_factory) -> Iterator[Path]:
     from huggingface_hub import constants
 
     folder, home = tmp_path_factory.mktemp("hub"), tmp_path_factory.mktemp("home")
-    make_tiny(folder, (*PARTS, *GRANITES))
+    make_tiny(folder, (THINKER, *GRANITES))
     with StandInHub(folder) as hub:
         env = {**os.environ, **hub_environment(hub.url, home)}
         command = [sys.executable, "-c", FETCH, "fetch", "models"]
-        for arguments in (["--model", *PARTS], ["--profile", "granite"]):
+        for arguments in (["--model", THINKER], ["--profile", "granite"]):
             done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=env)
             assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:]
     with pytest.MonkeyPatch.context() as patched:
@@ -89,49 +87,20 @@ def test_a_model_thinks_and_its_thoughts_are_no_part_of_the_answer(offline):
     assert page.count("thought before it (3 words)") == 2 and "of from" in page
 
 
-def test_a_classifier_checks_drafts_and_marks_what_it_does_not_support(offline):
-    "A threshold that no random model reaches sends each draft back; the page marks the parts below it."
-    from mtrag_nb.models.calls import Models
-    from mtrag_nb.models.embed import HashEmbedder
-
-    changes = {"stages.check": f"nli:{CHECKER}", "stages.check_threshold": 0.9999}
-    changes |= {"stages.max_retries": 0, "stages.rewrite": "never", "stages.grade_threshold": -1.0}
-    settings = load_settings("laptop", changes)
-    models = Models(settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder())
-    found = run_of("self_crag", "checked", models, **changes)
-    turns = list(found.trajectories.values())
-    assert not any(t.error for t in turns), [t.error for t in turns]
-    checks = [(t, c) for t in turns for c in t.of(Checked)]
-    assert checks and all(c.verdict.how == "nli" and c.verdict.score < 0.9999 for _, c in checks)
-    for t, c in checks:
-        draft = t.drafts[-1].text
-        assert c.spans and all(0 <= a < b <= len(draft) for a, b in c.spans)
-        assert c.unsupported == " ... ".join(draft[a:b] for a, b in c.spans)
-    assert found.manifest["identity"]["checker"].startswith(CHECKER)
-    t, c = checks[0]
-    a, b = c.spans[0]
-    page = turn_html(Evidence(found), t.task_id)
-    assert f"<mark>{html.escape(t.drafts[-1].text[a:b])}</mark>" in page
-    assert "check by nli: no licence, not measured with these models" in page
+def test_a_page_marks_what_a_check_does_not_support():
+    draft = Drafted(text="It leaves at noon. It is <free>.", node="generate")
+    no = Verdict(Label.NO, "adapter", 0.5, 1.0)
+    checked = Checked(verdict=no, spans=((19, 32),), unsupported="It is <free>.", node="check")
+    t = new_turn(draft, checked, Refused(reason="gave_up", role="exhausted"))
+    page = turn_html(Evidence(Run.of("by hand", [t])), t.task_id)
+    assert "<mark>It is &lt;free&gt;.</mark>" in page
 
 
-@pytest.mark.parametrize("name, said", [(THINKER, "its architecture is Qwen3ForCausalLM")])
-def test_a_model_of_another_kind_is_one_clear_line(name, said, offline):
-    from mtrag_nb.models.embed import Classifier, CrossEncoderReranker
+def test_a_language_model_is_no_reranker_in_one_clear_line(offline):
+    from mtrag_nb.models.embed import CrossEncoderReranker
 
-    with pytest.raises(SettingsError, match=f"{name} is no classifier of claims: {said}"):
-        Classifier(ModelSpec(name, device="cpu")).parts(["A document."], "A claim.")
     with pytest.raises(SettingsError, match="no reranker is made of it"):
-        CrossEncoderReranker(ModelSpec(name, device="cpu")).score("Why?", ["A document."])
-
-
-def test_labels_that_say_nothing_of_support_are_one_clear_line(tmp_path):
-    from mtrag_nb.models.embed import Classifier
-    from tests.support.tiny import tiny_roberta
-
-    tiny_roberta(tmp_path, ("joy", "anger", "fear"))
-    with pytest.raises(SettingsError, match="its labels are joy, anger, fear"):
-        Classifier(ModelSpec(str(tmp_path), device="cpu")).parts(["A document."], "A claim.")
+        CrossEncoderReranker(ModelSpec(THINKER, device="cpu")).score("Why?", ["A document."])
 
 
 def test_a_cross_encoder_orders_what_was_found(offline):

@@ -4,17 +4,18 @@ import time
 from dataclasses import replace
 
 from mtrag_nb.core.record import read_step, _step_line
-from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.text import Label, sentences, spans_of
 from mtrag_nb.core.types import Context, Passage, SettingsError, Turn, as_context, expect
 from mtrag_nb.core.types import structured
 from mtrag_nb.models.chat import Contract, Sampling, ScriptedChat
 from mtrag_nb.systems.agents import LAPTOP, AgentsSettings, _cut_to, _estimate, _fit
+from mtrag_nb.systems.baselines import _claims_in, adapter_claims, by_words, copied_claims
+from mtrag_nb.systems.baselines import read_marks, written_claims
 from mtrag_nb.systems.stages import PROMPTS, Asked, Cited, Toolbox, _check_by_adapter
-from mtrag_nb.systems.stages import _claims_in, _grade_by_adapter, _read_grade, _read_label
-from mtrag_nb.systems.stages import _rewrite_by_adapter, adapter_claims, by_words
-from mtrag_nb.systems.stages import check_by_classifier, clean_answer, copied_claims
-from mtrag_nb.systems.stages import grade_by_verdict, read_marks, show_history, written_claims
+from mtrag_nb.systems.nexus import _read_label
+from mtrag_nb.systems.stages import _grade_by_adapter, _read_grade
+from mtrag_nb.systems.stages import _rewrite_by_adapter, clean_answer
+from mtrag_nb.systems.stages import grade_by_verdict, show_history
 
 TALK = (
     Turn("user", "Who runs the ferry to Oland Island?"),
@@ -145,18 +146,6 @@ def test_an_answer_is_cleaned_of_markers_labels_and_repetitions():
     )
 
 
-def test_the_least_supported_part_decides():
-    class TwoOfThree:
-        "Stands for `models.embed.Classifier`."
-
-        def parts(self, documents, text):
-            return [(0, 3, 0.2), (4, 9, 0.4), (10, 15, 0.9)]
-
-    v, spans = check_by_classifier(TwoOfThree(), "The ferry flies", [], 0.5)
-    assert (v.score, v.passed, spans) == (0.2, False, ((0, 9),))
-    assert check_by_classifier(TwoOfThree(), "The ferry flies", [], 0.1)[1] == ()
-
-
 def test_adapters_rewrite_grade_and_check():
     adapters = {task: Contract(task, marks=(("last_message", "i"),)) for task in ("q", "a", "h")}
     replies = [
@@ -183,12 +172,6 @@ def test_adapters_rewrite_grade_and_check():
     assert by.asked[-1].messages[-1][1] == "<i0> It costs 12 crowns. <i1> Gulls are free."
     v, spans = _check_by_adapter(by, adapters["h"], [*messages, ("assistant", two)], DOCS)
     assert (v.defaulted, v.passed, spans) == (True, False, ())
-
-
-def test_a_check_by_a_classifier_needs_one():
-    with expect(SettingsError, "stages.check=nli:a/b takes a classifier, and none was given"):
-        nli = load_settings("laptop", {"stages.check_threshold": 0.5, "stages.check": "nli:a/b"})
-        Toolbox(nli, None, None, None).check("", "The ferry flies", [], "")
 
 
 def test_citations_are_read_by_their_form():

@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origi
 
 from .. import __version__
 from ..core.files import Shard, data_dir, disk_full, read_jsonl, sized
-from ..core.record import Run, breakdown, breakdown_table, telemetry, tell
+from ..core.html import text_table
+from ..core.record import Run, Trajectory, telemetry, tell
 from ..core.settings import DEFAULT, PROFILES, Address, ModelSpec, Settings
 from ..core.settings import SparseSettings, names_code, unknown_name, with_settings
 from ..core.text import clipped
@@ -899,11 +900,23 @@ def coverage(
     return found.complete
 
 # %% ../../nbs/app/00_cli.ipynb #501e04c1
+def _by_domain(turns: Iterable[Trajectory]) -> str:
+    "A line for each domain: turns, and how they ended."
+    groups = {
+        d: telemetry(t for t in turns if t.domain == d) for d in sorted({t.domain for t in turns})
+    }
+    reasons = sorted({r for g in groups.values() for r in g.reasons})
+    rare = [o for o in ("not_recorded", "error") if any(o in g.ends for g in groups.values())]
+    ends = ["answered", *reasons, *rare]
+    rows = [[d, g.turns, *(g.ends.get(e, 0) for e in ends)] for d, g in groups.items()]
+    return text_table(["domain", "turns", *ends], rows)
+
+
 def print_run(run: Run) -> None:
     turns = run.trajectories.values()
     profile = run.manifest["settings"]["profile"]
     print(f"{run.system} on {profile}: {len(turns)} turns, in {run.folder}\n{telemetry(turns)}\n")
-    print(breakdown_table(breakdown(turns, "domain"), "domain"))
+    print(_by_domain(turns))
     why = Counter((t.error.type, clipped(t.error.message, 300)) for t in turns if t.error)
     for (kind, message), n in why.most_common(5):
         print(f"{n} turn{'s' if n > 1 else ''} broke: {kind}: {message}")

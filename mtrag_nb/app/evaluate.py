@@ -1122,7 +1122,7 @@ def facts(r: Reproduction, runs: "Iterable[Evidence]" = ()) -> list[tuple[str, s
 # %% ../../nbs/app/03_evaluate.ipynb #eae694ba
 def _head_html(r: Reproduction, runs: "list[Evidence]") -> str:
     "The head of the page: what was run, and what the defaults do otherwise than the paper."
-    from mtrag_nb.systems.system import departures, unlike_paper
+    from mtrag_nb.systems.outside import departures, unlike_paper
 
     own = departures(system_named(r.of.system), "published", r.profile)
     first = r.of.runs[0].name

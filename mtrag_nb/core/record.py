@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import html
 import sys
-import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,8 +18,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from typing_extensions import NotRequired, TypedDict
 
-from .files import JsonlLog, read_json, read_jsonl
-from .html import Table, render, text_table
+from .files import read_json, read_jsonl
+from .html import Table, render
 from .text import Label, Verdict, clipped
 from .types import ROLES, Context, DataError, Outcome, Passage, SettingsError, Task
 from .types import digest, plain, structured
@@ -33,8 +32,8 @@ __all__ = ['WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 
            'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'Clarified', 'Recorded', 'read_step', 'own_fields',
            'Fault', 'without_places', 'kept_by', 'Trajectory', 'trajectory', 'turn_line', 'read_turn', 'tell',
            'new_turn', 'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest',
-           'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'Run', 'as_run', 'append_label',
-           'read_labels', 'TurnDiff', 'Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
+           'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'Run', 'as_run', 'TurnDiff', 'Node',
+           'Telemetry', 'telemetry']
 
 # %% ../../nbs/1_core/05_record.ipynb #25cf117d
 @dataclass
@@ -398,11 +397,6 @@ class Trajectory:
     def end(self) -> str:
         "How it ended, in one word: answered, asked_back, error, or the reason of a refusal."
         return self.reason if self.refused else self.outcome.value
-
-    @property
-    def end_role(self) -> str:
-        "answered, asked_back, error, or the role of the reason."
-        return self.role if self.refused else self.outcome.value
 
     @property
     def query(self) -> str:
@@ -803,26 +797,6 @@ def as_run(source: Run | str | Path) -> Run:
     "A run, or the run in a folder."
     return source if isinstance(source, Run) else Run(source)
 
-# %% ../../nbs/1_core/05_record.ipynb #3f995df7
-def append_label(path: str | Path, run: str, task_id: str, label: str, note: str = "") -> dict:
-    "Put a label on record in a JSON-lines file; returns the line. DataError if empty, or the disk is full."
-    line = {"run": run, "task_id": task_id, "label": label.strip(), "note": note.strip()}
-    if not line["label"] and not line["note"]:
-        raise DataError("neither a label nor a note", remedy="Choose or write one of the two")
-    if Path(path).exists():
-        with open(path, "rb") as f:
-            if f.read(1) not in (b"", b"{"):
-                raise DataError("is not a log of labels", path, remedy="Name another file")
-    line["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    with JsonlLog(path) as log:
-        log.append(line)
-    return line
-
-
-def read_labels(path: str | Path) -> dict[tuple[str, str], dict]:
-    "(run, task id) -> the last line on it; none if the file isn't there."
-    return dict(read_lines(path, lambda x: ((x["run"], x["task_id"]), x), "a label"))
-
 # %% ../../nbs/1_core/05_record.ipynb #8b8868da
 _COST = ("seconds", "calls")
 
@@ -974,20 +948,3 @@ def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
         unparsed=sum(v.defaulted for t in ts for v in t.verdicts),
         rewrites={"asked": len(asked), "kept": sum(r.kept for r in rewrites)},
     )
-
-# %% ../../nbs/1_core/05_record.ipynb #6d371216
-def breakdown(trajectories: Iterable[Trajectory], by: str) -> dict[object, Telemetry]:
-    "Telemetry of each group, in order; by: a field of Trajectory, as domain or turn."
-    groups = defaultdict(list)
-    for t in trajectories:
-        groups[getattr(t, by)].append(t)
-    return {k: telemetry(groups[k]) for k in sorted(groups)}
-
-
-def breakdown_table(parts: dict[object, Telemetry], head: str) -> str:
-    "One line a group: turns, and how they ended; head: of the first column."
-    reasons = sorted({r for p in parts.values() for r in p.reasons})
-    rare = [o for o in _RARE if any(o in p.ends for p in parts.values())]
-    ends = ["answered", *reasons, *rare]
-    rows = [[key, p.turns, *(p.ends.get(e, 0) for e in ends)] for key, p in parts.items()]
-    return text_table([head, "turns", *ends], rows)

@@ -243,7 +243,7 @@ class StageSettings:
     grade: str = "verdict"  # a key of `systems.stages.GRADERS`, or adapter:TASK
     grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
     grade_default: str = constant("yes")  # what an unreadable verdict counts as
-    check: str = "verdict"  # a key of `systems.stages.CHECKERS`, adapter:TASK, nli:CLASSIFIER
+    check: str = "verdict"  # a key of `systems.stages.CHECKERS`, or adapter:TASK
     check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
     check_default: str = constant("no")
     max_retries: Annotated[int, Interval(ge=0, le=100)] = 2  # seed paper, II.C.1
@@ -298,10 +298,8 @@ class Settings:
 
     @property
     def models(self) -> dict[str, ModelSpec]:
-        "The models by what they are for, the one included that a way of a stage names."
-        way, _, checker = self.stages.check.partition(":")
+        "The models by what they are for, the adapters included that a way of a stage names."
         known = {"chat": self.chat, "embedder": self.embedder, "reranker": self.reranker}
-        known["checker"] = ModelSpec(checker) if way == "nli" else None
         if self.adapters and self.chat.adapters:
             name, folders = self.chat.library
             known["adapters"] = ModelSpec(name, adapters=folders)

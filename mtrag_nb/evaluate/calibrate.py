@@ -24,10 +24,10 @@ from .licence import MODEL_WAYS, Licence, encoder_measure, human_ratings
 from .licence import lexical_measures, licence, model_measures
 from .statistics import auroc_interval
 from ..models.calls import Models
-from ..models.embed import BertScorer, Classifier
+from ..models.embed import BertScorer
 from ..runs.run import machine, package_versions
-from ..systems.stages import PROMPTS, Asked, check_by_claims, check_by_classifier
-from ..systems.stages import check_by_support, check_by_yesno
+from ..systems.stages import PROMPTS, Asked, check_by_claims, check_by_support
+from ..systems.stages import check_by_yesno
 from ..systems.stages import grade_by_cosine, grade_by_verdict
 from ..systems.stages import grade_by_yesno, show_history
 
@@ -222,13 +222,9 @@ def _measure_grades(pairs: Sequence[_Candidate], models: Models, ways: Sequence[
     return {way: _discrimination(verdicts, *of) for way, verdicts in graded.items()}
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #eb52aa0c
-def _check_answer(
-    way: str, r: RatedAnswer, models: Models | None, checker: Classifier | None = None
-) -> Verdict:
+def _check_answer(way: str, r: RatedAnswer, models: Models | None) -> Verdict:
     "The check of an answer, in one of the ways of `stages`; `support` and `claims` ask no model."
     texts = [p.text for p in r.task.contexts]
-    if way.startswith("nli:"):
-        return check_by_classifier(checker, r.answer, texts)[0]
     if way in ("support", "claims"):
         return (check_by_claims if way == "claims" else check_by_support)(r.answer, texts)
     shown = "\n\n".join(t.strip() for t in texts)
@@ -236,20 +232,19 @@ def _check_answer(
 
 
 def _measure_checks(
-    rated: Sequence[RatedAnswer], models: Models | None, n: int | None = None, checker=None
+    rated: Sequence[RatedAnswer], models: Models | None, n: int | None = None
 ) -> dict[str, _Discrimination]:
     """Every way to check, against people's ratings of faithfulness; without models `support` and `claims`.
-    Ways that ask a model or classifier have n answers, drawn at random; `support` has these, too."""
+    The way that asks the model has n answers, drawn at random; `support` has these, too."""
     answers = [r for r in rated if r.system != "reference"]
     some = answers if n is None else random.Random(0).sample(answers, min(n, len(answers)))
     ways = {"support": answers, "claims": answers}
     ways |= {"yesno": some} if models else {}
-    ways |= {f"nli:{checker.spec.name}": some} if checker else {}
-    if (models or checker) and len(some) < len(answers):
+    if models and len(some) < len(answers):
         ways["support, the same answers"] = some
 
     def measured(way, rs):
-        verdicts = [_check_answer(way.partition(",")[0], r, models, checker) for r in rs]
+        verdicts = [_check_answer(way.partition(",")[0], r, models) for r in rs]
         faithful = [median(r.ratings["faithfulness"]) > 2 for r in rs]
         return _discrimination(verdicts, faithful, [r.task.conversation_id for r in rs])
 
@@ -262,14 +257,13 @@ _COST = {"cosine": 0, "support": 0, "claims": 0, "yesno": 1, "verdict": 2}
 
 def _best_way(found: Mapping[str, _Discrimination]) -> str | None:
     "The cheapest way that overlaps the best one's interval; None: none is shown to beat guessing."
-    cost = {**_COST, **{w: 0.5 for w in found if w.startswith("nli:")}}
-    scored = {w: m for w, m in found.items() if w in cost and m.threshold is not None}
+    scored = {w: m for w, m in found.items() if w in _COST and m.threshold is not None}
     known = {w: m for w, m in scored.items() if m.low is not None and m.low > 0.5}
     if not known:
         return None
     top = max(known.values(), key=lambda m: m.auroc)
     near = [w for w, m in known.items() if m.high >= top.low]
-    return min(near, key=lambda w: (cost[w], -known[w].auroc))
+    return min(near, key=lambda w: (_COST[w], -known[w].auroc))
 
 
 def _changes_for(found: _Ways) -> dict[str, float | str]:  # dotted setting -> value
@@ -327,8 +321,7 @@ def calibrate(
         scores = [_grade_pair(own, p, models).score for p in hard]
         truth, talks = [p.relevant for p in hard], [p.conversation for p in hard]
         retrieved[f"{own} at {at:g}"] = _separated(scores, truth, talks, at)
-    asked, checker = models if with_chat else None, models.checker(settings)
-    check = _measure_checks(rated, asked, n, checker=checker) if rated else {}
+    check = _measure_checks(rated, models if with_chat else None, n) if rated else {}
     known = ([p.conversation for p in hard or easy], [r.task.conversation_id for r in rated])
     chose = tuple(sorted(set().union(*(_halves(k)[0] for k in known))))
     chat, embedder = models.chat.fingerprint if with_chat else "", models.embedder.fingerprint

@@ -28,7 +28,8 @@ from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMi
 from ..core.types import MTRAGError, ModelNotFound, Outcome, Passage, Reason, RunMismatch
 from ..core.types import SettingsError, Task, as_context, digest, plain, structured
 from ..data.mtrag import BY_TEXT, files_of, is_gold
-from ..models.calls import Models, RecordedChat, Retrieval, RetrieverLike, Web
+from ..models.calls import Models, RecordedChat, Retrieval, RetrieverLike
+from ..models.server import Web
 from ..models.chat import ChatModel
 from .run import identity, load_toolbox, manifest, record_run
 from ..search.store import context_of
@@ -175,7 +176,7 @@ def _forward(name: str) -> Callable:
 
 
 class _Lazy:
-    "A chat model, embedder, checker or retriever that is loaded when it is first needed."
+    "A chat model, embedder or retriever that is loaded when it is first needed."
 
     def __init__(self, wanted: str, load: Callable):
         "`wanted`: the fingerprint of the one that is needed; empty: whichever it is."
@@ -292,8 +293,6 @@ class Replayer(AbstractContextManager):
 
         self.chat = _Lazy(wanted("chat", "chat"), lambda: self.models.chat)
         self.embedder = _Lazy(wanted("embedder", "embedder"), lambda: self.models.embedder)
-        checker = _Lazy(wanted("checker", "stages"), lambda: self.models.checker(self.settings))
-        self.checker = checker if "checker" in self.settings.models else None
         shown = [p for g in self.intervention.shown.values() for p in g.passages if p.text]
         of = (wanted("retriever", "retrieval", "chunks"), lambda: self._open(index))
         self.retriever = _RecordedPassages(self.run, *of, {p.id: as_context(p) for p in shown})
@@ -361,7 +360,7 @@ class Replayer(AbstractContextManager):
         "What its graph works with."
         asked = self.recalled if chat is None else chat  # an empty record is false
         adapters = self.models.adapters(self.settings) if self.settings.adapters else {}
-        how = {"checker": self.checker, "adapters": adapters, "web": self.web}
+        how = {"adapters": adapters, "web": self.web}
         how["around"] = (_recalling, *self.intervention.around)
         return Toolbox(self.settings, asked, self.embedder, self.retriever, **how)
 

@@ -31,7 +31,7 @@ from ..core.settings import ChunkSettings, Settings, names_code, settings_digest
 from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, digest, plain
 from ..core.types import require_packages
 from ..data.mtrag import prediction_line
-from ..models.calls import GivenPassages, Models, RetrieverLike, Web, Work, web_named
+from ..models.calls import GivenPassages, Models, RetrieverLike, Work, web_named
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
@@ -95,7 +95,6 @@ def identity(system: System, passages: str, tools: Toolbox) -> dict:
         "embedder": tools.embedder.fingerprint,
         **({"generation": generation} if generation else {}),
         "retriever": tools.retriever.fingerprint,
-        **({"checker": tools.checker.fingerprint} if tools.checker else {}),
         **({"adapters": digest(tools.adapters)} if tools.adapters else {}),
         **({"ways": digest(ways)} if (ways := tools.own_ways) else {}),
         **system.identity(settings),
@@ -200,9 +199,9 @@ def load_toolbox(
     if bare and passages == "reference":
         problem = f"a passage that came with task {bare[0]!r} has no text"
         raise DataError(problem, remedy="Its contexts name gold: run it with --setting rag")
-    parts, given = models.parts(settings), passages == "reference"
+    adapters, given = models.adapters(settings), passages == "reference"
     retriever = GivenPassages(tasks) if given else _open_retriever(settings, models, index)
-    return Toolbox(settings, models.chat, models.embedder, retriever, **parts)
+    return Toolbox(settings, models.chat, models.embedder, retriever, adapters=adapters)
 
 
 def _open_retriever(settings: Settings, models: Models, index: str | Path | None) -> RetrieverLike:
@@ -219,7 +218,7 @@ def _open_retriever(settings: Settings, models: Models, index: str | Path | None
     return open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
 
 # %% ../../nbs/6_runs/00_run.ipynb #4b3b3409
-def open_web(name: str, settings: Settings, models: Models) -> Web | None:
+def open_web(name: str, settings: Settings, models: Models):
     "What a run may search beside its documents (`web_named`); of an index, all domains, as the settings say."
 
     def corpus(folder: Path) -> RetrieverLike:
@@ -383,7 +382,7 @@ def run_tasks(
     models: Models | None = None,  # to share loaded models between runs
     minutes: float | None = None,  # start no new turn after so long
     progress: bool = True,  # a progress bar on stderr
-    web: Web | None = None,  # for systems that search it; its record is web.jsonl of the run
+    web=None,  # a `Web`, for systems that search it; its record is web.jsonl of the run
     live: bool = False,  # True: conversations on the system's own answers, as its identity says
     shard: Shard | None = None,  # only the conversations that fall to this part: see `merge_runs`
 ) -> Run:

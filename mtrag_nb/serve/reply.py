@@ -32,12 +32,14 @@ from ..core.settings import Settings
 from ..core.types import TO_ANSWER, Context, DataError, DiskFull, MTRAGError, Reason, Task
 from ..core.types import Turn, digest, plain, structured
 from ..data.mtrag import Benchmark, read_benchmark
-from ..models.calls import BatchingChat, MeteredChat, Models, RecordedChat, Web
+from ..models.calls import BatchingChat, MeteredChat, Models, RecordedChat
+from ..models.server import Web
 from ..runs.run import Recorder, _input_line, begin_session, end_session, identity
 from ..runs.run import manifest, open_web, write_predictions
 from .documents import document_of, start_of
 from ..systems.outside import system_named
-from ..systems.stages import WAYS_TO_CITE, Cited, Toolbox, claims_of
+from ..systems.baselines import WAYS_TO_CITE, claims_of
+from ..systems.stages import Cited, Toolbox
 from ..systems.system import Quoted, System, take_turn
 
 if TYPE_CHECKING:
@@ -689,7 +691,7 @@ def open_run(
     system = system_named(name)
     retriever = open_retriever(index, models.embedder, models.reranker, settings.retrieval)
     searched = open_web(web, settings, models) if isinstance(web, str) else web
-    parts = {**models.parts(settings), "web": searched}
+    parts = {"adapters": models.adapters(settings), "web": searched}
     tools = Toolbox(settings, chat, models.embedder, retriever, **parts)
     same = identity(system, "rag", tools)
     entries = manifest(same, system.about, system.with_own(settings))

@@ -32,7 +32,7 @@ from ..core.types import Context, DataError, MTRAGError, SettingsError, Task
 from .reply import doubt_of, exchange, for_reading, new_id, open_run
 from .reply import page_words, place_of, told_step
 from ..systems.outside import ANSWERING, SERVING, system_named, system_yaml_changes
-from ..systems.stages import claims_of, marked_answer
+from ..systems.baselines import claims_of, marked_answer
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models

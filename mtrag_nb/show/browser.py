@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,10 +16,10 @@ from pathlib import Path
 import ipywidgets as w
 
 from .. import __version__
-from ..core.files import data_dir, read_json, write_json, write_jsonl
+from ..core.files import JsonlLog, data_dir, read_json, write_json, write_jsonl
 from ..core.html import View, clean, page, render
 from ..core.record import Checked, Drafted, Gated, Graded, Ranked, Retrieved, Rewritten, Run
-from ..core.record import Step, Trajectory, append_label, own_fields, read_labels, turn_line
+from ..core.record import Step, Trajectory, own_fields, read_lines, turn_line
 from ..core.text import known_words, share_known
 from ..core.types import DataError, MTRAGError, Outcome, Task
 from ..core.types import digest, plain
@@ -31,7 +32,8 @@ from .turn import outcome_words, run_html, turn_html
 from ..systems.outside import messages_of
 
 # %% auto #0
-__all__ = ['LOST', 'CaseBrowser', 'pick_cases', 'CaseView', 'published', 'published_cases', 'PublishedView', 'export_spans']
+__all__ = ['LOST', 'append_label', 'read_labels', 'CaseBrowser', 'pick_cases', 'CaseView', 'published', 'published_cases',
+           'PublishedView', 'export_spans']
 
 # %% ../../nbs/8_show/03_browser.ipynb #6b4c819e
 @dataclass(frozen=True)
@@ -266,6 +268,26 @@ def _turn_or_beside(run: Evidence, others: Sequence[Evidence], task_id: str, tim
         body = turn_html(run, task_id, timing=timing, chars=600)
     t = run.turns[task_id]
     return render("turn.html", "with_place", (run.name, t.domain, task_id), missing, body)
+
+# %% ../../nbs/8_show/03_browser.ipynb #3f995df7
+def append_label(path: str | Path, run: str, task_id: str, label: str, note: str = "") -> dict:
+    "Put a label on record in a JSON-lines file; returns the line. DataError if empty, or the disk is full."
+    line = {"run": run, "task_id": task_id, "label": label.strip(), "note": note.strip()}
+    if not line["label"] and not line["note"]:
+        raise DataError("neither a label nor a note", remedy="Choose or write one of the two")
+    if Path(path).exists():
+        with open(path, "rb") as f:
+            if f.read(1) not in (b"", b"{"):
+                raise DataError("is not a log of labels", path, remedy="Name another file")
+    line["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    with JsonlLog(path) as log:
+        log.append(line)
+    return line
+
+
+def read_labels(path: str | Path) -> dict[tuple[str, str], dict]:
+    "(run, task id) -> the last line on it; none if the file isn't there."
+    return dict(read_lines(path, lambda x: ((x["run"], x["task_id"]), x), "a label"))
 
 # %% ../../nbs/8_show/03_browser.ipynb #57a19bdb
 _VIEW = "application/vnd.jupyter.widget-view+json"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import document, esc, render, show
-from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
+from ..core.record import LEFT_OUT, Node, Run, Trajectory
 from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, plugins
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
@@ -626,16 +626,25 @@ def _outcome_rows(board: _Board) -> Iterator[list[object]]:
         yield row
 
 
+def _grouped(turns: Iterable[Trajectory], head: str) -> dict[object, list[Trajectory]]:
+    "The turns by a field of a trajectory."
+    groups = defaultdict(list)
+    for t in turns:
+        groups[getattr(t, head)].append(t)
+    return groups
+
+
 def _group_rows(board: _Board, head: str) -> Iterator[list[object]]:  # head: domain or turn
     "How many turns of each group were answered, a column a run."
-    groups = [breakdown(r.turns.values(), head) for r in board.runs]
+    groups = [_grouped(r.turns.values(), head) for r in board.runs]
     prefix = {"domain": "domain_", "turn": "place"}[head]
     for g in sorted({g for parts in groups for g in parts}):
         row, mark = [str(g) or "–"], prefix + _mark_of(str(g))
         for n, parts in enumerate(groups, 1):
             if g in parts:
-                answered = _link(parts[g].outcomes.get("answered", 0), f"r{n}", "answered", mark)
-                row.append(_made("of", answered, _link(parts[g].turns, f"r{n}", mark)))
+                some = sum(t.answered for t in parts[g])
+                answered = _link(some, f"r{n}", "answered", mark)
+                row.append(_made("of", answered, _link(len(parts[g]), f"r{n}", mark)))
             else:
                 row.append("–")
         yield row

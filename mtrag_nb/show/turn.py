@@ -35,13 +35,12 @@ def unlicensed(run: Run, steps: Iterable[Step]) -> list[str]:
     "The ways of grading and checking not measured with the run's models, in words; none from elsewhere."
     identity, files = run.manifest["identity"], (data_dir("measured"), Path(run.folder))
     known = [read_json(f)["calibration"] for d in files if (f := d / "calibration.json").is_file()]
-    named = run.manifest.get("settings", {}).get("stages", {}).get("check", "")
 
     def measured(stage: str, how: str) -> bool:
-        role, way = "embedder" if how == "cosine" else "chat", named if how == "nli" else how
+        role = "embedder" if how == "cosine" else "chat"
         parts = ("check",) if stage == "check" else ("random", "retrieved")
-        fits = [c for c in known if how == "nli" or c["models"].get(role) == identity[role]]
-        return any(way in c[p] for c in fits for p in parts)
+        fits = [c for c in known if c["models"].get(role) == identity[role]]
+        return any(how in c[p] for c in fits for p in parts)
 
     stages = {Graded: "grade", Checked: "check"}
     ways = {(stages[type(s)], v.how) for s in steps if type(s) in stages for v in s.verdicts}

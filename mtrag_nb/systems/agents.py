@@ -7,29 +7,33 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
+from ..core.record import Drafted, Found, Grade, Graded, Retrieved, Rewritten, Step
+from ..core.record import Trajectory
 from ..core.settings import BGE_M3, ChunkSettings, EmbedderSpec, ModelSpec, RetrievalSettings
 from ..core.settings import Settings, StageSettings, constant
 from ..core.text import clipped, format_docs_for_gen, sentences
-from ..core.types import Context, ReplyError, Turn, digest
-from ..models.calls import WebSearched, rrf
+from ..core.types import MTRAGError, ReplyError, Turn, digest
+from ..models.calls import MeteredChat, WebSearched, rrf
 from ..models.chat import ChatModel, Prompt, Sampling, chat
 from .self_crag import IRRELEVANT
 from .stages import GRADERS, SCALE_PROMPTS, Toolbox, clean_answer, clean_rewrite
 from .stages import generate, history_head, read_prompts
-from .system import DECLINED, END, REWRITE_OFF, START, Deadline, Mechanism, System
+from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, System
 from .system import TurnState
 from .system import Work, answered, by_state, graph_of, read_departures, refuse
 from .system import seed_for, unless_declined
 
 # %% auto #0
-__all__ = ['VARIATION_PROMPTS', 'LAPTOP', 'AGENTS_NODES', 'AGENTS', 'variations', 'AgentsSettings', 'Remembered', 'tokens_used']
+__all__ = ['VARIATION_PROMPTS', 'LAPTOP', 'AGENTS_NODES', 'AGENTS', 'variations', 'AgentsSettings', 'Remembered', 'tokens_used',
+           'TurnTooLong']
 
 # %% ../../nbs/5_systems/05_agents.ipynb #dea56c6b
 VARIATION_PROMPTS = read_prompts("variation")
@@ -94,11 +98,6 @@ def _queries_of(found: Sequence[_Variation], question: str) -> list[str]:
     for v in found:
         wordings.setdefault(" ".join(re.findall(r"\w+", v.text.casefold())), v.text)
     return list(wordings.values()) or [question]
-
-# %% ../../nbs/5_systems/05_agents.ipynb #231f4fab
-def _fused(rankings: Sequence[Sequence[Context]]) -> list[tuple[str, float]]:
-    "Ids and fused scores of the contexts that some wordings found, best first."
-    return rrf([[c.id for c in contexts] for contexts in rankings], [1.0] * len(rankings))
 
 # %% ../../nbs/5_systems/05_agents.ipynb #30291625
 _CHARS_A_TOKEN = 4
@@ -181,33 +180,24 @@ def _extract(turns: Sequence[Turn]) -> str:
     return "\n".join(_fit(lines[::-1], _SUMMARY_TOKENS)[::-1])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #ce2932ac
-@dataclass(frozen=True)
-class _Memory:
-    "What is remembered of a conversation."
-
-    folded: int  # messages that only the summary stands for
-    recent: tuple[Turn, ...]  # as they are shown
-    summary: str = ""
-
-    def shown(self) -> str:
-        'The conversation as a prompt shows it; "" for none.'
-        head = [f"Summary of what came before: {self.summary}"] if self.summary else []
-        return "\n".join([*head, *(f"{t.speaker}: {t.text}" for t in self.recent)])
-
-
-def _remember(
+def _summary_of(
     model: ChatModel,
     prompts: Mapping[str, str],
     turns: Sequence[Turn],
-    summary: str = "model",  # as `agents.summary`
+    way: str = "model",  # as `agents.summary`
     seed: int = 0,
-) -> _Memory:
-    "The memory of a conversation."
-    n, last = _folded(turns), _recent(turns)
-    if summary == "extract":
-        return _Memory(n, last, _extract(turns[:n]))
-    made = _summarize(model, prompts, turns[:n], seed)
-    return _Memory(n, last, made[-1] if made else "")
+) -> str:
+    "The summary of the messages that are folded away."
+    old = turns[: _folded(turns)]
+    return (
+        _extract(old) if way == "extract" else "".join(_summarize(model, prompts, old, seed)[-1:])
+    )
+
+
+def _remembered(recent: Sequence[Turn], summary: str = "") -> str:
+    'A conversation as a prompt shows it; "" for none.'
+    head = [f"Summary of what came before: {summary}"] if summary else []
+    return "\n".join([*head, *(f"{t.speaker}: {t.text}" for t in recent)])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #a856c4c1
 @dataclass(frozen=True)
@@ -300,18 +290,23 @@ class _Composed(Drafted, kind="composed"):
     tokens: Mapping[str, int]
 
 # %% ../../nbs/5_systems/05_agents.ipynb #d028802a
-def _memory_of(state: _AgentsState, tools: Toolbox) -> _Memory:
-    own, turns = tools.settings.own, state["task"].history
-    if not own.memory:
-        return _Memory(0, ())
-    return _Memory(_folded(turns), _recent(turns), state.get("summary", ""))
+def _turns_shown(state: _AgentsState, tools: Toolbox) -> tuple[Turn, ...]:
+    "The messages that are shown as they are."
+    return _recent(state["task"].history) if tools.settings.own.memory else ()
+
+
+def _history_shown(state: _AgentsState, tools: Toolbox) -> str:
+    "The conversation as the prompts of a turn show it."
+    summary = state.get("summary", "") if tools.settings.own.memory else ""
+    return _remembered(_turns_shown(state, tools), summary)
 
 
 def _summarize_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Remembered]:
     "The older messages in a summary (5.1)."
     s, turns = tools.settings, state["task"].history
-    m = _remember(tools.chat, tools.prompts, turns, s.own.summary, s.seed)
-    return {"summary": m.summary}, Remembered(folded=m.folded, summary=m.summary, way=s.own.summary)
+    summary = _summary_of(tools.chat, tools.prompts, turns, s.own.summary, s.seed)
+    step = Remembered(folded=_folded(turns), summary=summary, way=s.own.summary)
+    return {"summary": summary}, step
 
 
 def _summarize_if_due(tools: Toolbox) -> Callable[[_AgentsState], str]:
@@ -334,7 +329,7 @@ def _varied(
     found: list[_Variation] = []
     if tools.stages.rewrite != "never":
         seeds = [seed_for(tools.settings.seed, f"{task.id} {kind}", round) for kind in _KINDS]
-        asked = (tools.chat, tools.prompts, question, _memory_of(state, tools).shown(), seeds)
+        asked = (tools.chat, tools.prompts, question, _history_shown(state, tools), seeds)
         made = variations(*asked, _KINDS, own.rewrite_temperature, tried)
         found = _guarded_by(made, tools.guarded, question)
     main = next((v for v in found if v.kind == "context"), _Variation("context", question))
@@ -355,7 +350,8 @@ def _retrieve_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Retri
     tools.embedder.encode(queries, query=True)  # in one batch: the searches find them remembered
     about = (task.domain, task.id, turns)
     found = [tools.retriever.retrieve(q, *about) for q in queries]
-    new = [(i, s) for i, s in _fused([f.contexts for f in found]) if i not in seen]
+    fused = rrf([[c.id for c in f.contexts] for f in found], [1.0] * len(found))
+    new = [(i, s) for i, s in fused if i not in seen]
     ranked, every = new[: own.graded], [h for f in found for h in f.hits]
     hits = {i: h for h in reversed(every) for i in (h.parent_id, h.id)}  # the first of an id
     scored = tuple(replace(hits[i], rerank_score=s) for i, s in ranked if i in hits)
@@ -367,7 +363,7 @@ def _grade_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
     "Grades for what this round brought; what is kept of all rounds, the best first (5.1)."
     own, contexts = tools.settings.own, tools.contexts(state["found"])
     how = (own.grade, own.grade_threshold, own.grade_default, state["query"])
-    turns, texts = _memory_of(state, tools).recent, [c.text for c in contexts]
+    turns, texts = _turns_shown(state, tools), [c.text for c in contexts]
     verdicts = tools.grade_by(*how, turns, texts) if texts else []
     step = Graded(grades=tuple(Grade(c.id, v) for c, v in zip(contexts, verdicts)))
     passed = {g.id: g.verdict.score or 0.0 for g in step.grades if g.verdict.passed}
@@ -379,14 +375,17 @@ def _grade_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
 def _web_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
     "Web results beside what is kept (5.1, 7.2)."
     found = tools.web.search(state["task"].question, tools.settings.own.web_results)
-    kept = [*state["kept"], *(c.id for c in found.contexts)]
-    return {"kept": kept, "web_used": True}, found.step
+    hits = tuple(Found(c.id, c.id, c.document_id, c.score) for c in found.contexts)
+    ids, urls = tuple(c.id for c in found.contexts), tuple(r.url for r in found.results)
+    asked = {"query": found.query, "provider": found.provider, "time": found.time}
+    step = WebSearched(hits=hits, contexts=ids, urls=urls, **asked)
+    return {"kept": [*state["kept"], *ids], "web_used": True}, step
 
 # %% ../../nbs/5_systems/05_agents.ipynb #0e202059
 def _compose_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, _Composed]:
     "One draft is the answer, unless the generator declines."
     own, task, s, prompts = tools.settings.own, state["task"], tools.stages, tools.prompts
-    history, kept = _memory_of(state, tools).shown(), tools.contexts(state["kept"])
+    history, kept = _history_shown(state, tools), tools.contexts(state["kept"])
     texts = _fit([c.text for c in kept], own.context_tokens)
     contexts = [replace(c, text=text) for c, text in zip(kept, texts)]
     documents, talks = format_docs_for_gen(contexts), "{history}" in prompts["generate.user"]
@@ -407,6 +406,35 @@ def tokens_used(t: Trajectory) -> dict[str, int]:
     "The tokens of the parts of a turn's last prompt, and of its answer; nothing for a turn without a draft."
     drafts = t.of(_Composed)
     return {**drafts[-1].tokens, "answer": drafts[-1].calls.tokens_out} if drafts else {}
+
+# %% ../../nbs/5_systems/05_agents.ipynb #212d9c12
+class TurnTooLong(MTRAGError):
+    "A turn for which the time is over."
+
+
+def _within(
+    works: Mapping[str, Work],
+    seconds: float,  # of a turn, from its first node on; 0: no deadline
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, Work]:
+    "Nodes whose work raises TurnTooLong when the time of its turn is over."
+    begun: dict[str, float] = {}  # task id -> when its turn began
+
+    def check(task_id: str) -> None:
+        if (taken := clock() - begun[task_id]) > seconds:
+            raise TurnTooLong(f"the turn took {taken:.1f} s: its deadline is {seconds:g} s")
+
+    def timed(work: Work, state: TurnState, tools: Toolbox) -> tuple[dict, object]:
+        i = state["task"].id
+        if not state.get("steps") or i not in begun:
+            begun[i] = clock()
+        check(i)
+        timely = MeteredChat(tools.chat, check=lambda: check(i))
+        update, step = work(state, replace(tools, chat=timely))
+        check(i)
+        return update, step
+
+    return {name: partial(timed, w) if seconds else w for name, w in works.items()}
 
 # %% ../../nbs/5_systems/05_agents.ipynb #67a69935
 def _after_grading(own: AgentsSettings, web: bool) -> Callable[[_AgentsState], str]:
@@ -443,10 +471,9 @@ AGENTS_NODES: dict[str, Work] = {
 
 def _build_agents(tools: Toolbox):
     "The specification's state machine (5.2)."
-    own, limit = tools.settings.own, Deadline(tools.settings.own.deadline)
+    own = tools.settings.own
     graded = _after_grading(own, tools.web is not None)
-    works = {name: limit.within(work) for name, work in AGENTS_NODES.items()}
-    g = graph_of(works, tools, _AgentsState)
+    g = graph_of(_within(AGENTS_NODES, own.deadline), tools, _AgentsState)
     g.add_conditional_edges(START, _summarize_if_due(tools), ["summarize_history", "rewrite_query"])
     g.add_edge("summarize_history", "rewrite_query")
     g.add_edge("rewrite_query", "retrieve_documents")

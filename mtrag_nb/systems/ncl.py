@@ -377,11 +377,10 @@ def _local_rewrite_node(state: _NclState, tools: Toolbox) -> tuple[dict, _Locall
 # %% ../../nbs/5_systems/04_ncl.ipynb #271c7b59
 def _rerank_node(state: _NclState, tools: Toolbox) -> tuple[dict, Ranked]:
     "The `top_k` contexts nearest to the question; without any, the evidence is empty."
-    from mtrag_nb.models.embed import CosineReranker
-
     contexts = tools.retriever.contexts(state["found"])
-    cosines = CosineReranker(tools.embedder).score(state["query"], [c.text for c in contexts])
-    ranks = [Rank(c.id, round(s, 6)) for c, s in zip(contexts, cosines)]
+    [asked] = tools.embedder.encode([state["query"]], query=True)
+    cosines = tools.embedder.encode([c.text for c in contexts]) @ asked
+    ranks = [Rank(c.id, round(float(s), 6)) for c, s in zip(contexts, cosines)]
     ranks = sorted(ranks, key=lambda r: -r.score)[: tools.settings.own.top_k]
     return {"kept": [r.id for r in ranks], "empty": not ranks}, Ranked(ranks=tuple(ranks))
 

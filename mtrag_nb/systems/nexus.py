@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Literal
@@ -17,24 +17,76 @@ from ..core.files import data_dir, read_json
 from ..core.record import Drafted, Grade, Retrieved, Rewritten
 from ..core.settings import MINILM, ByAdapter, ModelSpec, RetrievalSettings, Settings
 from ..core.settings import constant
-from ..core.text import Verdict, format_docs_for_gen, view_text
-from ..core.types import Context, Outcome, Reason, Turn, structured
+from ..core.text import Label, ReplyField, Verdict, format_docs_for_gen, read_field, scored
+from ..core.text import view_text
+from ..core.types import Context, Outcome, Reason, Turn
+from ..models.chat import EmbedderLike
 from .agents import VARIATION_PROMPTS, variations
-from .baselines import NOTHING
-from .stages import asked_of
 from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, Quoted, System
 from .system import TurnState, Work, by_state, copied_draft, copied_text, graph_of
 from .system import read_departures, refuse, retrieve_node, retry_node, rewrite_node
 from .system import seed_for, unless_ended
 from .self_crag import IRRELEVANT
-from .stages import CITING_PROMPTS, LABEL_PROMPTS, WAYS_TO_LABEL, Asked, Cited
-from .stages import Claim, Labelled, Toolbox, adapter_claims
-from .stages import attached_claims, by_claims, by_words, copied_claims, counted
-from .stages import format_sources, label_by_choice, label_by_cosine, label_by_text
-from .stages import read_marks, weighed, written_claims
+from .baselines import CITING_PROMPTS, adapter_claims, attached_claims, by_claims
+from .baselines import by_words, copied_claims, format_sources, read_marks
+from .baselines import NOTHING, written_claims
+from .stages import LABEL_PROMPTS, Asked, Cited, Claim, Labelled, Toolbox
+from .stages import asked_of, counted
 
 # %% auto #0
-__all__ = ['LAPTOP', 'NEXUS', 'coverage', 'NexusSettings']
+__all__ = ['WAYS_TO_LABEL', 'LAPTOP', 'NEXUS', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed', 'coverage',
+           'NexusSettings']
+
+# %% ../../nbs/5_systems/06_nexus.ipynb #2f36d142
+# The worst first: it wins a tie.
+_LABELS = {"Incorrect": Label.NO, "Ambiguous": Label.AMBIGUOUS, "Correct": Label.YES}
+WAYS_TO_LABEL = ("labels", "labels-text", "cosine")
+_LABEL = ReplyField("Label", ("correct", "ambiguous", "incorrect"), aliases=("Grade", "Document"))
+_WEIGHTS = {Label.YES: 1.0, Label.AMBIGUOUS: 0.5, Label.NO: 0.0}
+
+
+def _read_label(text: str) -> Label | None:
+    "The label that a reply states; None if it states none, or more than one."
+    said = read_field(text, _LABEL)
+    return _LABELS[said.capitalize()] if said else None
+
+# %% ../../nbs/5_systems/06_nexus.ipynb #1ae7dfc9
+def label_by_choice(asked: Asked) -> list[Verdict]:
+    "The likeliest label; of equals the worse one."
+
+    def verdict(shares: Mapping[str, float]) -> Verdict:
+        weight = sum(_WEIGHTS[_LABELS[name]] * p for name, p in shares.items())
+        label = _LABELS[max(_LABELS, key=shares.get)]
+        return Verdict(label, "labels", round(weight, 4), scale=(0.0, 1.0))
+
+    return list(map(verdict, asked.shares("labels", _LABELS)))
+
+
+def label_by_text(asked: Asked, default: str = "ambiguous") -> list[Verdict]:
+    "The label that the model writes; `default`: what an unreadable one counts as."
+    read = [(text, _read_label(text)) for text in asked.written("labels")]
+    how = [(label or Label(default), label is None, text) for text, label in read]
+    return [Verdict(label, "labels-text", raw=t, defaulted=unread) for label, unread, t in how]
+
+# %% ../../nbs/5_systems/06_nexus.ipynb #c20d5cad
+def label_by_cosine(
+    embedder: EmbedderLike,
+    questions: Sequence[str],
+    documents: Sequence[str],
+    correct: float,
+    ambiguous: float,
+) -> list[Verdict]:
+    "Two cuts of the cosine with the nearest wording: correct from the first, ambiguous from the second."
+    if not documents:
+        return []
+    cosines = embedder.encode(list(documents)) @ embedder.encode(list(questions), query=True).T
+    return [scored(float(s), correct, "cosine", ambiguous) for s in cosines.max(axis=1)]
+
+# %% ../../nbs/5_systems/06_nexus.ipynb #02f3def4
+def weighed(grades: Iterable[Grade]) -> dict[str, float]:  # context id -> weight, the heavier first
+    "What three labels keep."
+    found = [(g.id, _WEIGHTS[g.verdict.label]) for g in grades]
+    return dict(sorted(((i, w) for i, w in found if w), key=lambda iw: -iw[1]))
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #73d71323
 def coverage(claims: Sequence[Claim], weights: Mapping[str, float] = {}) -> float | None:
@@ -46,96 +98,51 @@ def coverage(claims: Sequence[Claim], weights: Mapping[str, float] = {}) -> floa
     best, cited = sum(max(x, default=0.0) for x in each), sum(bool(c.citations) for c in claims)
     return round(best / len(claims) * cited / len(claims), 4)
 
-# %% ../../nbs/5_systems/06_nexus.ipynb #2c029591
-@dataclass(frozen=True)
-class _ConfidenceBin:
-    "Answers with a stated confidence between two limits."
+# %% ../../nbs/5_systems/06_nexus.ipynb #aa66f3b5
+@cache
+def _measured_licence() -> dict:
+    "What a stated confidence may be believed on, as `9_studies/03_specifications` measured it."
+    return read_json(data_dir("measured") / "confidence.json")["licence"]
 
-    low: float
-    high: float
-    n: int
-    stated: float  # its mean
-    observed: float  # the share that people found faithful
-    observed_low: float | None  # 95 % interval; None: too few conversations
-    observed_high: float | None
 
-    @property
-    def holds(self) -> bool:
-        "Whether what was stated lies in the interval of what was observed."
-        low, high = self.observed_low, self.observed_high
-        return low is not None and low <= self.stated <= high
-
-# %% ../../nbs/5_systems/06_nexus.ipynb #13f5663a
-def _two_digits(chance: float) -> float:
-    "A chance as it is stated: never 0 and never 1, which no number of ratings could show."
+def _chance(licence: Mapping, raw: float) -> float:
+    "The chance that people find an answer with this raw number faithful; no ratings show 0 or 1."
+    chance = 1 / (1 + math.exp(-(licence["slope"] * raw + licence["intercept"])))
     return min(0.99, max(0.01, round(chance, 2)))
 
-# %% ../../nbs/5_systems/06_nexus.ipynb #420f5e1d
-@dataclass(frozen=True)
-class _ConfidenceLicence:
-    "What a stated confidence may be believed on."
 
-    way: str  # how citations came about: a key of WAYS_TO_CITE
-    least: float  # share of a claim's words that counts as support
-    slope: float  # of the logistic curve from the raw number to the chance
-    intercept: float
-    answers: int
-    faithful: int
-    conversations: int
-    systems: tuple[str, ...]  # whose answers
-    auroc: tuple[float, float | None, float | None]  # of the raw number, for "faithful"
-    bins: tuple[_ConfidenceBin, ...]
+def _holds(row: Mapping) -> bool:
+    "Whether what was stated, in a bin of a licence, lies in the interval of what people found."
+    low = row["observed_low"]  # None: too few conversations
+    return low is not None and low <= row["stated"] <= row["observed_high"]
 
-    @property
-    def granted(self) -> bool:
-        "The raw number is shown to separate."
-        return self.auroc[1] is not None and self.auroc[1] > 0.5
 
-    def stated(self, raw: float) -> float:
-        "The chance that people find an answer with this raw number faithful."
-        return _two_digits(1 / (1 + math.exp(-(self.slope * raw + self.intercept))))
-
-    def bin_of(self, stated: float) -> _ConfidenceBin | None:
-        "The bin of a stated number, if it held."
-        return next((b for b in reversed(self.bins) if b.low <= stated <= b.high and b.holds), None)
-
-    @property
-    def about(self) -> str:
-        "In one sentence."
-        rated = f"of {self.answers} rated answers of {' and '.join(self.systems)}"
-        found = f"{self.faithful} were faithful, AUROC {self.auroc[0]:.2f}"
-        return f"{rated} in {self.conversations} conversations {found}"
-
-# %% ../../nbs/5_systems/06_nexus.ipynb #aa66f3b5
 def _stated_confidence(
-    licence: _ConfidenceLicence, raw: float | None, way: str, least: float, generator: str
+    licence: Mapping, raw: float | None, way: str, least: float, generator: str
 ) -> tuple[float | None, str]:
     """The number that a reader sees, or None, and on what ground, or why there is none. raw: of `coverage`;
     way: of this answer; generator: the name of the model that wrote it."""
+    systems = " and ".join(licence["systems"])
     if raw is None:
         why = "the answer makes no claim"
     elif way == "copied":
         why = "the sentences are the sources' own"
-    elif (way, least) != (licence.way, licence.least):
+    elif (way, least) != (licence["way"], licence["least"]):
         why = f"nobody has rated answers with citations that were {way} at {least:g}"
-    elif generator not in licence.systems:
-        rated = " and ".join(licence.systems)
-        why = f"the rated answers are by {rated}, and this one by {generator}"
-    elif not licence.granted:
-        why = f"its licence was refused ({licence.about})"
-    elif b := licence.bin_of(number := licence.stated(raw)):
-        rated = f"of {b.n} rated answers with {b.low:.2f} to {b.high:.2f}"
-        return number, f"{rated}, {b.observed:.0%} were faithful; {licence.about}"
+    elif generator not in licence["systems"]:
+        why = f"the rated answers are by {systems}, and this one by {generator}"
     else:
-        why = f"for {number:.2f} the ratings do not bear it out ({licence.about})"
+        number, (auroc, low, _) = _chance(licence, raw), licence["auroc"]
+        found = f"{licence['faithful']} were faithful, AUROC {auroc:.2f}"
+        rated = f"of {licence['answers']} rated answers of {systems}"
+        about = f"{rated} in {licence['conversations']} conversations {found}"
+        bins = [b for b in licence["bins"] if b["low"] <= number <= b["high"] and _holds(b)]
+        if bins and low is not None and low > 0.5:  # the raw number is shown to separate
+            n, observed = bins[-1]["n"], bins[-1]["observed"]
+            within = f"with {bins[-1]['low']:.2f} to {bins[-1]['high']:.2f}"
+            return number, f"of {n} rated answers {within}, {observed:.0%} were faithful; {about}"
+        why = f"for {number:.2f} the ratings do not bear it out ({about})"
     return None, f"no confidence is stated: {why}"
-
-# %% ../../nbs/5_systems/06_nexus.ipynb #8d0d7245
-@cache
-def _measured_licence() -> _ConfidenceLicence:
-    "The licence that `9_studies/03_specifications` measured."
-    found = read_json(data_dir("measured") / "confidence.json")["licence"]
-    return structured(_ConfidenceLicence, found)
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #3e7b02c1
 @dataclass(frozen=True)

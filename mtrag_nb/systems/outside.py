@@ -26,19 +26,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict, get_type_hints
 
 from ..core.files import data_dir, read_json, reading_yaml
+from ..core.html import Table, words_table
 from ..core.record import Calls, Checked, Drafted, Gated, Grade, Graded, Rank, Ranked
 from ..core.record import Refused, Retried, Retrieved, Rewritten, Step
 from ..core.record import Found as Hit
 from ..core.settings import PROFILES, Address, ModelSpec, Settings, load_place, names_code
 from ..core.settings import plugins, unknown_name, with_settings
-from ..core.text import Label, Stance, Verdict, scored, stance
+from ..core.text import Label, Stance, Verdict, clipped, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
-from ..core.types import Task, digest, first_problem, plain, require_packages
+from ..core.types import Task, digest, dotted, first_problem, plain, require_packages
 from ..data.mtrag import BY_TEXT
 from ..data.traces import STEPS, by_name
 from .stages import Toolbox
-from .system import END, START, NoModel, NodeError, NotRecorded, System, TurnState
-from .system import answered, extra_of, graph_of, surround
+from .system import END, START, Departure, NoModel, NodeError, NotRecorded, System
+from .system import TurnState, answered, extra_of, graph_of, surround
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'Reply', 'messages_of', 'outside', 'address', 'load_outside', 'is_place',
-           'system_names', 'system_named', 'profiles', 'load_models', 'configured', 'read_system_yaml',
-           'system_yaml_changes']
+           'system_names', 'system_named', 'profiles', 'load_models', 'configured', 'unlike_paper', 'departures',
+           'read_system_yaml', 'system_yaml_changes']
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00011
 _FIELDS = {  # a field of a context -> its names, the first that is there counts
@@ -1389,6 +1390,47 @@ def configured(
     "The settings of a run. Raises SettingsError for what does not exist."
     value = system_named(system) if isinstance(system, str) else system
     return value.configured(_profile(profile), changes)
+
+# %% ../../nbs/5_systems/06a_outside.ipynb #884de57b
+def _unlike(system: System, a: Settings, b: Settings) -> dict[str, tuple[object, object]]:
+    "Dotted key, a system's own under its name -> two values that differ. `profile` does not count."
+    a, b = (dotted(plain(replace(s, profile=""))) for s in (a, b))
+    both = {k: (a.get(k), b.get(k)) for k in dict.fromkeys((*a, *b))}
+    return {re.sub(r"^own\.", system.prefix, k): x for k, x in both.items() if x[0] != x[1]}
+
+
+def unlike_paper(variant: System, profile: str | Settings = "laptop") -> dict:
+    """What a variant (`System.variant`) does otherwise than on its paper's own profile: models, machine,
+    and what a served model forces; nothing else. Dotted key -> the value there, and here."""
+    here = variant.configured(profile) if isinstance(profile, str) else profile
+    return _unlike(variant, variant.configured(variant.base), here)
+
+
+@dataclass(frozen=True, repr=False)
+class _Departures(Table):
+    "Where a profile does otherwise than a variant, as one table."
+
+    variant: str
+    rows: tuple[tuple[Departure, object], ...]  # with the value that the profile has
+
+    def _table(self):
+        both = [(d, clipped(str(here), 40), clipped(str(d.published), 40)) for d, here in self.rows]
+        head = ("setting", "here", self.variant, "in the paper", "why otherwise here")
+        return head, [(d.setting, here, there, d.place, d.why) for d, here, there in both]
+
+    def _repr_html_(self) -> str:
+        return words_table(*self._table())
+
+
+def departures(system: System, variant: str, profile: str | Settings = "laptop") -> _Departures:
+    "Where a profile does otherwise than a variant: every setting that differs but the machine's."
+    named = {d.setting: d for d in system.variants[variant]}
+    whys = read_json(data_dir("paper") / "departures.json")["reasons"]["why of a profile"]
+    other = _unlike(system, system.configured(profile), system.variant(variant).configured(profile))
+    for k, (_, published) in other.items():
+        why, place = whys.get(k.split(".")[0], whys[""]), f"as profile {system.paper} has it"
+        named.setdefault(k, Departure(k, published, place, why))
+    return _Departures(variant, tuple((named[k], here) for k, (here, _) in other.items()))
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #5a684f77
 # Key -> its type, the settings that it becomes, and for one that becomes none, why.

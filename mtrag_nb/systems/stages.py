@@ -14,34 +14,22 @@ from string import Formatter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.files import data_dir, parse_json
-from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
+from ..core.record import Drafted, Graded, Rewritten, Step
 from ..core.settings import Settings, StageSettings, load_place, names_code
-from ..core.text import Label, Verdict, check_claims, claims_something, clipped, declines
-from mtrag_nb.core.text import (
-    ReplyField,
-    draft_score,
-    read_field,
-    read_verdict,
-    scored,
-    sentences,
-    spans_of,
-)
-from ..core.text import support, titled
+from ..core.text import Label, ReplyField, Verdict, clipped, declines, draft_score
+from ..core.text import read_field, read_verdict, scored, sentences, spans_of, support
 from ..core.types import Context, DataError, ReplyError, SettingsError, Turn
-from ..models.chat import ChatModel, ClassifierLike, Contract, EmbedderLike, Prompt
+from ..models.chat import ChatModel, Contract, EmbedderLike, Prompt
 from ..models.chat import Sampling, chat, choose
 
 if TYPE_CHECKING:
-    from mtrag_nb.models.calls import RetrieverLike, Web
+    from mtrag_nb.models.calls import RetrieverLike
 
 # %% auto #0
-__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'WAYS_TO_LABEL', 'GRADERS', 'CHECKERS', 'CITING_PROMPTS', 'Supports',
-           'WAYS_TO_CITE', 'read_prompts', 'show_history', 'history_head', 'Asked', 'label_by_choice', 'label_by_text',
-           'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'grade_by_verdict', 'grade_by_yesno',
-           'asked_of', 'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_support',
-           'check_by_claims', 'check_by_classifier', 'own_way', 'require_ways', 'require_readers', 'Toolbox',
-           'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words', 'by_claims', 'written_claims',
-           'attached_claims', 'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADERS', 'CHECKERS', 'read_prompts', 'show_history', 'history_head',
+           'Asked', 'clean_rewrite', 'rewrite', 'grade_by_verdict', 'grade_by_yesno', 'asked_of', 'grade_by_cosine',
+           'clean_answer', 'generate', 'check_by_yesno', 'check_by_support', 'check_by_claims', 'own_way',
+           'require_ways', 'require_readers', 'Toolbox', 'Labelled', 'Citation', 'Claim', 'counted', 'Cited']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -142,66 +130,6 @@ def _grade_by_scale_text(asked: Asked, threshold=7.0, default: str = "yes") -> l
 
     return list(map(read, asked.written("scale")))
 
-# %% ../../nbs/5_systems/00_stages.ipynb #2f36d142
-# The worst first: it wins a tie.
-_LABELS = {"Incorrect": Label.NO, "Ambiguous": Label.AMBIGUOUS, "Correct": Label.YES}
-WAYS_TO_LABEL = ("labels", "labels-text", "cosine")
-_LABEL = ReplyField("Label", ("correct", "ambiguous", "incorrect"), aliases=("Grade", "Document"))
-_WEIGHTS = {Label.YES: 1.0, Label.AMBIGUOUS: 0.5, Label.NO: 0.0}
-
-
-def _read_label(text: str) -> Label | None:
-    "The label that a reply states; None if it states none, or more than one."
-    said = read_field(text, _LABEL)
-    return _LABELS[said.capitalize()] if said else None
-
-# %% ../../nbs/5_systems/00_stages.ipynb #1ae7dfc9
-def label_by_choice(asked: Asked) -> list[Verdict]:
-    "The likeliest label; of equals the worse one."
-
-    def verdict(shares: Mapping[str, float]) -> Verdict:
-        weight = sum(_WEIGHTS[_LABELS[name]] * p for name, p in shares.items())
-        label = _LABELS[max(_LABELS, key=shares.get)]
-        return Verdict(label, "labels", round(weight, 4), scale=(0.0, 1.0))
-
-    return list(map(verdict, asked.shares("labels", _LABELS)))
-
-
-def label_by_text(asked: Asked, default: str = "ambiguous") -> list[Verdict]:
-    "The label that the model writes; `default`: what an unreadable one counts as."
-    read = [(text, _read_label(text)) for text in asked.written("labels")]
-    how = [(label or Label(default), label is None, text) for text, label in read]
-    return [Verdict(label, "labels-text", raw=t, defaulted=unread) for label, unread, t in how]
-
-# %% ../../nbs/5_systems/00_stages.ipynb #c20d5cad
-def label_by_cosine(
-    embedder: EmbedderLike, questions: _Texts, documents: _Texts, correct: float, ambiguous: float
-) -> list[Verdict]:
-    "Two cuts of the cosine with the nearest wording: correct from the first, ambiguous from the second."
-    if not documents:
-        return []
-    cosines = embedder.encode(list(documents)) @ embedder.encode(list(questions), query=True).T
-    return [scored(float(s), correct, "cosine", ambiguous) for s in cosines.max(axis=1)]
-
-# %% ../../nbs/5_systems/00_stages.ipynb #02f3def4
-def weighed(grades: Iterable[Grade]) -> dict[str, float]:  # context id -> weight, the heavier first
-    "What three labels keep."
-    found = [(g.id, _WEIGHTS[g.verdict.label]) for g in grades]
-    return dict(sorted(((i, w) for i, w in found if w), key=lambda iw: -iw[1]))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Labelled(Graded, kind="labelled"):
-    "One of three labels for each context."
-
-    kept = property(lambda self: tuple(weighed(self.grades)))
-
-    def lines(self, name):
-        found = [v.label for v in self.verdicts]
-        n = map(found.count, (Label.YES, Label.AMBIGUOUS, Label.NO))
-        how = f" ({self.verdicts[0].how})" if self.verdicts else ""
-        return [("grade", "{} correct, {} ambiguous, {} incorrect".format(*n) + how)]
-
 # %% ../../nbs/5_systems/00_stages.ipynb #251dde60
 def clean_rewrite(text: str) -> str:
     "The question in a reply: its first line, without label and quotes."
@@ -210,34 +138,15 @@ def clean_rewrite(text: str) -> str:
     return line.strip().strip("\"'").strip()
 
 
-def rewrite(
-    model: ChatModel, prompts: _Prompts, questions: _Texts, histories: _Texts
-) -> list[Rewritten]:
-    'Questions that stand alone; an empty reply keeps one. Histories: of `show_history`, "" for none.'
-    at = [i for i, h in enumerate(histories) if h]
-    system, user = prompts["rewrite.system"], prompts["rewrite.user"].format
-    users = [user(history=histories[i], question=questions[i]) for i in at]
-    asked = [chat(system, u, prefill="Rewrite:") for u in users]
-    replies = model.generate(asked, max_new_tokens=64, stop=["\n"])
-    out = [Rewritten(text=q) for q in questions]
-    for i, c in zip(at, replies):
-        text = clean_rewrite(c.text)
-        out[i] = Rewritten(text=text or questions[i], raw=c.text, kept=bool(text))
-    return out
-
-# %% ../../nbs/5_systems/00_stages.ipynb #7de344f8
-def _guard(
-    rewrites: Sequence[Rewritten], questions: _Texts, embedder: EmbedderLike, least: float = 0.6
-) -> list[Rewritten]:
-    "Rewrites by a model with a cosine below `least` to their question are taken back."
-    texts = embedder.encode([r.text for r in rewrites], query=True)
-    cosines = (texts * embedder.encode(list(questions), query=True)).sum(axis=1)
-
-    def guarded(r: Rewritten, question: str, cosine: float) -> Rewritten:
-        back = {"text": question, "kept": False} if cosine < least else {}
-        return replace(r, **back, similarity=round(cosine, 4)) if r.raw else r
-
-    return [guarded(r, q, float(s)) for r, q, s in zip(rewrites, questions, cosines)]
+def rewrite(model: ChatModel, prompts: _Prompts, question: str, history: str) -> Rewritten:
+    "A question that stands alone; an empty reply, or no history (of `show_history`), keeps it as it is."
+    if not history:
+        return Rewritten(text=question)
+    user = prompts["rewrite.user"].format(history=history, question=question)
+    asked = chat(prompts["rewrite.system"], user, prefill="Rewrite:")
+    (c,) = model.generate([asked], max_new_tokens=64, stop=["\n"])
+    text = clean_rewrite(c.text)
+    return Rewritten(text=text or question, raw=c.text, kept=bool(text))
 
 # %% ../../nbs/5_systems/00_stages.ipynb #be89e29c
 def grade_by_verdict(asked: Asked, default: str = "yes") -> list[Verdict]:
@@ -367,19 +276,6 @@ def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.
     "How likely the answer is faithful, by its claims; strict with free wording (`core.text`)."
     return scored(draft_score(answer, documents), threshold, "claims")
 
-
-def check_by_classifier(
-    classifier: ClassifierLike, answer: str, documents: Sequence[str], threshold: float = 0.5
-) -> tuple[Verdict, _Places]:
-    "The least support of a part of the answer, and the places below the threshold."
-    parts = [(a, b, round(p, 4)) for a, b, p in classifier.parts(documents, answer)]
-    spans: list[tuple[int, int]] = []
-    for a, b in ((a, b) for a, b, p in parts if p < threshold):
-        joins = spans and not answer[spans[-1][1] : a].strip()
-        spans.append((spans.pop()[0] if joins else a, b))
-    least = min((p for *_, p in parts), default=0.0)
-    return scored(least, threshold, "nli", scale=(0.0, 1.0)), tuple(spans)
-
 # %% ../../nbs/5_systems/00_stages.ipynb #9a98db53
 _Talk = Sequence[tuple[str, str]]  # role, text
 
@@ -493,7 +389,7 @@ CHECKERS: dict[str, Callable[[_Checking], Verdict]] = {
 
 def own_way(way: str) -> bool:
     "Whether a way to grade or to check is a function of somebody's own, FILE.py:NAME or MODULE:NAME."
-    return names_code(way) and way.partition(":")[0] not in ("adapter", "nli")
+    return names_code(way) and not way.startswith("adapter:")
 
 
 def _asked_own(way: str, asked: _Grading | _Checking, n: int = 1) -> list[Verdict]:
@@ -514,7 +410,7 @@ def _asked_own(way: str, asked: _Grading | _Checking, n: int = 1) -> list[Verdic
 def require_ways(settings: Settings, prompts: Mapping[str, _Prompts] = {}) -> None:
     "Raises SettingsError for an unknown way to grade or check, and a prompt that neither run nor system has."
     own = ["adapter:NAME", "FILE.py:NAME"]
-    grades, checks = [*GRADERS, *own], [*CHECKERS, *own, "nli:NAME"]
+    grades, checks = [*GRADERS, *own], [*CHECKERS, *own]
     for name, known in (("grade", grades), ("check", checks)):
         way = getattr(settings.stages, name)
         if own_way(way) and callable(load_place(way)[0]):
@@ -578,9 +474,8 @@ class Toolbox:
     embedder: EmbedderLike
     retriever: RetrieverLike
     system_prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # see `System`
-    checker: ClassifierLike | None = None  # of claims, where `stages.check` names one
     adapters: Mapping[str, Contract] = field(default_factory=dict)  # stage -> how one is asked
-    web: Web | None = None  # what systems search beside the documents; None: nothing
+    web: object | None = None  # what systems search beside the documents (`models.server.Web`)
     around: tuple[Callable, ...] = ()  # what lies around every node, innermost first (`Around`)
 
     @property
@@ -627,14 +522,18 @@ class Toolbox:
         if (asked := self.adapters.get("rewrite")) and turns:
             return _rewrite_by_adapter(self.chat, asked, self.talk(turns, question))
         shown = self.history(turns, whole)
-        (r,) = rewrite(self.chat, prompts or self.prompts, [question], [shown])
+        r = rewrite(self.chat, prompts or self.prompts, question, shown)
         return self.guarded(r, question)
 
     def guarded(self, r: Rewritten, question: str) -> Rewritten:
-        "The rewrite, taken back if it strayed and the settings say that it must not."
-        if self.stages.rewrite != "guarded":
+        "The rewrite by a model, taken back if it strayed and the settings say that it must not."
+        if self.stages.rewrite != "guarded" or not r.raw:
             return r
-        return _guard([r], [question], self.embedder, self.stages.rewrite_guard)[0]
+        (text,), (asked,) = (self.embedder.encode([x], query=True) for x in (r.text, question))
+        cosine = float((text * asked).sum())
+        astray = cosine < self.stages.rewrite_guard
+        back = {"text": question, "kept": False} if astray else {}
+        return replace(r, **back, similarity=round(cosine, 4))
 
     def grade(self, question: str, turns: Sequence[Turn], documents: _Texts) -> list[Verdict]:
         "One verdict a document, as `stages.grade` says."
@@ -657,81 +556,41 @@ class Toolbox:
         how |= {"declined_by": s.declined_by, "tidy": s.tidy}
         return generate(self.chat, self.prompts, *asked, s.max_new_tokens, **how)
 
-    def check(self, question: str, answer: str, documents: Sequence[str], shown: str) -> Verdict:
-        "The verdict on a draft, as `stages.check` says. `shown`: the documents as the generator saw them."
-        if self.stages.check.startswith(("nli:", "adapter:")):
-            return self.check_parts(question, answer, documents)[0]
-        way, asked = self.stages.check, _Checking(self, question, answer, documents, shown)
-        return _asked_own(way, asked)[0] if own_way(way) else CHECKERS[way](asked)
+    def check(
+        self, question: str, answer: str, documents: Sequence[str], shown: str
+    ) -> tuple[Verdict, _Places]:
+        """The verdict on a draft, as `stages.check` says, and where its unsupported parts are, of an adapter. `shown`: the
+        documents as the generator saw them."""
+        way = self.stages.check
+        if way.startswith("adapter:"):
+            talk = [*self.talk((), question), ("assistant", answer)]
+            asked = (self.adapters["check"], talk, documents, self.stages.check_default)
+            return _check_by_adapter(self.chat, *asked)
+        given = _Checking(self, question, answer, documents, shown)
+        return (_asked_own(way, given)[0] if own_way(way) else CHECKERS[way](given)), ()
+
+    def adapter_says(self, stage: str, talk: _Talk, documents: _Texts) -> tuple[str, object]:
+        "What the adapter of a stage writes, and the same read as JSON; None for what is none."
+        return _adapter_says(self.chat, self.adapters[stage], talk, documents)
 
     def clarify(self, question: str, turns, documents: Sequence[str]) -> tuple[Verdict, str]:
         "Whether a question is clear by an adapter, and what to ask back; what cannot be read is clear."
-        talk = self.talk(turns, question)
-        raw, said = _adapter_says(self.chat, self.adapters["clarify"], talk, documents)
+        raw, said = self.adapter_says("clarify", self.talk(turns, question), documents)
         text = said.get("clarification") if isinstance(said, dict) else None
         unread = not isinstance(text, str)
         text = "" if unread or text.strip() == "CLEAR" else text.strip()
         return Verdict(Label("no" if text else "yes"), "adapter", raw=raw, defaulted=unread), text
 
-    def check_parts(
-        self, question: str, answer: str, documents: Sequence[str]
-    ) -> tuple[Verdict, _Places]:
-        "The verdict of a classifier or an adapter, and the parts of the draft that are not supported."
-        s = self.stages
-        if asked := self.adapters.get("check"):
-            talk = [*self.talk((), question), ("assistant", answer)]
-            return _check_by_adapter(self.chat, asked, talk, documents, s.check_default)
-        if self.checker is None:
-            raise SettingsError(f"stages.check={s.check} takes a classifier, and none was given")
-        return check_by_classifier(self.checker, answer, documents, s.check_threshold)
+# %% ../../nbs/5_systems/00_stages.ipynb #4c4ec1bb
+@dataclass(frozen=True, kw_only=True)
+class Labelled(Graded, kind="labelled"):
+    "One of three labels for each context."
 
-# %% ../../nbs/5_systems/00_stages.ipynb #531623e4
-def _source_head(n: int, c: Context) -> str:
-    "What a source is called in front of a model, and of a reader."
-    document, _, section = (c.title or c.document_id).partition(" › ")
-    within = f", Section: {section or document}" if section or c.source else ""
-    return f"[Source {n}] Document: {c.source or document}{within}"
-
-
-def format_sources(contexts: Sequence[Context], weights: Mapping[str, float] = {}) -> str:
-    "Contexts as a model reads them that is to cite; one with a weight below 1 (by id) is marked."
-    shown = []
-    for n, c in enumerate(contexts, 1):
-        mark = " (only partially relevant)" if weights.get(c.id, 1.0) < 1 else ""
-        shown.append(f'{_source_head(n, c)}{mark}\n"{c.text.strip()}"')
-    return "\n\n".join(shown)
-
-
-CITING_PROMPTS = read_prompts("citing")
-
-# %% ../../nbs/5_systems/00_stages.ipynb #90c023e5
-_NUMBER = r"(?:sources?\s*|documents?\s*|#)?\d{1,2}"
-_LIST = rf"{_NUMBER}(?:\s*(?:[,;&]|and|-|–|to)\s*{_NUMBER})*"
-_MARK = rf"(?:[\[【]\s*{_LIST}\s*[\]】]|\(\s*(?=source|document){_LIST}\s*\))"
-_MARKS = re.compile(
-    rf"(?<!= )(?:(?<![\w)\]]){_MARK}(?:\s*{_MARK})*"
-    rf"|(?<!\])(?!\[0){_MARK}(?:\s*{_MARK})*(?=[.!?;,](?:\s|$)))",
-    re.I,
-)  # none in x[1] = 5, x = [1, 2], x[0][1].
-
-
-def _numbers(text: str) -> list[int]:
-    "1, 3 of '1 and 3', 1 to 3 of '1-3'."
-    out = []
-    for a, b in re.findall(r"(\d+)(?:\s*(?:-|–|to)\s*(?:source\s*)?(\d+))?", text, re.I):
-        out += range(int(a), int(b or a) + 1)
-    return list(dict.fromkeys(out))
-
-
-def read_marks(text: str) -> tuple[str, list[tuple[int, int]]]:
-    "The text without its citations, and each of these: its place in that text, and its number."
-    plain, marks, at = "", [], 0
-    for m in _MARKS.finditer(text):
-        plain += text[at : m.start()].rstrip()
-        marks += [(len(plain), n) for one in re.findall(_MARK, m[0], re.I) for n in _numbers(one)]
-        at = m.end()
-    lead = len(plain + text[at:]) - len((plain + text[at:]).lstrip())
-    return (plain + text[at:])[lead:], [(max(0, p - lead), n) for p, n in marks]
+    def lines(self, name):
+        found = [v.label for v in self.verdicts]
+        n = map(found.count, (Label.YES, Label.AMBIGUOUS, Label.NO))
+        how = f" ({self.verdicts[0].how})" if self.verdicts else ""
+        return [("grade", "{} correct, {} ambiguous, {} incorrect".format(*n) + how)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #3d9f1471
 @dataclass(frozen=True)
@@ -768,115 +627,6 @@ class Claim:
             return "no source"
         return f"not supported by source {', '.join(str(c.n) for c in self.citations)}"
 
-
-def _claims_in(text: str) -> list[Claim]:
-    "The sentences of an answer that claim something, without citations."
-    whole = sentences(text)
-    places = zip(whole, spans_of(text, whole))
-    return [Claim(a, b, s) for s, (a, b) in places if claims_something(s)]
-
-# %% ../../nbs/5_systems/00_stages.ipynb #60684d17
-# Claim, source -> how much it is supported, and whether that is enough.
-Supports = Callable[[str, Context], tuple[float, bool]]
-
-
-def by_words(least: float = 0.6) -> Supports:  # of the claim's content words
-    "Support by words."
-
-    def supports(claim: str, source: Context) -> tuple[float, bool]:
-        share = round(support(claim, [source.text]), 4)
-        return share, share >= least
-
-    return supports
-
-
-def by_claims(claim: str, source: Context) -> tuple[float, bool]:
-    "Support by numbers, units, names, negations, directions and modal words; the threshold is measured."
-    found = check_claims(claim, [source.text])
-    return min((c.score for c in found), default=1.0), all(c.supported for c in found)
-
-
-def _nearest_sentence(claim: str, text: str) -> tuple[int, int]:
-    "Where the sentence of a text stands that shares most with a claim; (0, 0) for a text without sentences."
-    parts = sentences(text)
-    near = [support(claim, [s]) for s in parts]
-    return spans_of(text, parts)[near.index(max(near))] if parts else (0, 0)
-
-
-def _verified(claim: Claim, cited: Iterable[int], sources: Sequence[Context], supports) -> Claim:
-    "A claim whose citations, numbers of sources, are looked up and compared (`Supports`)."
-
-    def citation(n: int) -> Citation:
-        if not 0 < n <= len(sources):
-            return Citation(n, "")
-        source = sources[n - 1]
-        nearest = _nearest_sentence(claim.text, source.text)
-        return Citation(n, source.id, *supports(claim.text, source), *nearest)
-
-    return replace(claim, citations=tuple(map(citation, cited)))
-
-# %% ../../nbs/5_systems/00_stages.ipynb #911cbcce
-WAYS_TO_CITE = {
-    "adapter": "an adapter found the citations",
-    "written": "the model wrote the citations",
-    "attached": "citations were attached by the words that claim and source share",
-    "copied": "every sentence is copied from its source, word for word",
-}
-
-
-def written_claims(
-    text: str, marks: Sequence[tuple[int, int]], sources: Sequence[Context], supports: Supports
-) -> list[Claim]:
-    "The claims of a text with the citations that the model wrote, as `read_marks` gives both."
-    claims = _claims_in(text)
-    cited: list[list[int]] = [[] for _ in claims]
-    for at, n in marks if claims else ():
-        cited[max((i for i, c in enumerate(claims) if c.start < at), default=0)].append(n)
-    return [_verified(c, ns, sources, supports) for c, ns in zip(claims, map(dict.fromkeys, cited))]
-
-
-def attached_claims(
-    text: str, sources: Sequence[Context], least: float = 0.6, supports: Supports | None = None
-) -> list[Claim]:
-    "The claims, each with the source of most of its words, at least this share: support by default."
-
-    def one(claim: Claim) -> Claim:
-        shares = [support(claim.text, [s.text]) for s in sources]
-        best = shares.index(max(shares)) + 1 if shares and max(shares) >= least else 0
-        return _verified(claim, [best] if best else [], sources, supports or by_words(least))
-
-    return [one(c) for c in _claims_in(text)]
-
-# %% ../../nbs/5_systems/00_stages.ipynb #3df354c4
-def adapter_claims(
-    tools: Toolbox, question: str, text: str, sources: Sequence[Context], supports: Supports
-) -> list[Claim] | None:  # None: what it wrote cannot be read
-    "The claims of a text with the sources that an adapter found for them."
-    talk, documents = [("user", question), ("assistant", text)], [s.text for s in sources]
-    _, said = _adapter_says(tools.chat, tools.adapters["cite"], talk, documents)
-    source_of = [n for n, d in enumerate(documents, 1) for _ in sentences(d)]
-    cited: dict[int, list[int]] = {}  # number of a sentence -> sources
-    try:
-        for one in said:
-            cited.setdefault(int(one["r"]), []).extend(source_of[int(c)] for c in one["c"])
-    except (TypeError, KeyError, ValueError, IndexError):
-        return None
-    at = {a: r for r, (a, _) in enumerate(spans_of(text, sentences(text)))}
-    each = [(c, dict.fromkeys(cited.get(at.get(c.start), ()))) for c in _claims_in(text)]
-    return [_verified(c, ns, sources, supports) for c, ns in each]
-
-
-def copied_claims(
-    text: str, places: Sequence[tuple[str, int, int]], sources: Sequence[Context]
-) -> list[Claim]:
-    """Quotes, with single spaces between them, as claims, each cited from its place (context id, start and
-    end in its text), titles left out. Raises ValueError for a text that is not made of them."""
-    n, texts = {c.id: k for k, c in enumerate(sources, 1)}, {c.id: c.text for c in sources}
-    parts = [" ".join(texts[i][a:b].split()) for i, a, b in places]
-    cited = [(Citation(n[i], i, 1.0, True, a, b),) for i, a, b in places]
-    each = zip(spans_of(text, parts), parts, cited)
-    return [Claim(*span, part, source) for span, part, source in each if not titled(part)]
-
 # %% ../../nbs/5_systems/00_stages.ipynb #203cd6c5
 def counted(claims: Sequence[Claim]) -> str:
     "Coverage and density of an answer as the two counts that they are."
@@ -901,24 +651,3 @@ class Cited(Step, kind="cited"):
         sure = f"; confidence {self.confidence:.2f}" if self.confidence is not None else ""
         flagged = [("", f"{c.problem}: {c.text}") for c in self.claims if c.problem]
         return [("citations", f"{counted(self.claims)} ({self.way}){sure}"), *flagged]
-
-# %% ../../nbs/5_systems/00_stages.ipynb #2e231de9
-def claims_of(t: Trajectory, contexts: Mapping[str, Context]) -> Cited | None:
-    "The claims of a turn's answer as recorded, or made now with its contexts (by id); None: no answer."
-    if not t.answered:
-        return None
-    if steps := t.of(Cited):
-        return steps[-1]
-    found = attached_claims(t.answer, [contexts[i] for i in t.contexts], supports=by_claims)
-    return Cited(claims=tuple(found), way="attached", licence="attached after the fact")
-
-
-def marked_answer(answer: str, cited: Cited) -> str:
-    "An answer with its citations behind each claim, and a mark where none holds."
-    out, at = "", 0
-    for c in cited.claims:
-        end = c.end - (answer[c.end - 1 : c.end] in ".!")  # before the full stop
-        good = "".join(f"[{x.n}]" for x in c.citations if x.supports)
-        out += answer[at:end] + (f" {good}" if good else " [unsupported]")
-        at = end
-    return out + answer[at:]

@@ -16,14 +16,13 @@ from operator import attrgetter
 from typing import Annotated, TypedDict
 
 from ..core.files import data_dir, read_json
-from ..core.html import Table, words_table
 from ..core.record import Calls, Checked, Drafted, Grade, Graded, Rank, Ranked, Refused
 from ..core.record import Retried, Retrieved, Rewritten, Step, Trajectory, trajectory
 from ..core.settings import PROFILES, Settings, with_settings
-from ..core.text import Label, Verdict, cite, clipped, format_docs_for_gen, sentences
+from ..core.text import Label, Verdict, cite, format_docs_for_gen, sentences
 from ..core.text import support
 from ..core.types import Context, MTRAGError, Outcome, Reason, SettingsError, Task, Turn
-from ..core.types import digest, dotted, plain
+from ..core.types import digest, plain
 from ..models.calls import MeteredChat, kept_if_usable
 from ..models.chat import EmbedderLike, Sampling
 from .stages import Toolbox, asked_of, own_way, require_readers, require_ways
@@ -32,11 +31,10 @@ from .stages import Toolbox, asked_of, own_way, require_readers, require_ways
 __all__ = ['ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'DECLINED', 'unless_declined', 'REWRITE_OFF', 'GRADE_OFF',
            'CHECK_OFF', 'verdict_by_hand', 'extra_of', 'update_of', 'edit_steps', 'TurnState', 'NotRecorded',
            'NodeError', 'surround', 'as_node', 'graph_of', 'exchanged', 'Mechanism', 'NoModel', 'Departure',
-           'read_departures', 'System', 'unlike_paper', 'own_setting', 'departures', 'run_turn', 'take_turn',
-           'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'Quote',
-           'nearest', 'Quoted', 'copied_text', 'copied_draft', 'answered', 'refuse', 'check_node', 'retry_node',
-           'after_check', 'by_state', 'unless_ended', 'TurnTooLong', 'Deadline', 'skip_rewrite', 'skip_grade',
-           'skip_check']
+           'read_departures', 'System', 'own_setting', 'run_turn', 'take_turn', 'draw_graph', 'rewrite_node',
+           'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'Quote', 'nearest', 'Quoted',
+           'copied_text', 'copied_draft', 'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'by_state',
+           'unless_ended', 'skip_rewrite', 'skip_grade', 'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 _BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -445,51 +443,11 @@ class System:
         return 20 + 4 * self.retries(self.with_own(settings))
 
 # %% ../../nbs/5_systems/01_system.ipynb #e8cf071d
-def _unlike(system: System, a: Settings, b: Settings) -> dict[str, tuple[object, object]]:
-    "Dotted key, a system's own under its name -> two values that differ. `profile` does not count."
-    a, b = (dotted(plain(replace(s, profile=""))) for s in (a, b))
-    both = {k: (a.get(k), b.get(k)) for k in dict.fromkeys((*a, *b))}
-    return {re.sub(r"^own\.", system.prefix, k): x for k, x in both.items() if x[0] != x[1]}
-
-
-def unlike_paper(variant: System, profile: str | Settings = "laptop") -> dict:
-    """What a variant (`System.variant`) does otherwise than on its paper's own profile: models, machine,
-    and what a served model forces; nothing else. Dotted key -> the value there, and here."""
-    here = variant.configured(profile) if isinstance(profile, str) else profile
-    return _unlike(variant, variant.configured(variant.base), here)
-
-
 def own_setting(settings: Settings, system: str, key: str) -> object:
     "The value of a dotted key; a system's own stand under its name."
     for part in re.sub(rf"^{re.escape(system.split('+')[0])}\.", "own.", key).split("."):
         settings = getattr(settings, part)
     return settings
-
-
-@dataclass(frozen=True, repr=False)
-class _Departures(Table):
-    "Where a profile does otherwise than a variant, as one table."
-
-    variant: str
-    rows: tuple[tuple[Departure, object], ...]  # with the value that the profile has
-
-    def _table(self):
-        both = [(d, clipped(str(here), 40), clipped(str(d.published), 40)) for d, here in self.rows]
-        head = ("setting", "here", self.variant, "in the paper", "why otherwise here")
-        return head, [(d.setting, here, there, d.place, d.why) for d, here, there in both]
-
-    def _repr_html_(self) -> str:
-        return words_table(*self._table())
-
-
-def departures(system: System, variant: str, profile: str | Settings = "laptop") -> _Departures:
-    "Where a profile does otherwise than a variant: every setting that differs but the machine's."
-    named, whys = {d.setting: d for d in system.variants[variant]}, _REASONS["why of a profile"]
-    other = _unlike(system, system.configured(profile), system.variant(variant).configured(profile))
-    for k, (_, published) in other.items():
-        why, place = whys.get(k.split(".")[0], whys[""]), f"as profile {system.paper} has it"
-        named.setdefault(k, Departure(k, published, place, why))
-    return _Departures(variant, tuple((named[k], here) for k, (here, _) in other.items()))
 
 # %% ../../nbs/5_systems/01_system.ipynb #cbd7c2bf
 def run_turn(graph, task: Task, max_steps: int = 50) -> TurnState:
@@ -719,13 +677,10 @@ def check_node(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
     "The verdict on the draft; a rejected one names its weakest sentence."
     contexts = tools.contexts(state["kept"])
     texts = [c.text for c in contexts]
-    draft, spans = state["draft"], ()
-    if tools.stages.check.startswith(("nli:", "adapter:")):
-        v, spans = tools.check_parts(state["query"], draft, texts)
-    else:
-        v = tools.check(state["query"], draft, texts, format_docs_for_gen(contexts))
+    draft = state["draft"]
+    v, spans = tools.check(state["query"], draft, texts, format_docs_for_gen(contexts))
     if v.passed:
-        return {"grounded": True, **answered(state["draft"], contexts)}, Checked(verdict=v)
+        return {"grounded": True, **answered(draft, contexts)}, Checked(verdict=v)
     weak = " ... ".join(draft[a:b] for a, b in spans)
     weak = weak or min(sentences(draft) or [draft], key=lambda s: support(s, texts))
     step = Checked(verdict=v, unsupported=weak, spans=spans)
@@ -761,43 +716,6 @@ def unless_ended(then: str) -> Callable[[TurnState], str]:
 
 # The end of a turn whose draft is the answer, or the refusal.
 unless_declined = by_state("declined", "fallback", END)
-
-# %% ../../nbs/5_systems/01_system.ipynb #212d9c12
-class TurnTooLong(MTRAGError):
-    "A turn for which the time is over."
-
-
-class Deadline:
-    "The time that each turn of a graph may take, from its first node here on."
-
-    def __init__(
-        self,
-        seconds: float,  # of a turn; 0: no deadline
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self.seconds, self.clock, self._begun = seconds, clock, {}
-
-    def check(self, task_id: str) -> None:
-        "Raises TurnTooLong when the turn's time is over."
-        if (taken := self.clock() - self._begun[task_id]) > self.seconds:
-            raise TurnTooLong(f"the turn took {taken:.1f} s: its deadline is {self.seconds:g} s")
-
-    def within(self, work: Work) -> Work:
-        "A node's work that raises TurnTooLong."
-        if not self.seconds:
-            return work
-
-        def timed(state: TurnState, tools: Toolbox) -> tuple[dict, object]:
-            i = state["task"].id
-            if not state.get("steps") or i not in self._begun:
-                self._begun[i] = self.clock()
-            self.check(i)
-            timely = MeteredChat(tools.chat, check=lambda: self.check(i))
-            update, step = work(state, replace(tools, chat=timely))
-            self.check(i)
-            return update, step
-
-        return timed
 
 # %% ../../nbs/5_systems/01_system.ipynb #6a2c3280
 _OFF = "switched off"  # how a verdict came about that nobody gave

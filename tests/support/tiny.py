@@ -467,23 +467,6 @@ def tiny_bge_reranker(folder: Path, sizes: Mapping[str, object] = {}) -> None:
     _as_published(folder)
 
 
-def tiny_roberta(folder: Path, labels: Sequence[str]) -> None:
-    "A RoBERTa that reads a document and a claim: an NLI model with its labels. (Its tokens are words.)"
-    import torch
-    from transformers import RobertaConfig, RobertaForSequenceClassification
-
-    t = word_pieces()
-    marks = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
-    more = {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
-    _save_tokenizer(folder, t, "PreTrainedTokenizerFast", **marks, **more, model_max_length=512)
-    names = {"id2label": dict(enumerate(labels))}
-    sizes = {**_XLMR, "max_position_embeddings": 514}
-    config = RobertaConfig(**sizes, vocab_size=t.get_vocab_size(), **names, dtype=torch.float32)
-    with _seeded(5):
-        RobertaForSequenceClassification(config).save_pretrained(folder)
-    _as_published(folder)
-
-
 def _bert_tokenizer(size: int = 800):
     "BERT's word pieces: the sample's commonest words, and all its letters."
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
@@ -504,7 +487,6 @@ def _bert_tokenizer(size: int = 800):
     return t
 
 
-NLI_LABELS = ("contradiction", "entailment", "neutral")
 TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a folder
     "meta-llama/Llama-3.1-8B-Instruct": tiny_llama,
     "NousResearch/Meta-Llama-3.1-8B-Instruct": tiny_llama,  # a mirror without a gate
@@ -514,7 +496,6 @@ TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a
     "Qwen/Qwen3-4B": lambda folder: tiny_qwen3(folder, tied=False),
     "BAAI/bge-m3": tiny_bge_m3,
     "BAAI/bge-reranker-v2-m3": tiny_bge_reranker,
-    "cross-encoder/nli-roberta-base": lambda folder: tiny_roberta(folder, NLI_LABELS),
     GRANITE: tiny_granite,
     GRANITELIB: tiny_granitelib,
 }
