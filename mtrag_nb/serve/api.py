@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -38,7 +38,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from .. import __version__
 from ..core.files import disk_full
 from ..core.types import MTRAGError, SettingsError, Turn, digest
-from .reply import end_of, marked, new_id, with_sources, without_sources
+from .reply import marked, new_id, with_sources, without_sources
 from .service import STOPPING, Denied, Service, about_turn, accept, accepted
 from .service import ask, delete_conversation, delete_document, denied
 from .service import document_text, drawn, mark, numbered
@@ -454,22 +454,27 @@ def _turns_of(messages: Sequence[_Message]) -> list[Turn]:
     return turns
 
 
-def _chain(service: Service, turns: Sequence[Turn], client: str) -> str:
-    "The conversation that a chat goes on with, each end once, and only its own client's; '': a new one."
-    with service._lock:
-        i = service.talks.ends.get(end := end_of(turns), "")
-        if not i or service.chains.get(i) != client or end in service.claimed:
-            return ""
-        service.claimed.add(end)
-        return i
+def _end(client: str, turns: Iterable[Turn]) -> str:
+    "Names all that a client's chat has said, sources left out: by it the chat finds where it goes on."
+    return digest([client, [replace(u, text=without_sources(u.text).strip()) for u in turns]])
 
 
-def _chained(service: Service, client: str, conversation: str) -> None:
-    "Remember whose a conversation is."
-    with service._lock:
-        service.chains[conversation] = client
-        while len(service.chains) > 10_000:
-            service.chains.pop(next(iter(service.chains)))
+async def _remembered(
+    events: _Events, service: Service, client: str, turns: Sequence[Turn], before: str
+) -> _Events:
+    "The events of a chat, whose end is noted. A broken or refused one goes on where it did (`before`)."
+    event, ends = "error", service.ends
+    try:
+        async for event, data in events:
+            if event == "reply":
+                end = _end(client, [*turns, Turn("agent", data["answer"])])
+                ends[end] = "" if end in ends else data["conversation_id"]
+                while len(ends) > 10_000:
+                    ends.pop(next(iter(ends)))
+            yield event, data
+    finally:
+        if event == "error" and before:
+            ends[_end(client, turns[:-1])] = before
 
 # %% ../../nbs/serve/06_api.ipynb #fe156a51
 def _completion(reply: dict, system: str) -> dict:
@@ -691,32 +696,22 @@ def _add_chat(app: FastAPI, service: Service) -> None:
         "Ask a system with a chat. `metadata.conversation_id`, or the header, names the conversation."
         if (c.n or 1) != 1:
             raise Denied(422, "there is one answer: n is 1")
-        *history, last = _turns_of(c.messages)
+        turns = _turns_of(c.messages)
+        *history, last = turns
         system = model(c.model)["id"]
         named = _known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id)
         address = request.client.host if request.client else ""
         client = digest([_token_of(request.headers), address, c.user])  # who asks
-        conversation = named or _chain(service, history, client) or _owned_id(new_id())
+        before = "" if named else service.ends.pop(_end(client, history), "")  # each end once
+        going_on = before if before in service.talks.known else ""
+        conversation = named or going_on or _owned_id(new_id())
         what = {"system": system, "conversation": conversation, "history": history}
         events = _progress(service, question=last.text, **what)
-        events = _remembered(events, service, client, end_of(history))
+        events = _remembered(events, service, client, turns, going_on)
         if c.stream:
             with_usage = bool((c.stream_options or {}).get("include_usage"))
             return await _streamed(events, _chat_event(c.model, with_usage))
         return await _whole(events, lambda reply: _completion(reply, c.model))
-
-
-async def _remembered(events: _Events, service: Service, client: str, end: str) -> _Events:
-    "The events of a chat, whose client is remembered. A broken or refused one has not gone on."
-    event = "error"
-    try:
-        async for event, data in events:
-            if event == "reply":
-                _chained(service, client, data["conversation_id"])
-            yield event, data
-    finally:
-        if event == "error":
-            service.claimed.discard(end)
 
 # %% ../../nbs/serve/06_api.ipynb #31701ee4
 _ABOUT = (

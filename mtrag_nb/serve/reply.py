@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['REMOVED', 'place_of', 'page_words', 'told_step', 'error_line', 'reply_of', 'Gate', 'ServedRun', 'new_id', 'readable',
-           'exchange', 'without_sources', 'end_of', 'Conversations', 'for_reading', 'doubt_of', 'with_sources',
-           'label_of', 'marked', 'accepted_questions', 'keep_mark', 'read_one', 'recover', 'to_delete', 'deletions',
-           'cross_out', 'delete_from', 'open_run']
+           'exchange', 'without_sources', 'Conversations', 'for_reading', 'doubt_of', 'with_sources', 'label_of',
+           'marked', 'accepted_questions', 'keep_mark', 'read_one', 'recover', 'to_delete', 'deletions', 'cross_out',
+           'delete_from', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 _PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `section_passages` writes it
@@ -301,11 +301,6 @@ def without_sources(answer: str) -> str:
     return re.sub(_MARKS, "", re.sub(_SOURCES, "", answer)).removeprefix(f"{_DOUBT}\n\n")
 
 
-def end_of(turns: Iterable[Turn]) -> str:
-    "A digest of all that was said in a conversation up to an answer, by which a chat finds where it goes on."
-    return digest([replace(u, text=without_sources(u.text).strip()) for u in turns])
-
-
 class Conversations:
     "Conversations in a folder. Safe to use from several threads."
 
@@ -313,7 +308,6 @@ class Conversations:
         self.folder, self._lock = Path(folder), threading.Lock()
         self.known: dict[str, dict] = {}  # id -> what a list of conversations shows of it
         self.aside: list[str] = []  # what could not be read
-        self.ends: dict[str, str] = {}  # `end_of` -> the conversation that ended there; "": several
         for path in sorted(p for p in self.folder.glob("*.jsonl") if _ID.fullmatch(p.stem)):
             try:
                 check_log(path, whole=True)
@@ -328,7 +322,7 @@ class Conversations:
         return self.folder / f"{i}.jsonl"
 
     def _know(self, i: str, lines: list[dict]) -> None:
-        "Note what lines say of a conversation, and where it ended."
+        "Note what lines say of a conversation."
         titles = [line["title"] for line in lines if "title" in line]
         lines = [line for line in lines if "turn" in line]
         if not lines:
@@ -338,8 +332,6 @@ class Conversations:
         old = self.known.get(i, old)
         turns = max(len(lines), last["turn"], old["turns"])
         self.known[i] = {**old, "last": last["time"], "turns": turns}
-        for end in (line["end"] for line in lines if line.get("end")):
-            self.ends[end] = i if self.ends.get(end, i) == i else ""
 
     def _read(self, i: str) -> list[dict]:
         path = self._path(i)
@@ -368,8 +360,6 @@ class Conversations:
     def append(self, task: Task, reply: Mapping) -> None:
         i = task.conversation_id
         line = {"turn": task.turn, "time": _now(), "question": task.question, "reply": {**reply}}
-        if reply["outcome"] != "error":
-            line["end"] = end_of([*task.history, *exchange(task.question, reply["answer"])])
         with self._lock:
             with JsonlLog(self._path(i), sums=True) as log:
                 log.append(line)
@@ -380,12 +370,11 @@ class Conversations:
         return bool(_ID.fullmatch(i)) and any(self.folder.glob(f"{i}.jsonl*"))
 
     def delete(self, i: str) -> None:
-        "Delete one, and what was set aside of it; no chat goes on where it ended."
+        "Delete one, and what was set aside of it."
         with self._lock:
             for path in self.folder.glob(f"{self._path(i).name}*"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             self.known.pop(i, None)
-            self.ends = {end: "" if c == i else c for end, c in self.ends.items()}
 
 # %% ../../nbs/serve/02_reply.ipynb #doubt001
 def for_reading(settings: Settings, changes: Iterable[str] = ()) -> Settings:
@@ -514,10 +503,8 @@ _ENDED = Fault("", _INTERRUPTED, "the service ended before the turn did: ask aga
 # What a run folder of something else raises when it is read
 _ODD = (MTRAGError, KeyError, TypeError, ValueError, AttributeError)
 
-_Reasons = Callable[[str], Iterable[Reason]]  # a system's name -> its reasons
 
-
-def _recover_run(path: Path, talks: Conversations, reasons: _Reasons) -> tuple[int, int]:
+def _recover_run(path: Path, talks: Conversations) -> tuple[int, int]:
     "Repair the record of one run; counts as `recover`. A turn that was begun and has no end is a broken one."
     for name in _SUMMED:
         whole = name != "calls"  # those can be asked again
@@ -532,16 +519,13 @@ def _recover_run(path: Path, talks: Conversations, reasons: _Reasons) -> tuple[i
     for c, turns in run.conversations.items():
         there = {line["turn"] for line in talks.lines(c)}
         for t in (t for t in turns if t.turn not in there):
-            how = {"system": run.system, "run": path.name}
-            reply = reply_of(t, run.passages, reasons(run.system), **how)
+            reply = reply_of(t, run.passages, system=run.system, run=path.name)
             talks.append(run.tasks[t.task_id], reply)
             late.add(t.task_id)
     return len(broken), len(late - {t.task_id for t in broken})
 
 
-def recover(
-    folder: Path, talks: Conversations, reasons: _Reasons = lambda system: ()
-) -> tuple[int, int]:
+def recover(folder: Path, talks: Conversations) -> tuple[int, int]:
     """Repair the runs of a service that was killed: counts of turns that had not ended, and of those that
     had not reached their conversation. What is no run is set aside, and named in `talks.aside`."""
     lost = late = 0
@@ -549,7 +533,7 @@ def recover(
     runs = {p.parent for name in names for p in folder.glob(f"*/{name}")}
     for path in sorted(p for p in runs if ".aside" not in p.name):
         try:
-            more = _recover_run(path, talks, reasons)
+            more = _recover_run(path, talks)
         except DiskFull:
             raise
         except _ODD as e:
