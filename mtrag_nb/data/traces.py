@@ -24,15 +24,15 @@ from ..core.files import LONGEST_LINE, JsonlLog, beside, checksum, opened, parse
 from ..core.files import reading_yaml, write_json
 from ..core.record import VERSION, Calls, Checked, Clarified, Drafted, Fault, Found, Gated
 from ..core.record import Grade, Graded, Rank, Ranked, Refused, Retried, Retrieved, Rewritten
-from ..core.record import Run, Step, Trajectory, read_turn, turn_line
+from ..core.record import Run, Step, Trajectory, turn_line
 from ..core.text import Label, Verdict, clipped, declines, parse_verdict
 from ..core.types import Context, DataError, Outcome, Passage, Task, Turn
-from ..core.types import digest, plain, structured
+from ..core.types import digest, plain
 from .mtrag import BY_TEXT
 
 # %% auto #0
-__all__ = ['STEPS', 'OWN', 'at', 'messages_of', 'Document', 'document_of', 'Corpus', 'by_name', 'same_text', 'Read',
-           'own_document', 'Tasks', 'Written', 'write_imported', 'read_kinds', 'import_traces']
+__all__ = ['STEPS', 'at', 'messages_of', 'Document', 'document_of', 'Corpus', 'by_name', 'same_text', 'Read', 'Tasks', 'Written',
+           'write_imported', 'read_kinds', 'import_traces']
 
 # %% ../../nbs/2_data/03_traces.ipynb #ea4bfa02
 _MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")  # of OpenTelemetry
@@ -416,7 +416,7 @@ def _traces_of(path: str | Path, odd: Counter) -> Iterator[_Trace]:
             spans[key] = s
     models = any(s.is_model for s in spans.values())
     traces, sessions = defaultdict(list), defaultdict(str)
-    for s in sorted(spans.values(), key=lambda s: s.start):
+    for s in sorted(spans.values(), key=lambda s: (s.start, s.end)):
         traces[s.trace].append(s)
         sessions[s.trace] = max(sessions[s.trace], _session_of(s))
     for trace in sorted(traces, key=lambda t: (sessions[t], traces[t][0].start)):
@@ -1165,6 +1165,14 @@ def _request_of(trace: _Trace) -> _Request:
     return _Request(task, trace.session, question, tuple(history), answer, trace, node)
 
 # %% ../../nbs/2_data/03_traces.ipynb #3680c57d
+class Read(NamedTuple):
+    "An imported turn."
+
+    task: Task
+    turn: Trajectory
+    contexts: tuple[Context, ...]
+
+
 def _read_turn_of(
     q: _Request, task: Task, corpus: Corpus, kinds: Mapping[str, str], odd: Counter
 ) -> Read:
@@ -1215,47 +1223,6 @@ def _ended(r: _Reading, task: Task, answer: str, fault: Fault | None, q: _Reques
     known |= {"answer": "" if fault else answer, "seconds": round(q.trace.root.seconds, 3)}
     contexts = r.kept if r.seen is None else r.seen
     return Trajectory(*about, tuple(r.steps), outcome, contexts=contexts, **known)
-
-# %% ../../nbs/2_data/03_traces.ipynb #16ee67d1
-OWN = "mtrag"  # attributes of spans: `mtrag.turn` of the first, `mtrag.step` of a step
-
-
-class Read(NamedTuple):
-    "An imported turn."
-
-    task: Task
-    turn: Trajectory
-    contexts: tuple[Context, ...]
-
-
-def own_document(c: Context, score: float | None = None) -> dict:
-    "A context as a document of OpenInference. Its metadata hold what has no name there."
-    about = {k: v for k, v in plain(c).items() if v not in ("", None) and k not in ("id", "text")}
-    out = {"id": c.id, "content": c.text, "score": score, "metadata": json.dumps(about)}
-    return {f"document.{k}": v for k, v in out.items() if v is not None}
-
-
-def _own_turn(trace: _Trace, odd: Counter) -> Read | None:
-    "A turn that went out from here, from its record; None for another, or a record that is not whole."
-    told = trace.root.at(f"{OWN}.turn")
-    if not isinstance(told, Mapping):
-        return None
-    try:
-        marked = [s for s in trace.spans if s.at(f"{OWN}.step") is not None]
-        steps = {s.at(f"{OWN}.step")["place"]: s.at(f"{OWN}.step")["step"] for s in marked}
-        in_order = [steps[n] for n in range(told["steps"])]
-        turn = read_turn({**told["turn"], "steps": in_order})
-        shown = [d["document"] for s in trace.spans for d in s.at("retrieval.documents") or ()]
-        own = ({"id": d["id"], "text": d["content"], **_from_written(d["metadata"])} for d in shown)
-        contexts = [structured(Context, c) for c in (*own, *told["contexts"])]
-        task = structured(Task, told["task"])
-    except (TypeError, ValueError, KeyError, AttributeError):
-        odd["turns of mtrag without their whole record: read as foreign spans"] += 1
-        return None
-    odd["spans that are steps"] += len(marked)
-    odd["spans within steps"] += len(trace.spans) - len(marked) - 1
-    odd["spans around steps"] += 1
-    return Read(task, turn, tuple({c.id: c for c in contexts}.values()))
 
 # %% ../../nbs/2_data/03_traces.ipynb #8bc9d740
 def _words(text: str) -> str:
@@ -1317,11 +1284,6 @@ def _turns_of(
     "The turns of traces, which come session by session."
     session, place, history = "", 0, ()
     for trace in (turn for whole in traces for turn in _requests_in(whole)):
-        if own := _own_turn(trace, odd):
-            task = tasks.by_id.get(own.turn.task_id)
-            joined["by the task id in their record" if task else "none of the tasks"] += 1
-            yield own._replace(task=task or own.task)
-            continue
         q = _request_of(trace)
         if not q.question and q.task_id not in tasks.by_id:
             odd["traces without a question: no turns"] += 1
