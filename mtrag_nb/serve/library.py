@@ -258,18 +258,11 @@ def _library_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def _begin_with(
-    folder: Path,
-    embedder: EmbedderLike,
-    chunks: ChunkSettings | None,
-    sparse: SparseSettings | None,
-) -> Manifest:
+def _begin_with(folder: Path, embedder: EmbedderLike, chunks: ChunkSettings | None) -> Manifest:
     "The manifest that a change begins with, of the library or a new one. Raises IndexMismatch."
     asked = {"embedder": embedder.fingerprint, "dim": embedder.dim}
     if chunks is not None:
         asked["chunks"] = _document_chunks(chunks)
-    if sparse is not None:
-        asked["sparse"] = sparse
     if (folder / "manifest.json").exists():
         require_same(folder, manifest := _library_manifest(folder), **asked)
         return manifest
@@ -313,7 +306,6 @@ class Library:
         collection: str,  # what they are filtered by
         embedder: EmbedderLike,
         chunks: ChunkSettings | None = None,  # the children's sizes; None: as it has them
-        sparse: SparseSettings | None = None,  # None: as it has them
         name: str = "",  # what a file is called in the library; "": as it is
         progress: bool = False,  # a progress bar on stderr
     ) -> Change:
@@ -327,7 +319,7 @@ class Library:
             raise DataError("no such file or folder", source, remedy="Check the path")
         with only_writer(self.folder, "library"):
             sweep(self.folder)
-            manifest = _begin_with(self.folder, embedder, chunks, sparse)
+            manifest = _begin_with(self.folder, embedder, chunks)
             entries = {e.name: e for e in self.documents()} if manifest.generation else {}
             known = {e.name: e.sha256 for e in entries.values() if e.collection == collection}
             if read:
@@ -455,7 +447,7 @@ def library(
     embedder, whole = (models or Models(settings)).embedder, True
     for source in which:
         into = collection or "documents"
-        change = there.add(source, into, embedder, settings.chunks, None, name, progress)
+        change = there.add(source, into, embedder, settings.chunks, name, progress)
         for problem in change.problems:
             print(f"left out: {problem}", file=sys.stderr)
         print(f"{source}: {change}")

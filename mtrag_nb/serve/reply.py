@@ -551,31 +551,31 @@ _KEPT |= {f"{name}.jsonl" for name in _LOGS}
 REMOVED = "(removed)"  # stands where the text of a removed document stood
 
 
-def _rewrite(path: Path, new_line: Callable[[dict], dict | None]) -> None:
-    "Write a log again with other lines, None for one that goes; one that cannot be read goes, too."
+def _rewrite(path: Path, new_line: Callable[[bytes], bytes]) -> int:
+    "Write a log again line by line; how many lines went."
+    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+    if (left := [new_line(line) for line in lines]) != lines:
+        write_whole(path, b"".join(left))
+    return sum(not line for line in left)
+
+
+def _changed(path: Path, change: Callable[[dict], dict | None]) -> None:
+    "Write a log again with other objects, None for one that goes; one that cannot be read goes, too."
 
     def again(line: bytes) -> bytes:
         try:
-            old = parse_json(line)
-            new = new_line(old)
+            new = change(old := parse_json(line))
         except (*_ODD, RecursionError):
             return b""
-        if new is None:
-            return b""
-        text = json.dumps(new, ensure_ascii=False) + "\n"
+        text = "" if new is None else json.dumps(new, ensure_ascii=False) + "\n"
         return line if new == old else text.encode("utf-8", "backslashreplace")
 
-    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
-    if (left := [again(line) for line in lines]) != lines:
-        write_whole(path, b"".join(left))
+    _rewrite(path, again)
 
 
 def _drop(path: Path, text: str) -> int:
     "Take the lines that hold a text out of a log; how many there were."
-    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
-    if (left := [line for line in lines if text.encode() not in line]) != lines:
-        write_whole(path, b"".join(left))
-    return len(lines) - len(left)
+    return _rewrite(path, lambda line: b"" if text.encode() in line else line)
 
 
 def _only_logs(folder: Path, text: str) -> bool:
@@ -598,8 +598,8 @@ def _forget_conversation(folder: Path, conversation: str) -> int:
         seen.update(read_turn(o).found, read_turn(o).contexts)
         return o
 
-    _rewrite(folder / "trajectories.jsonl", look)
-    _rewrite(folder / "passages.jsonl", lambda o: o if o["id"] in seen else None)
+    _changed(folder / "trajectories.jsonl", look)
+    _changed(folder / "passages.jsonl", lambda o: o if o["id"] in seen else None)
     return _drop(folder / "tasks.jsonl", conversation)
 
 # %% ../../nbs/serve/02_reply.ipynb #fd998ae5
@@ -648,10 +648,10 @@ def delete_from(folder: Path, talks: Conversations, **what: str) -> int:
             _drop(folder / f"{name}.jsonl", i)
         talks.delete(i)
     else:
-        _rewrite(folder / "questions.jsonl", lambda o: None if i in o["drawn"]["documents"] else o)
+        _changed(folder / "questions.jsonl", lambda o: None if i in o["drawn"]["documents"] else o)
         logs = [r / f"{name}.jsonl" for r in runs if _only_logs(r, i) for name in _WITH_TEXTS]
         for path in (*logs, folder / "reference.jsonl", *talks.folder.glob("*.jsonl")):
-            _rewrite(path, partial(_without_texts, document=i))
+            _changed(path, partial(_without_texts, document=i))
     cross_out(folder, **what)
     return turns
 
