@@ -334,11 +334,18 @@ class _Drawn(_Sent):
     keep: bool = Field(True, description="false: take it out of the test set")
 
 
-class _Message(_Sent, extra="allow"):
-    "A message of a chat; parts of it that are no text are refused."
+class _Part(_Sent):
+    "A part of a message that is a text; others are refused."
 
-    role: str
-    content: str | list[dict] | None = None
+    type: Literal["text"]
+    text: str
+
+
+class _Message(_Sent, extra="allow"):
+    "A message of a chat."
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[_Part] | None = None
 
 
 class _Chat(_Sent, extra="allow"):
@@ -348,7 +355,7 @@ class _Chat(_Sent, extra="allow"):
     messages: list[_Message]
     stream: bool = False
     stream_options: dict | None = None
-    n: int | None = None
+    n: Literal[1] | None = None
     user: str = Field("", description=_HELP["user"])
     metadata: dict = Field({}, description=_HELP["metadata"])
 
@@ -430,25 +437,16 @@ async def _streamed(events: _Events, show: Callable[[str, dict], str] = _sse) ->
     return StreamingResponse(lines(), media_type="text/event-stream")
 
 # %% ../../nbs/serve/06_api.ipynb #51e45268
-def _text_of(m: _Message) -> str:
-    "The text of a message. Raises Denied for parts that are none."
-    if m.content is None or isinstance(m.content, str):
-        return m.content or ""
-    if any(p.get("type") != "text" or not isinstance(p.get("text"), str) for p in m.content):
-        raise Denied(422, "only text is read")
-    return "\n".join(p["text"] for p in m.content)
-
-
 _SPEAKERS = {"user": "user", "assistant": "agent"}
 
 
 def _turns_of(messages: Sequence[_Message]) -> list[Turn]:
     "The turns of a chat, the last one the user's. Raises Denied for a chat that has none."
-    known = (*_SPEAKERS, "system", "developer")
-    if odd := next((m.role for m in messages if m.role not in known), None):
-        raise Denied(422, f"a message of the role {odd[:20]!r} is not read")
-    said = [(_SPEAKERS[m.role], _text_of(m)) for m in messages if m.role in _SPEAKERS]
-    turns = [Turn(who, without_sources(x) if who == "agent" else x) for who, x in said]
+    turns = []
+    for m in (m for m in messages if m.role in _SPEAKERS):
+        parts = m.content if isinstance(m.content, list) else []
+        text = "\n".join(p.text for p in parts) if parts else m.content or ""
+        turns.append(Turn(_SPEAKERS[m.role], text if m.role == "user" else without_sources(text)))
     if not turns or turns[-1].speaker != "user":
         raise Denied(422, "the last message must be the user's")
     return turns
@@ -694,8 +692,6 @@ def _add_chat(app: FastAPI, service: Service) -> None:
     @app.post("/v1/chat/completions", tags=["chat"])
     async def chat(c: _Chat, request: Request, x_conversation_id: str = Header("")):
         "Ask a system with a chat. `metadata.conversation_id`, or the header, names the conversation."
-        if (c.n or 1) != 1:
-            raise Denied(422, "there is one answer: n is 1")
         turns = _turns_of(c.messages)
         *history, last = turns
         system = model(c.model)["id"]
