@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mtrag_nb.core.files import data_dir, read_json, read_jsonl, write_jsonl
+from mtrag_nb.core.files import data_dir, read_json, read_jsonl
 from mtrag_nb.core.record import (
     Checked,
     Drafted,
@@ -22,7 +22,7 @@ from mtrag_nb.core.record import (
     new_turn,
 )
 from mtrag_nb.core.text import Label, Verdict
-from mtrag_nb.core.types import Context
+from mtrag_nb.core.types import Context, DataError
 from mtrag_nb.data.mtrag import read_benchmark, sample_dir
 from mtrag_nb.data.traces import Corpus, import_traces
 from mtrag_nb.evaluate.blame import blame
@@ -42,42 +42,20 @@ def spans_in(line: dict) -> list[dict]:
     return line["resourceSpans"][0]["scopeSpans"][0]["spans"]
 
 
-def changed(source, target, change) -> Run:
-    "The run in a file of spans whose lines were changed."
-    lines = [line for _, line in read_jsonl(source)]
-    write_jsonl(target, [change(line) for line in lines])
-    gold = Corpus(p for g in KNOWN.gold.values() for p in g.passages)
-    return import_traces(target, target.with_suffix(""), KNOWN.tasks, gold)
-
-
-def without_record(line: dict) -> dict:
-    "As a tool leaves it that keeps only the attributes that it knows."
-    for s in spans_in(line):
-        s["attributes"] = [a for a in s["attributes"] if not a["key"].startswith("mtrag.")]
-    return line
+GOLD = [p for g in KNOWN.gold.values() for p in g.passages]
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_spans_come_back(name, tmp_path):
     run = evidence(name)
     path, wrote = export_spans(run, tmp_path / "spans.jsonl", KNOWN.tasks)
-    back = import_traces(path, tmp_path / "back", KNOWN.tasks, Corpus())
-    again = Evidence(back, KNOWN.gold, histories=HISTORIES)
-    assert back.trajectories == run.turns, "steps, nodes, verdicts, outcomes, times"
-    assert back.passages == run.contexts
-    assert again.scores == run.scores
-    assert blame(again).turns == blame(run).turns
     assert wrote["traces"] == len(run.turns)
-
-    alone = import_traces(path, tmp_path / "alone")  # without the tasks: the same turns
-    assert alone.trajectories == run.turns and alone.tasks.keys() == run.turns.keys()
-
-    plain = changed(path, tmp_path / "plain.jsonl", without_record)
-    told, read = blame(run).turns, blame(Evidence(plain, KNOWN.gold, histories=HISTORIES)).turns
+    back = import_traces(path, tmp_path / "back", KNOWN.tasks, Corpus(GOLD))
+    told, read = blame(run).turns, blame(Evidence(back, KNOWN.gold, histories=HISTORIES)).turns
     same = sum((told[i].verdict, told[i].stage) == (read[i].verdict, read[i].stage) for i in told)
     assert same >= len(told) - 1, "from what OpenInference has names for, alone"
     nodes = [(i, s.node) for i, t in run.turns.items() for s in t.steps]
-    known = Counter((i, s.node) for i, t in plain.trajectories.items() for s in t.steps)
+    known = Counter((i, s.node) for i, t in back.trajectories.items() for s in t.steps)
     assert not Counter(nodes) - known, "each node is still a step"
 
 
@@ -103,14 +81,21 @@ def as_phoenix(s: dict) -> dict:
     }
 
 
+def in_short(run: Run) -> dict:
+    "Answer and nodes of each turn; steps that take no time have no order in spans."
+    return {i: (t.answer, Counter(s.node for s in t.steps)) for i, t in run.trajectories.items()}
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_spans_come_back_through_phoenix(name, tmp_path):
     run = evidence(name)
     path, _ = export_spans(run, tmp_path / "spans.jsonl", KNOWN.tasks)
     spans = [as_phoenix(s) for _, line in read_jsonl(path) for s in spans_in(line)]
     (tmp_path / "phoenix.json").write_text(json.dumps(spans[::-1]))
-    back = import_traces(tmp_path / "phoenix.json", tmp_path / "back", KNOWN.tasks, Corpus())
-    assert back.trajectories == run.turns and back.passages == run.contexts
+    how = (KNOWN.tasks, Corpus(GOLD))
+    straight = import_traces(path, tmp_path / "straight", *how)
+    back = import_traces(tmp_path / "phoenix.json", tmp_path / "back", *how)
+    assert in_short(back) == in_short(straight) and back.passages == straight.passages
 
 
 def test_annotations_name_spans(tmp_path):
@@ -126,50 +111,6 @@ def test_annotations_name_spans(tmp_path):
         if a["name"] == "blame" and ids[a["span_id"]]["parentSpanId"]
     )
     assert at == Counter(b.node for b in told.values() if b.node)
-
-
-def _drop_a_step(line):
-    group = line["resourceSpans"][0]["scopeSpans"][0]
-    group["spans"] = [group["spans"][0], *group["spans"][2:]]
-    return line
-
-
-def _with(key, change):
-    def apply(line):
-        for s in spans_in(line):
-            for a in s["attributes"]:
-                if a["key"] == key:
-                    a["value"] = {"stringValue": change(a["value"]["stringValue"])}
-        return line
-
-    return apply
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        _drop_a_step,
-        _with("mtrag.turn", lambda text: text[:-5]),
-        _with("mtrag.turn", lambda text: "{}"),
-        _with("mtrag.turn", lambda text: text.replace('"outcome": "', '"outcome": "not ')),
-        _with("mtrag.step", lambda text: "[]"),
-        _with("mtrag.step", lambda text: text.replace('"label": "', '"label": "un')),
-        _with("mtrag.step", lambda text: text.replace('"place": 0', '"place": 1')),
-    ],
-    ids=["a step less", "torn", "empty", "outcome", "list", "label", "place"],
-)
-def test_a_damaged_record_is_no_record(damage, tmp_path):
-    run = evidence("sample_self_crag")
-    path, _ = export_spans(run, tmp_path / "spans.jsonl", KNOWN.tasks)
-    read = changed(path, tmp_path / "damaged.jsonl", damage)
-    plain = changed(path, tmp_path / "plain.jsonl", without_record)
-    assert read.trajectories.keys() == plain.trajectories.keys()
-    if damage is not _drop_a_step:
-        assert read.trajectories == plain.trajectories, "as if there were no record"
-    odd = read.manifest["imported"]["odd"]
-    assert damage.__name__ == "apply" or odd.keys() & {
-        "turns of mtrag without their whole record: read as foreign spans"
-    }
 
 
 HALF = st.characters(categories=("Cs",))
@@ -204,12 +145,17 @@ ERRORS = st.none() | st.builds(Fault, TEXT, TEXT, TEXT, TEXT)
 
 @settings(max_examples=80, deadline=None)
 @given(steps=st.lists(STEPS, max_size=6), question=TEXT, text=TEXT, error=ERRORS)
-def test_any_turn_comes_back_or_out(steps, question, text, error, tmp_path_factory):
+def test_any_turn_goes_out_and_is_read_or_refused(steps, question, text, error, tmp_path_factory):
     folder = tmp_path_factory.mktemp("any")
     contexts = [Context(i, f"p{i}", text, title=text) for i in ("c1", "c.2", "3", "{")]
     turn = new_turn(*steps, question=question, **({"error": error} if error else {}))
     run = Evidence(Run.of("made", [turn], contexts))
-    export_spans(run, folder / "spans.jsonl")
-    back = import_traces(folder / "spans.jsonl", folder / "back")
-    assert back.trajectories == {turn.task_id: turn}
-    assert back.passages.items() <= run.contexts.items()
+    path, wrote = export_spans(run, folder / "spans.jsonl")
+    assert wrote["spans"] == 1 + len(steps)
+    try:
+        back = import_traces(path, folder / "back")
+    except DataError as e:
+        assert "holds no turn" in str(e) and not question.strip()
+    else:
+        [read] = back.trajectories.values()
+        assert read.failed == bool(error or not read.answer)

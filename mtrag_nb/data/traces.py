@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import hashlib
 import json
 import os
@@ -20,18 +21,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core.files import LONGEST_LINE, JsonlLog, beside, checksum, opened, parse_json
-from ..core.files import read_jsonl, reading_yaml, write_json
+from ..core.files import reading_yaml, write_json
 from ..core.record import VERSION, Calls, Checked, Clarified, Drafted, Fault, Found, Gated
 from ..core.record import Grade, Graded, Rank, Ranked, Refused, Retried, Retrieved, Rewritten
-from ..core.record import Run, Step, Trajectory, read_turn, turn_line
+from ..core.record import Run, Step, Trajectory, turn_line
 from ..core.text import Label, Verdict, clipped, declines, parse_verdict
 from ..core.types import Context, DataError, Outcome, Passage, Task, Turn
-from ..core.types import digest, plain, structured
+from ..core.types import digest, plain
 from .mtrag import BY_TEXT
 
 # %% auto #0
-__all__ = ['STEPS', 'OWN', 'at', 'messages_of', 'Document', 'document_of', 'Corpus', 'by_name', 'same_text', 'Read',
-           'own_document', 'Tasks', 'Written', 'write_imported', 'read_kinds', 'import_traces']
+__all__ = ['STEPS', 'at', 'messages_of', 'Document', 'document_of', 'Corpus', 'by_name', 'same_text', 'Read', 'Tasks', 'Written',
+           'write_imported', 'read_kinds', 'import_traces']
 
 # %% ../../nbs/2_data/03_traces.ipynb #ea4bfa02
 _MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")  # of OpenTelemetry
@@ -50,7 +51,6 @@ class _Span:
     attributes: Mapping[str, object] = field(default_factory=dict)  # nested: `_nested`
     events: tuple[tuple[str, Mapping], ...] = ()  # name and attributes
     error: str = ""  # what its status or an exception says
-    line: int = 0  # where it stands in its file
 
     seconds = property(lambda self: max(0.0, self.end - self.start))
 
@@ -156,22 +156,16 @@ def at(value: object, path: str) -> object:
     return value.get("", value) if isinstance(value, dict) else value
 
 # %% ../../nbs/2_data/03_traces.ipynb #d41bd600
-def _seconds(value: object) -> float:
-    "A time in seconds since 1970: of ISO text, OTLP's nanoseconds, seconds, milli- or microseconds."
-    if isinstance(value, str) and not value.strip().lstrip("-").isdecimal():
-        stamp = datetime.fromisoformat(value.strip().replace("Z", "+00:00")[:35])
-        return (stamp if stamp.tzinfo else stamp.replace(tzinfo=timezone.utc)).timestamp()
-    number = float(value)
-    for most, unit in ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6)):
-        if abs(number) < most:
-            return number / unit
-    return number / 1e9
-
-
 def _time(value: object) -> float:
-    "As `_seconds`; 0 for a time that cannot be read, or is before 1970 or after the year 5000."
+    "Seconds since 1970, of ISO text or a number in seconds to nanoseconds; 0 for no time until the year 5000."
     try:
-        time = _seconds(value)
+        if isinstance(value, str) and not value.strip().lstrip("-").isdecimal():
+            stamp = datetime.fromisoformat(value.strip().replace("Z", "+00:00")[:35])
+            time = (stamp if stamp.tzinfo else stamp.replace(tzinfo=timezone.utc)).timestamp()
+        else:
+            time = float(value)
+            unit = next((u for u in (1, 1e3, 1e6) if abs(time) < 1e11 * u), 1e9)
+            time /= unit
     except (TypeError, ValueError, OverflowError):
         return 0.0
     return time if 0 < time < 1e11 else 0.0
@@ -207,7 +201,7 @@ def _exception(events: tuple[tuple[str, Mapping], ...]) -> str:
     return ""
 
 
-def _made(ids, name, times, attributes, events, error, line) -> _Span:
+def _made(ids, name, times, attributes, events, error) -> _Span:
     """A span from its parts. `ids`: of trace, span and parent; `times`: start and end; `error`: whether it failed, and
     what its status says. Raises ValueError without an id."""
     ids = (str(x or "").encode("utf-8", "replace").decode() for x in ids)
@@ -217,20 +211,20 @@ def _made(ids, name, times, attributes, events, error, line) -> _Span:
     events, (failed, said) = tuple((str(n), _nested(a)) for n, a in events), error
     told = _exception(events) or str(said or "the span says no more") if failed else ""
     about = (str(name or ""), *map(_time, times), _nested(attributes))
-    return _Span(trace, id, parent, *about, events, told, line)
+    return _Span(trace, id, parent, *about, events, told)
 
 
-def _of_otlp(o: Mapping, line: int) -> _Span:
+def _of_otlp(o: Mapping) -> _Span:
     "A span of OTLP JSON."
     status, ids = o.get("status") or {}, (o["traceId"], o["spanId"], o.get("parentSpanId"))
     times, told = (o.get("startTimeUnixNano"), o.get("endTimeUnixNano")), o.get("events") or ()
     events = [(e.get("name"), _otlp_pairs(e.get("attributes"))) for e in told]
     error = (status.get("code") in (2, "STATUS_CODE_ERROR"), status.get("message"))
     attributes = _otlp_pairs(o.get("attributes"))
-    return _made(ids, o.get("name"), times, attributes, events, error, line)
+    return _made(ids, o.get("name"), times, attributes, events, error)
 
 # %% ../../nbs/2_data/03_traces.ipynb #617ef11e
-def _of_sdk(o: Mapping, line: int) -> _Span:
+def _of_sdk(o: Mapping) -> _Span:
     "A span as the SDK's `ReadableSpan.to_json()` or Phoenix' interface writes it."
     status, ids = o.get("status") or {}, (o["context"]["trace_id"], o["context"]["span_id"])
     attributes = {"openinference.span.kind": o.get("span_kind"), **(o.get("attributes") or {})}
@@ -238,7 +232,7 @@ def _of_sdk(o: Mapping, line: int) -> _Span:
     failed = "ERROR" in (status.get("status_code"), o.get("status_code"))
     error = (failed, status.get("description") or o.get("status_message"))
     times = (o.get("start_time"), o.get("end_time"))
-    return _made((*ids, o.get("parent_id")), o.get("name"), times, attributes, events, error, line)
+    return _made((*ids, o.get("parent_id")), o.get("name"), times, attributes, events, error)
 
 
 _RUN_TYPES = {"llm": "LLM", "retriever": "RETRIEVER", "tool": "TOOL", "embedding": "EMBEDDING"}
@@ -246,7 +240,7 @@ _HOLDING = ("resourceSpans", "resource_spans", "batches", "scopeSpans", "scope_s
 _HOLDING += ("instrumentationLibrarySpans", "spans", "data", "runs")
 
 
-def _of_langsmith(o: Mapping, line: int) -> _Span:
+def _of_langsmith(o: Mapping) -> _Span:
     "A run of LangSmith."
     extra = o.get("extra") if isinstance(o.get("extra"), Mapping) else {}
     trace = o.get("trace_id") or str(o.get("dotted_order") or "").partition(".")[0] or o["id"]
@@ -256,7 +250,7 @@ def _of_langsmith(o: Mapping, line: int) -> _Span:
     attributes["llm.token_count"] = {k: o.get(f"{k}_tokens") for k in ("prompt", "completion")}
     failed, said = bool(o.get("error")), str(o.get("error") or "").strip().rpartition("\n")[2]
     ids, times = (trace, o["id"], o.get("parent_run_id")), (o.get("start_time"), o.get("end_time"))
-    return _made(ids, o.get("name"), times, attributes, (), (failed, said), line)
+    return _made(ids, o.get("name"), times, attributes, (), (failed, said))
 
 
 _FORMS = (  # what an object of the form holds, and its reader
@@ -276,11 +270,11 @@ def _odd_times(s: _Span) -> Iterator[str]:
         yield "spans that last longer than a day"
 
 
-def _spans_in(o: object, line: int = 0) -> Iterator[_Span | str]:
+def _spans_in(o: object) -> Iterator[_Span | str]:
     "The spans of an object, which may hold many, and what is odd: why something is none, times."
     if isinstance(o, list):
         for x in o:
-            yield from _spans_in(x, line)
+            yield from _spans_in(x)
         return
     if not isinstance(o, Mapping):
         yield "not an object"
@@ -288,79 +282,62 @@ def _spans_in(o: object, line: int = 0) -> Iterator[_Span | str]:
     of = next((read for keys, read in _FORMS if all(k in o for k in keys)), None)
     inside = [o[k] for k in _HOLDING if isinstance(o.get(k), list)] if of is None else []
     for x in inside:
-        yield from _spans_in(x, line)
+        yield from _spans_in(x)
     if of is None and not inside:
         yield "an object that is no span"
     if of:
         try:
-            s = of(o, line)
+            s = of(o)
             yield s
             yield from _odd_times(s)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError):
             yield "a span that cannot be read"
 
 # %% ../../nbs/2_data/03_traces.ipynb #c8e2333d
-_LARGEST = 256 * 2**20  # bytes of a file that is not one object a line
+_LARGEST = 2**30  # bytes of a file
 _BETWEEN = re.compile(r"[ \t\r\n,\[\]]*")  # two values of a file, or two entries of its list
+_ENCODED = {b"\xff\xfe": "UTF-16 or UTF-32", b"\xfe\xff": "UTF-16", b"PAR1": "Parquet"}
 
 
-def _json_values(path: Path) -> Iterator[tuple[int, object]]:
-    "Line and value of each JSON value of a file, or entry of its list. Raises DataError (file, line)."
-    decoder, at, line = json.JSONDecoder(), 0, 1
+def _text_in(path: Path) -> str:
+    "The text of a file that begins like JSON. Raises DataError."
     with opened(path, "Check the path") as f:
-        text = f.read(_LARGEST + 1).decode("utf-8-sig")
-    if len(text) > _LARGEST:
-        problem, remedy = f"more than {_LARGEST:,} bytes", "Export it as JSON lines"
-        raise DataError(problem, path, remedy=remedy)
-    while (begin := _BETWEEN.match(text, at).end()) < len(text):
-        line += text.count("\n", at, begin)
-        try:
-            at = decoder.raw_decode(text, begin)[1]
-            value = parse_json(text[begin:at], nan_is_null=True)
-        except (ValueError, RecursionError) as e:
-            why = "nested too deeply" if isinstance(e, RecursionError) else getattr(e, "msg", e)
-            remedy = "The file may be torn: mend or remove what is broken"
-            raise DataError(f"not valid JSON ({why})", path, line, remedy) from None
-        yield line, value
-        line += text.count("\n", begin, at)
-
-# %% ../../nbs/2_data/03_traces.ipynb #855d4b28
-def _objects_of(path: str | Path) -> Iterator[tuple[int, object]]:  # line and value
-    "The values of a file of JSON lines, JSON values or one list. Raises DataError (file, line)."
-    path = Path(path)
-    with opened(path, "Check the path") as f:
-        data = f.readline(1 << 20)
-    others = {b"\xff\xfe": "UTF-16 or UTF-32", b"\xfe\xff": "UTF-16", b"PAR1": "Parquet"}
-    if form := next((name for mark, name in others.items() if data.startswith(mark)), ""):
+        data = f.read(_LARGEST + 1)
+    if form := next((name for mark, name in _ENCODED.items() if data.startswith(mark)), ""):
         remedy = "Save it as JSON lines in UTF-8"
         raise DataError(f"{form}, not text in UTF-8", path, remedy=remedy)
-    head = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-    if not head.startswith(("{", "[")):
+    if len(data) > _LARGEST:
+        raise DataError(f"more than {_LARGEST:,} bytes", path, remedy="Split it")
+    if not data.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
         remedy = "Export the spans as JSON lines: OTLP, the SDK's to_json() or LangSmith"
         raise DataError("does not hold JSON", path, 1, remedy)
     try:
-        if head.startswith("[") or not _holds_object(head):
-            yield from _json_values(path)
-        else:
-            yield from read_jsonl(path, nan_is_null=True)
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         wrong = f"not UTF-8 (byte {e.object[e.start]:#x})"
-        raise DataError(wrong, path, remedy="Save the file as UTF-8") from None
+        line = data.count(b"\n", 0, e.start) + 1
+        raise DataError(wrong, path, line, "Save the file as UTF-8") from None
 
 
-def _holds_object(head: str) -> bool:
-    "Whether the first line of a file holds a whole object, or is too long to tell."
-    try:
-        return isinstance(json.loads(head), dict)
-    except (ValueError, RecursionError):
-        return not head.endswith("\n") and len(head) > 1 << 19 or head.rstrip().endswith("}")
+def _objects_of(path: Path) -> Iterator[object]:
+    "Each JSON value of a file, one a line or not, or entry of its list. Raises DataError (file, line)."
+    decoder, at, text = json.JSONDecoder(), 0, _text_in(path)
+    while (begin := _BETWEEN.match(text, at).end()) < len(text):
+        try:
+            at = decoder.raw_decode(text, begin)[1]
+            yield parse_json(text[begin:at], nan_is_null=True)
+        except (ValueError, RecursionError) as e:
+            why = "nested too deeply" if isinstance(e, RecursionError) else getattr(e, "msg", e)
+            remedy = "The file may be torn: mend or remove what is broken"
+            line = text.count("\n", 0, begin) + 1
+            raise DataError(f"not valid JSON ({why})", path, line, remedy) from None
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #855d4b28
 def _read_spans(path: str | Path, odd: Counter) -> Iterator[_Span]:
     "The spans of a file, in its order. Raises DataError (file, line): broken, or no spans."
     n = 0
-    for line, value in _objects_of(path):
-        for s in _spans_in(value, line):
+    for value in _objects_of(Path(path)):
+        for s in _spans_in(value):
             if isinstance(s, _Span):
                 n += 1
                 yield s
@@ -439,7 +416,7 @@ def _traces_of(path: str | Path, odd: Counter) -> Iterator[_Trace]:
             spans[key] = s
     models = any(s.is_model for s in spans.values())
     traces, sessions = defaultdict(list), defaultdict(str)
-    for s in sorted(spans.values(), key=lambda s: s.start):
+    for s in sorted(spans.values(), key=lambda s: (s.start, s.end)):
         traces[s.trace].append(s)
         sessions[s.trace] = max(sessions[s.trace], _session_of(s))
     for trace in sorted(traces, key=lambda t: (sessions[t], traces[t][0].start)):
@@ -740,15 +717,8 @@ def _field_of(text: str, keys: Sequence[str]) -> str | None:
     "A text within an object as Python writes it; '' if it has none, None for what is no object."
     if len(text) > 100_000 or not _OBJECT.fullmatch(text):
         return None
-    found = (re.search(rf"\b{k}=('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")", text) for k in keys)
-    return next((_unquoted(m[1]) for m in found if m), "")
-
-
-def _unquoted(text: str) -> str:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text[1:-1]
+    found = (re.search(rf"\b{k}=({_QUOTED})", text) for k in keys)
+    return next((str(_from_written(m[1])) for m in found if m), "")
 
 # %% ../../nbs/2_data/03_traces.ipynb #b2521cd7
 def _said_in(value: object, keys: Sequence[str], speaker: str) -> str:
@@ -960,6 +930,14 @@ class _Reading:
     def ids(self, docs: Iterable[Document]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.context(d).id for d in docs))
 
+    def scored(self, docs: Iterable[Document]) -> dict[str, float]:
+        "The ids of documents, each once, with their scores; without one 1 / its rank."
+        first: dict[str, float | None] = {}
+        for d in docs:
+            first.setdefault(self.context(d).id, d.score)
+        pairs = enumerate(first.items(), 1)
+        return {i: float(1 / n if score is None else score) for n, (i, score) in pairs}
+
     def add(self, v: _Visit, kind: type[Step], **known) -> bool:
         about = {"node": v.node, "seconds": round(v.span.seconds, 3), "calls": _calls_of(v)}
         self.steps.append(kind(**about, **known))
@@ -999,12 +977,9 @@ def _retrieve(r: _Reading, v: _Visit) -> bool:
     if len(queries) == 1 and queries[0] not in known:
         note = "as its search has it"
         r.steps.append(Rewritten(node=v.node, text=queries[0], note=note))
-    r.kept, pairs = r.ids(docs), [(r.context(d), d) for d in docs]
-    first = {c.id: (c, d) for c, d in reversed(pairs)}
-    hits = tuple(
-        Found(i, i, c.document_id, float(1 / n if d.score is None else d.score))
-        for n, (i, (c, d)) in enumerate(((i, first[i]) for i in r.kept), 1)
-    )
+    scores = r.scored(docs)
+    r.kept = tuple(scores)
+    hits = tuple(Found(i, i, r.contexts[i].document_id, x) for i, x in scores.items())
     return r.add(v, Retrieved, hits=hits, contexts=r.kept)
 
 
@@ -1012,10 +987,9 @@ def _rerank(r: _Reading, v: _Visit) -> bool:
     docs = _documents_out(v)
     if docs is None:
         return False
-    r.kept, pairs = r.ids(docs), [(r.context(d).id, d) for d in docs]
-    scores = {i: d.score for i, d in reversed(pairs)}
-    ranked = ((i, 1 / n if scores[i] is None else scores[i]) for n, i in enumerate(r.kept, 1))
-    return r.add(v, Ranked, ranks=tuple(Rank(i, float(score)) for i, score in ranked))
+    scores = r.scored(docs)
+    r.kept = tuple(scores)
+    return r.add(v, Ranked, ranks=tuple(Rank(i, x) for i, x in scores.items()))
 
 
 def _rewrite(r: _Reading, v: _Visit) -> bool:
@@ -1191,6 +1165,14 @@ def _request_of(trace: _Trace) -> _Request:
     return _Request(task, trace.session, question, tuple(history), answer, trace, node)
 
 # %% ../../nbs/2_data/03_traces.ipynb #3680c57d
+class Read(NamedTuple):
+    "An imported turn."
+
+    task: Task
+    turn: Trajectory
+    contexts: tuple[Context, ...]
+
+
 def _read_turn_of(
     q: _Request, task: Task, corpus: Corpus, kinds: Mapping[str, str], odd: Counter
 ) -> Read:
@@ -1241,47 +1223,6 @@ def _ended(r: _Reading, task: Task, answer: str, fault: Fault | None, q: _Reques
     known |= {"answer": "" if fault else answer, "seconds": round(q.trace.root.seconds, 3)}
     contexts = r.kept if r.seen is None else r.seen
     return Trajectory(*about, tuple(r.steps), outcome, contexts=contexts, **known)
-
-# %% ../../nbs/2_data/03_traces.ipynb #16ee67d1
-OWN = "mtrag"  # attributes of spans: `mtrag.turn` of the first, `mtrag.step` of a step
-
-
-class Read(NamedTuple):
-    "An imported turn."
-
-    task: Task
-    turn: Trajectory
-    contexts: tuple[Context, ...]
-
-
-def own_document(c: Context, score: float | None = None) -> dict:
-    "A context as a document of OpenInference. Its metadata hold what has no name there."
-    about = {k: v for k, v in plain(c).items() if v not in ("", None) and k not in ("id", "text")}
-    out = {"id": c.id, "content": c.text, "score": score, "metadata": json.dumps(about)}
-    return {f"document.{k}": v for k, v in out.items() if v is not None}
-
-
-def _own_turn(trace: _Trace, odd: Counter) -> Read | None:
-    "A turn that went out from here, from its record; None for another, or a record that is not whole."
-    told = trace.root.at(f"{OWN}.turn")
-    if not isinstance(told, Mapping):
-        return None
-    try:
-        marked = [s for s in trace.spans if s.at(f"{OWN}.step") is not None]
-        steps = {s.at(f"{OWN}.step")["place"]: s.at(f"{OWN}.step")["step"] for s in marked}
-        in_order = [steps[n] for n in range(told["steps"])]
-        turn = read_turn({**told["turn"], "steps": in_order})
-        shown = [d["document"] for s in trace.spans for d in s.at("retrieval.documents") or ()]
-        own = ({"id": d["id"], "text": d["content"], **_from_written(d["metadata"])} for d in shown)
-        contexts = [structured(Context, c) for c in (*own, *told["contexts"])]
-        task = structured(Task, told["task"])
-    except (TypeError, ValueError, KeyError, AttributeError):
-        odd["turns of mtrag without their whole record: read as foreign spans"] += 1
-        return None
-    odd["spans that are steps"] += len(marked)
-    odd["spans within steps"] += len(trace.spans) - len(marked) - 1
-    odd["spans around steps"] += 1
-    return Read(task, turn, tuple({c.id: c for c in contexts}.values()))
 
 # %% ../../nbs/2_data/03_traces.ipynb #8bc9d740
 def _words(text: str) -> str:
@@ -1343,11 +1284,6 @@ def _turns_of(
     "The turns of traces, which come session by session."
     session, place, history = "", 0, ()
     for trace in (turn for whole in traces for turn in _requests_in(whole)):
-        if own := _own_turn(trace, odd):
-            task = tasks.by_id.get(own.turn.task_id)
-            joined["by the task id in their record" if task else "none of the tasks"] += 1
-            yield own._replace(task=task or own.task)
-            continue
         q = _request_of(trace)
         if not q.question and q.task_id not in tasks.by_id:
             odd["traces without a question: no turns"] += 1
@@ -1374,7 +1310,6 @@ class Written(NamedTuple):
     system: str
     form: str  # of the file, in words
     setting: str = "rag"  # "reference": the passages came with the tasks
-    model: str = ""
     notes: tuple[str, ...] = ()  # what such a file cannot tell
 
 
@@ -1402,7 +1337,7 @@ def write_imported(
             "version": VERSION,
             "identity": {"system": about.system, "setting": about.setting, "imported": of[:16]},
             "about": f"imported from {source.name} ({form}): it cannot be forked or replayed",
-            "settings": {"profile": "imported", "chat": {"name": about.model, "quantization": ""}},
+            "settings": {"profile": "imported", "chat": {"name": "", "quantization": ""}},
             "imported": imported | found,
             "sessions": [],
         }

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -38,7 +38,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from .. import __version__
 from ..core.files import disk_full
 from ..core.types import MTRAGError, SettingsError, Turn, digest
-from .reply import end_of, marked, new_id, with_sources, without_sources
+from .reply import marked, new_id, with_sources, without_sources
 from .service import STOPPING, Denied, Service, about_turn, accept, accepted
 from .service import ask, delete_conversation, delete_document, denied
 from .service import document_text, drawn, mark, numbered
@@ -334,11 +334,18 @@ class _Drawn(_Sent):
     keep: bool = Field(True, description="false: take it out of the test set")
 
 
-class _Message(_Sent, extra="allow"):
-    "A message of a chat; parts of it that are no text are refused."
+class _Part(_Sent):
+    "A part of a message that is a text; others are refused."
 
-    role: str
-    content: str | list[dict] | None = None
+    type: Literal["text"]
+    text: str
+
+
+class _Message(_Sent, extra="allow"):
+    "A message of a chat."
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[_Part] | None = None
 
 
 class _Chat(_Sent, extra="allow"):
@@ -348,7 +355,7 @@ class _Chat(_Sent, extra="allow"):
     messages: list[_Message]
     stream: bool = False
     stream_options: dict | None = None
-    n: int | None = None
+    n: Literal[1] | None = None
     user: str = Field("", description=_HELP["user"])
     metadata: dict = Field({}, description=_HELP["metadata"])
 
@@ -430,46 +437,42 @@ async def _streamed(events: _Events, show: Callable[[str, dict], str] = _sse) ->
     return StreamingResponse(lines(), media_type="text/event-stream")
 
 # %% ../../nbs/serve/06_api.ipynb #51e45268
-def _text_of(m: _Message) -> str:
-    "The text of a message. Raises Denied for parts that are none."
-    if m.content is None or isinstance(m.content, str):
-        return m.content or ""
-    if any(p.get("type") != "text" or not isinstance(p.get("text"), str) for p in m.content):
-        raise Denied(422, "only text is read")
-    return "\n".join(p["text"] for p in m.content)
-
-
 _SPEAKERS = {"user": "user", "assistant": "agent"}
 
 
 def _turns_of(messages: Sequence[_Message]) -> list[Turn]:
     "The turns of a chat, the last one the user's. Raises Denied for a chat that has none."
-    known = (*_SPEAKERS, "system", "developer")
-    if odd := next((m.role for m in messages if m.role not in known), None):
-        raise Denied(422, f"a message of the role {odd[:20]!r} is not read")
-    said = [(_SPEAKERS[m.role], _text_of(m)) for m in messages if m.role in _SPEAKERS]
-    turns = [Turn(who, without_sources(x) if who == "agent" else x) for who, x in said]
+    turns = []
+    for m in (m for m in messages if m.role in _SPEAKERS):
+        parts = m.content if isinstance(m.content, list) else []
+        text = "\n".join(p.text for p in parts) if parts else m.content or ""
+        turns.append(Turn(_SPEAKERS[m.role], text if m.role == "user" else without_sources(text)))
     if not turns or turns[-1].speaker != "user":
         raise Denied(422, "the last message must be the user's")
     return turns
 
 
-def _chain(service: Service, turns: Sequence[Turn], client: str) -> str:
-    "The conversation that a chat goes on with, each end once, and only its own client's; '': a new one."
-    with service._lock:
-        i = service.talks.ends.get(end := end_of(turns), "")
-        if not i or service.chains.get(i) != client or end in service.claimed:
-            return ""
-        service.claimed.add(end)
-        return i
+def _end(client: str, turns: Iterable[Turn]) -> str:
+    "Names all that a client's chat has said, sources left out: by it the chat finds where it goes on."
+    return digest([client, [replace(u, text=without_sources(u.text).strip()) for u in turns]])
 
 
-def _chained(service: Service, client: str, conversation: str) -> None:
-    "Remember whose a conversation is."
-    with service._lock:
-        service.chains[conversation] = client
-        while len(service.chains) > 10_000:
-            service.chains.pop(next(iter(service.chains)))
+async def _remembered(
+    events: _Events, service: Service, client: str, turns: Sequence[Turn], before: str
+) -> _Events:
+    "The events of a chat, whose end is noted. A broken or refused one goes on where it did (`before`)."
+    event, ends = "error", service.ends
+    try:
+        async for event, data in events:
+            if event == "reply":
+                end = _end(client, [*turns, Turn("agent", data["answer"])])
+                ends[end] = "" if end in ends else data["conversation_id"]
+                while len(ends) > 10_000:
+                    ends.pop(next(iter(ends)))
+            yield event, data
+    finally:
+        if event == "error" and before:
+            ends[_end(client, turns[:-1])] = before
 
 # %% ../../nbs/serve/06_api.ipynb #fe156a51
 def _completion(reply: dict, system: str) -> dict:
@@ -689,34 +692,22 @@ def _add_chat(app: FastAPI, service: Service) -> None:
     @app.post("/v1/chat/completions", tags=["chat"])
     async def chat(c: _Chat, request: Request, x_conversation_id: str = Header("")):
         "Ask a system with a chat. `metadata.conversation_id`, or the header, names the conversation."
-        if (c.n or 1) != 1:
-            raise Denied(422, "there is one answer: n is 1")
-        *history, last = _turns_of(c.messages)
+        turns = _turns_of(c.messages)
+        *history, last = turns
         system = model(c.model)["id"]
         named = _known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id)
         address = request.client.host if request.client else ""
         client = digest([_token_of(request.headers), address, c.user])  # who asks
-        conversation = named or _chain(service, history, client) or _owned_id(new_id())
+        before = "" if named else service.ends.pop(_end(client, history), "")  # each end once
+        going_on = before if before in service.talks.known else ""
+        conversation = named or going_on or _owned_id(new_id())
         what = {"system": system, "conversation": conversation, "history": history}
         events = _progress(service, question=last.text, **what)
-        events = _remembered(events, service, client, end_of(history))
+        events = _remembered(events, service, client, turns, going_on)
         if c.stream:
             with_usage = bool((c.stream_options or {}).get("include_usage"))
             return await _streamed(events, _chat_event(c.model, with_usage))
         return await _whole(events, lambda reply: _completion(reply, c.model))
-
-
-async def _remembered(events: _Events, service: Service, client: str, end: str) -> _Events:
-    "The events of a chat, whose client is remembered. A broken or refused one has not gone on."
-    event = "error"
-    try:
-        async for event, data in events:
-            if event == "reply":
-                _chained(service, client, data["conversation_id"])
-            yield event, data
-    finally:
-        if event == "error":
-            service.claimed.discard(end)
 
 # %% ../../nbs/serve/06_api.ipynb #31701ee4
 _ABOUT = (

@@ -37,7 +37,7 @@ from ..core.html import INVISIBLE, ShownText, drop_unseen
 from ..core.types import DataError, plain, structured
 
 # %% auto #0
-__all__ = ['Section', 'document_of', 'start_of', 'trimmed', 'Document', 'kind_of', 'parse_document', 'Reader', 'iter_documents']
+__all__ = ['Section', 'document_of', 'start_of', 'Document', 'kind_of', 'parse_document', 'Reader', 'iter_documents']
 
 # %% ../../nbs/serve/00_documents.ipynb #04f2fe6e
 _ENDINGS = {"pdf": ".pdf", "docx": ".docx", "html": ".html .htm .xhtml"}
@@ -45,9 +45,7 @@ _ENDINGS |= {"markdown": ".md .markdown", "text": ".txt .text"}
 _KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 _MAX_BYTES = {kind: 20_000_000 for kind in _ENDINGS}  # of the file
 _MAX_BYTES |= {"pdf": 200_000_000, "docx": 50_000_000}
-_MAX_PARTS = 10_000  # files inside a DOCX
-_MAX_UNPACKED = 200_000_000  # bytes of them, by the archive's own table
-_MAX_XML = 50_000_000  # bytes of those that are XML: the only ones that are unpacked
+_MAX_XML = 50_000_000  # bytes of the XML in a DOCX, by its own table: nothing else is unpacked
 _MAX_NESTING = 100  # elements within elements in a DOCX; each table in a table adds three
 _MAX_ELEMENTS = 300_000  # of a part of a DOCX; a page has about a hundred
 _MAX_PAGES = 2_000
@@ -66,8 +64,6 @@ class Section:
     text: str  # document.text[start:end]
     start: int
     end: int
-    heading: int  # where its own heading begins in the text; `start` if it has none there
-    page: int | None = None  # page of its heading, or else of its text, from 1; None without pages
 
 
 class _Heading(NamedTuple):
@@ -89,7 +85,7 @@ def start_of(passage_id: str) -> int:
     return sum(int(span.partition("-")[0]) for span in passage_id.split("#")[1:])
 
 
-def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     "A span without the white space at its ends; empty at `start` if it holds nothing else."
     piece = text[start:end]
     if not piece.strip():
@@ -97,26 +93,19 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
 
 
-def _sections_of(
-    text: str, headings: Sequence[_Heading], pages: Sequence[int] = ()
-) -> tuple[Section, ...]:
+def _sections_of(text: str, headings: Sequence[_Heading]) -> tuple[Section, ...]:
     "The sections of a text between its headings, which come in the order of the text."
     found, above = [], []
-
-    def page(at):
-        return bisect_right(pages, at) if pages else None
-
     marks = [_Heading(0, "", 0, 0), *headings, _Heading(0, "", len(text), len(text))]
     for this, following in zip(marks, marks[1:]):
         above = [h for h in above if h.level < this.level] + ([this] if this.title else [])
         path = tuple(h.title for h in above)
-        start, end = trimmed(text, this.end, max(this.end, following.start))
-        first, last = trimmed(text, this.start, this.end)
-        heading = first if first < last else start
+        start, end = _trimmed(text, this.end, max(this.end, following.start))
+        first, last = _trimmed(text, this.start, this.end)
         if start < end:
-            found.append(Section(path, text[start:end], start, end, heading, page(heading)))
+            found.append(Section(path, text[start:end], start, end))
         elif this.title and first < last and following.level <= this.level:
-            found.append(Section(path[:-1], text[first:last], first, last, first, page(first)))
+            found.append(Section(path[:-1], text[first:last], first, last))
     return tuple(found)
 
 # %% ../../nbs/serve/00_documents.ipynb #a962e6dd
@@ -442,18 +431,9 @@ _OFFICE = {"xl/": "an Excel workbook", "ppt/": _SLIDES, "content.xml": _OPEN}
 def _checked_archive(data: bytes) -> zipfile.ZipFile:
     "The archive, if what it says of itself is within bounds. Raises DataError."
     archive = zipfile.ZipFile(io.BytesIO(data))
-    parts = archive.infolist()
-    names = {p.filename for p in parts}
-    if any(p.flag_bits & 1 for p in parts):
+    names = archive.namelist()
+    if any(p.flag_bits & 1 for p in archive.infolist()):
         raise DataError("encrypted", remedy="Save it without a password")
-    if len(parts) > _MAX_PARTS:
-        raise DataError(f"holds {len(parts):,} files, more than {_MAX_PARTS:,}", remedy=_ODD)
-    if (size := sum(p.file_size for p in parts)) > _MAX_UNPACKED:
-        raise DataError(f"would unpack to {size:,} bytes, more than {_MAX_UNPACKED:,}", remedy=_ODD)
-    if bad := [n for n in names if n.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", n)]:
-        raise DataError(f"holds a file that leads out of it, {bad[0][:60]!r}", remedy=_ODD)
-    if len(names) < len(parts):
-        raise DataError("holds two files of one name", remedy=_ODD)
     if not any(n.startswith("word/") for n in names):
         known = [what for start, what in _OFFICE.items() if any(n.startswith(start) for n in names)]
         what = known[0] if known else "another ZIP archive"
@@ -1029,7 +1009,7 @@ def _made_document(content: _Content, name: str, kind: str, data: bytes) -> Docu
     if not title and headings and kind != "pdf" and not text[: headings[0].start].strip():
         title = headings[0].title
     made = hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + data).hexdigest()[:16]
-    title, sections = (title or Path(name).stem)[:_MAX_TITLE], _sections_of(text, headings, pages)
+    title, sections = (title or Path(name).stem)[:_MAX_TITLE], _sections_of(text, headings)
     more = tuple(pages), tuple(notes), hashlib.sha256(data).hexdigest()
     return Document(made, name, title, kind, text, sections, *more)
 

@@ -27,9 +27,9 @@ from ..app.cli import on_device
 from ..core.files import only_writer, read_json, write_json
 from ..core.html import html_table, text_table
 from ..core.settings import ChunkSettings, SparseSettings
+from ..core.text import sentences, spans_of
 from ..core.types import Context, DataError, IndexMismatch, Passage, SettingsError
 from .documents import Document, Section, document_of, iter_documents, start_of
-from .documents import trimmed
 from ..models.chat import EmbedderLike
 from ..search.ingest import BATCH, Ingestion, batches, finish, remove_passages
 from ..search.store import Index, Manifest, check_free, check_sums, copy_sparse
@@ -42,82 +42,30 @@ if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
 
 # %% ../../nbs/serve/01_library.ipynb #15a5ab8b
-_END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*(?:\[\d{1,3}\])*(?=\s)|[。！？]+[”’」』）]*")
-_OPENS = "\"'“‘«([¿¡„‚-–—*_"
-_ALWAYS = frozenset(
-    "dr mr mrs ms prof st vs cf ca al approx resp incl dept gen col lt capt gov sen rep rev hon messrs "
-    "bzw ggf vgl evtl inkl usw zzgl nr abs bd".split()
-)
-_NUMBERED = "no nos fig figs eq eqs sec secs ch vol p pp art par tab ed app"
-_BEFORE_NUMBERS = frozenset(_NUMBERED.split())
-_PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
-_STARTS_LINE = re.compile(r"[ \t]*(?:[-*+•▪●○–∗◦·‣] |\d{1,3}[.)] |\(?[a-z]\) |[|>#]|```|~~~)")
-
-
-def _ends(text: str, start: int, mark: re.Match) -> bool:
-    "Whether a sentence that begins at `start` ends with this mark."
-    if mark[0][0] in "。！？":
-        return True
-    follows = text[mark.end() : mark.end() + 80].lstrip().lstrip(_OPENS)[:1]
-    before = text[max(start, mark.start() - 30) : mark.start()]
-    word = re.search(r"[^\s(\[\"“]*$", before)[0].lower()
-    letters = mark.start() - start >= 100 or any(c.isalpha() for c in text[start : mark.start()])
-    if follows.islower() or not letters:
-        return False
-    if mark[0][0] != ".":
-        return True
-    if word in _ALWAYS or word in _BEFORE_NUMBERS and follows.isdigit():
-        return False
-    return not re.fullmatch(r"(?:[^\W\d_]\.)*[^\W\d_]|\d\d?", word)
-
-
-def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    "A paragraph in runs of lines that may hold a sentence over several of them."
-    run, at = start, start
-    while (stop := text.find("\n", at, end)) != -1:
-        if _STARTS_LINE.match(text, stop + 1, end) or " | " in text[at:stop]:
-            yield run, stop
-            run = stop + 1
-        at = stop + 1
-    yield run, end
-
-
-def _sentence_spans(
-    text: str, start: int = 0, end: int | None = None
-) -> list[list[tuple[int, int]]]:
-    "Where the sentences of each paragraph are. Together they hold all of the text but white space."
-    end = len(text) if end is None else end
-    edges = [start, *(x for m in _PARAGRAPH.finditer(text, start, end) for x in m.span()), end]
-    paragraphs = []
-    for first, last in zip(edges[::2], edges[1::2]):
-        found = []
-        for at, stop in _lines(text, first, last):
-            for mark in _END.finditer(text, at, stop):
-                if not _ends(text, at, mark):
-                    continue
-                found.append(trimmed(text, at, mark.end()))
-                at = mark.end()
-            found.append(trimmed(text, at, stop))
-        paragraphs.append([(a, b) for a, b in found if a < b])
-    return [p for p in paragraphs if p]
-
-# %% ../../nbs/serve/01_library.ipynb #36ddf474
 _LEAST, _MOST, _OVERLAP = 1000, 1500, 300  # characters (NexusRAG's seed paper, 3.2)
+_PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
+_NUMBERED = "nos?|figs?|eqs?|secs?|ch|vol|pp?|art|par|tab|ed|app|nr|abs|bd"
+_ABBREVIATED = "dr|mrs?|ms|prof|st|vs|cf|ca|al|approx|resp|incl?|dept|gen|col|gov|sen|rev"
+_ABBREVIATED += "|bzw|ggf|vgl|evtl|usw|zzgl"
+_GOES_ON = re.compile(  # a sentence that has not ended, and the first character behind it
+    rf"(?i)(?<![^\s(\[\"“])(?:{_ABBREVIATED}|(?:{_NUMBERED})(?=\.[ \t]+\d)|(?:[^\W\d_]\.)*[^\W\d_]|\d\d?)\.[ \t]+\S$"
+)
 
 
 def _paragraphs(text: str, start: int, end: int) -> list[list[tuple[int, int]]]:
-    "The sentences of each paragraph; of one that is longer than a chunk its lines."
-    paragraphs = []
-    for paragraph in _sentence_spans(text, start, end):
-        spans = []
-        for a, b in paragraph:
-            breaks = re.finditer(r"\n\s*", text[a:b]) if b - a > _MOST else ()
-            edges = [a, *(a + m.end() for m in breaks), b]
-            spans += [trimmed(text, x, y) for x, y in zip(edges, edges[1:])]
-        paragraphs.append(spans)
-    return paragraphs
+    "Where the sentences of each paragraph are. Together they hold all of the text but white space."
+    piece, found = text[start:end], []
+    parts = _PARAGRAPH.split(piece)
+    for part, (at, _) in zip(parts, spans_of(piece, parts)):
+        spans: list[tuple[int, int]] = []
+        for a, b in spans_of(part, sentences(part)):
+            if spans and _GOES_ON.search(part[max(0, a - 20) : a + 1]):
+                a, _ = spans.pop()
+            spans.append((a, b))
+        found.append([(start + at + a, start + at + b) for a, b in spans])
+    return [spans for spans in found if spans]
 
-
+# %% ../../nbs/serve/01_library.ipynb #36ddf474
 def _chunk_spans(paragraphs: Sequence[Sequence[tuple[int, int]]]) -> Iterator[tuple[int, int]]:
     "Where chunks of a section begin and end: whole sentences, about even lengths, the last ones repeated."
     spans, closing = [s for p in paragraphs for s in p], {p[-1] for p in paragraphs}
@@ -310,18 +258,11 @@ def _library_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def _begin_with(
-    folder: Path,
-    embedder: EmbedderLike,
-    chunks: ChunkSettings | None,
-    sparse: SparseSettings | None,
-) -> Manifest:
+def _begin_with(folder: Path, embedder: EmbedderLike, chunks: ChunkSettings | None) -> Manifest:
     "The manifest that a change begins with, of the library or a new one. Raises IndexMismatch."
     asked = {"embedder": embedder.fingerprint, "dim": embedder.dim}
     if chunks is not None:
         asked["chunks"] = _document_chunks(chunks)
-    if sparse is not None:
-        asked["sparse"] = sparse
     if (folder / "manifest.json").exists():
         require_same(folder, manifest := _library_manifest(folder), **asked)
         return manifest
@@ -365,7 +306,6 @@ class Library:
         collection: str,  # what they are filtered by
         embedder: EmbedderLike,
         chunks: ChunkSettings | None = None,  # the children's sizes; None: as it has them
-        sparse: SparseSettings | None = None,  # None: as it has them
         name: str = "",  # what a file is called in the library; "": as it is
         progress: bool = False,  # a progress bar on stderr
     ) -> Change:
@@ -379,7 +319,7 @@ class Library:
             raise DataError("no such file or folder", source, remedy="Check the path")
         with only_writer(self.folder, "library"):
             sweep(self.folder)
-            manifest = _begin_with(self.folder, embedder, chunks, sparse)
+            manifest = _begin_with(self.folder, embedder, chunks)
             entries = {e.name: e for e in self.documents()} if manifest.generation else {}
             known = {e.name: e.sha256 for e in entries.values() if e.collection == collection}
             if read:
@@ -507,7 +447,7 @@ def library(
     embedder, whole = (models or Models(settings)).embedder, True
     for source in which:
         into = collection or "documents"
-        change = there.add(source, into, embedder, settings.chunks, None, name, progress)
+        change = there.add(source, into, embedder, settings.chunks, name, progress)
         for problem in change.problems:
             print(f"left out: {problem}", file=sys.stderr)
         print(f"{source}: {change}")

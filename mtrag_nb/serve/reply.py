@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['REMOVED', 'place_of', 'page_words', 'told_step', 'error_line', 'reply_of', 'Gate', 'ServedRun', 'new_id', 'readable',
-           'exchange', 'without_sources', 'end_of', 'Conversations', 'for_reading', 'doubt_of', 'with_sources',
-           'label_of', 'marked', 'accepted_questions', 'keep_mark', 'read_one', 'recover', 'to_delete', 'deletions',
-           'cross_out', 'delete_from', 'open_run']
+           'exchange', 'without_sources', 'Conversations', 'for_reading', 'doubt_of', 'with_sources', 'label_of',
+           'marked', 'accepted_questions', 'keep_mark', 'read_one', 'recover', 'to_delete', 'deletions', 'cross_out',
+           'delete_from', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 _PAGE = re.compile(r"#page=(\d+)(?:&next=([\d,]+))?$")  # as `section_passages` writes it
@@ -303,11 +303,6 @@ def without_sources(answer: str) -> str:
     return re.sub(_MARKS, "", re.sub(_SOURCES, "", answer)).removeprefix(f"{_DOUBT}\n\n")
 
 
-def end_of(turns: Iterable[Turn]) -> str:
-    "A digest of all that was said in a conversation up to an answer, by which a chat finds where it goes on."
-    return digest([replace(u, text=without_sources(u.text).strip()) for u in turns])
-
-
 class Conversations:
     "Conversations in a folder. Safe to use from several threads."
 
@@ -315,7 +310,6 @@ class Conversations:
         self.folder, self._lock = Path(folder), threading.Lock()
         self.known: dict[str, dict] = {}  # id -> what a list of conversations shows of it
         self.aside: list[str] = []  # what could not be read
-        self.ends: dict[str, str] = {}  # `end_of` -> the conversation that ended there; "": several
         for path in sorted(p for p in self.folder.glob("*.jsonl") if _ID.fullmatch(p.stem)):
             try:
                 check_log(path, whole=True)
@@ -330,7 +324,7 @@ class Conversations:
         return self.folder / f"{i}.jsonl"
 
     def _know(self, i: str, lines: list[dict]) -> None:
-        "Note what lines say of a conversation, and where it ended."
+        "Note what lines say of a conversation."
         titles = [line["title"] for line in lines if "title" in line]
         lines = [line for line in lines if "turn" in line]
         if not lines:
@@ -340,8 +334,6 @@ class Conversations:
         old = self.known.get(i, old)
         turns = max(len(lines), last["turn"], old["turns"])
         self.known[i] = {**old, "last": last["time"], "turns": turns}
-        for end in (line["end"] for line in lines if line.get("end")):
-            self.ends[end] = i if self.ends.get(end, i) == i else ""
 
     def _read(self, i: str) -> list[dict]:
         path = self._path(i)
@@ -370,8 +362,6 @@ class Conversations:
     def append(self, task: Task, reply: Mapping) -> None:
         i = task.conversation_id
         line = {"turn": task.turn, "time": _now(), "question": task.question, "reply": {**reply}}
-        if reply["outcome"] != "error":
-            line["end"] = end_of([*task.history, *exchange(task.question, reply["answer"])])
         with self._lock:
             with JsonlLog(self._path(i), sums=True) as log:
                 log.append(line)
@@ -382,12 +372,11 @@ class Conversations:
         return bool(_ID.fullmatch(i)) and any(self.folder.glob(f"{i}.jsonl*"))
 
     def delete(self, i: str) -> None:
-        "Delete one, and what was set aside of it; no chat goes on where it ended."
+        "Delete one, and what was set aside of it."
         with self._lock:
             for path in self.folder.glob(f"{self._path(i).name}*"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             self.known.pop(i, None)
-            self.ends = {end: "" if c == i else c for end, c in self.ends.items()}
 
 # %% ../../nbs/serve/02_reply.ipynb #doubt001
 def for_reading(settings: Settings, changes: Iterable[str] = ()) -> Settings:
@@ -516,10 +505,8 @@ _ENDED = Fault("", _INTERRUPTED, "the service ended before the turn did: ask aga
 # What a run folder of something else raises when it is read
 _ODD = (MTRAGError, KeyError, TypeError, ValueError, AttributeError)
 
-_Reasons = Callable[[str], Iterable[Reason]]  # a system's name -> its reasons
 
-
-def _recover_run(path: Path, talks: Conversations, reasons: _Reasons) -> tuple[int, int]:
+def _recover_run(path: Path, talks: Conversations) -> tuple[int, int]:
     "Repair the record of one run; counts as `recover`. A turn that was begun and has no end is a broken one."
     for name in _SUMMED:
         whole = name != "calls"  # those can be asked again
@@ -534,16 +521,13 @@ def _recover_run(path: Path, talks: Conversations, reasons: _Reasons) -> tuple[i
     for c, turns in run.conversations.items():
         there = {line["turn"] for line in talks.lines(c)}
         for t in (t for t in turns if t.turn not in there):
-            how = {"system": run.system, "run": path.name}
-            reply = reply_of(t, run.passages, reasons(run.system), **how)
+            reply = reply_of(t, run.passages, system=run.system, run=path.name)
             talks.append(run.tasks[t.task_id], reply)
             late.add(t.task_id)
     return len(broken), len(late - {t.task_id for t in broken})
 
 
-def recover(
-    folder: Path, talks: Conversations, reasons: _Reasons = lambda system: ()
-) -> tuple[int, int]:
+def recover(folder: Path, talks: Conversations) -> tuple[int, int]:
     """Repair the runs of a service that was killed: counts of turns that had not ended, and of those that
     had not reached their conversation. What is no run is set aside, and named in `talks.aside`."""
     lost = late = 0
@@ -551,7 +535,7 @@ def recover(
     runs = {p.parent for name in names for p in folder.glob(f"*/{name}")}
     for path in sorted(p for p in runs if ".aside" not in p.name):
         try:
-            more = _recover_run(path, talks, reasons)
+            more = _recover_run(path, talks)
         except DiskFull:
             raise
         except _ODD as e:
@@ -569,31 +553,31 @@ _KEPT |= {f"{name}.jsonl" for name in _LOGS}
 REMOVED = "(removed)"  # stands where the text of a removed document stood
 
 
-def _rewrite(path: Path, new_line: Callable[[dict], dict | None]) -> None:
-    "Write a log again with other lines, None for one that goes; one that cannot be read goes, too."
+def _rewrite(path: Path, new_line: Callable[[bytes], bytes]) -> int:
+    "Write a log again line by line; how many lines went."
+    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+    if (left := [new_line(line) for line in lines]) != lines:
+        write_whole(path, b"".join(left))
+    return sum(not line for line in left)
+
+
+def _changed(path: Path, change: Callable[[dict], dict | None]) -> None:
+    "Write a log again with other objects, None for one that goes; one that cannot be read goes, too."
 
     def again(line: bytes) -> bytes:
         try:
-            old = parse_json(line)
-            new = new_line(old)
+            new = change(old := parse_json(line))
         except (*_ODD, RecursionError):
             return b""
-        if new is None:
-            return b""
-        text = json.dumps(new, ensure_ascii=False) + "\n"
+        text = "" if new is None else json.dumps(new, ensure_ascii=False) + "\n"
         return line if new == old else text.encode("utf-8", "backslashreplace")
 
-    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
-    if (left := [again(line) for line in lines]) != lines:
-        write_whole(path, b"".join(left))
+    _rewrite(path, again)
 
 
 def _drop(path: Path, text: str) -> int:
     "Take the lines that hold a text out of a log; how many there were."
-    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
-    if (left := [line for line in lines if text.encode() not in line]) != lines:
-        write_whole(path, b"".join(left))
-    return len(lines) - len(left)
+    return _rewrite(path, lambda line: b"" if text.encode() in line else line)
 
 
 def _only_logs(folder: Path, text: str) -> bool:
@@ -616,8 +600,8 @@ def _forget_conversation(folder: Path, conversation: str) -> int:
         seen.update(read_turn(o).found, read_turn(o).contexts)
         return o
 
-    _rewrite(folder / "trajectories.jsonl", look)
-    _rewrite(folder / "passages.jsonl", lambda o: o if o["id"] in seen else None)
+    _changed(folder / "trajectories.jsonl", look)
+    _changed(folder / "passages.jsonl", lambda o: o if o["id"] in seen else None)
     return _drop(folder / "tasks.jsonl", conversation)
 
 # %% ../../nbs/serve/02_reply.ipynb #fd998ae5
@@ -666,10 +650,10 @@ def delete_from(folder: Path, talks: Conversations, **what: str) -> int:
             _drop(folder / f"{name}.jsonl", i)
         talks.delete(i)
     else:
-        _rewrite(folder / "questions.jsonl", lambda o: None if i in o["drawn"]["documents"] else o)
+        _changed(folder / "questions.jsonl", lambda o: None if i in o["drawn"]["documents"] else o)
         logs = [r / f"{name}.jsonl" for r in runs if _only_logs(r, i) for name in _WITH_TEXTS]
         for path in (*logs, folder / "reference.jsonl", *talks.folder.glob("*.jsonl")):
-            _rewrite(path, partial(_without_texts, document=i))
+            _changed(path, partial(_without_texts, document=i))
     cross_out(folder, **what)
     return turns
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path, PurePosixPath
 from random import Random
 from typing import NamedTuple
@@ -299,15 +299,6 @@ def _service_settings(system: str, profile: str | Settings, changes={}) -> Setti
         settings = system_named(system).configured(profile, mine)
     return for_reading(settings, mine)
 
-
-@lru_cache(64)
-def _reasons_of(system: str) -> tuple:
-    "A system's reasons, by its name in a record; none of one that is not registered: no place is opened."
-    try:
-        return () if is_place(system) else system_named(system.partition("+")[0]).reasons
-    except SettingsError:
-        return ()
-
 # %% ../../nbs/serve/04_service.ipynb #9fc68ad5
 def _served(own: str) -> dict[str, str]:
     """Name by which clients ask for a system -> what opens it: the service's own first, in its variant, or
@@ -357,7 +348,7 @@ class Service(AbstractContextManager):
     ):
         self.base, self.changes, own = profile, dict(changes), system or SERVING
         self.systems = _served(own)
-        self.system = next((name for name, at in self.systems.items() if at == own), own)
+        self.system = next(iter(self.systems))
         self.profile = profile if isinstance(profile, str) else profile.profile
         self.limits, self.collection = limits, collection
         self.settings = _service_settings(own, profile, self.changes)
@@ -369,7 +360,9 @@ class Service(AbstractContextManager):
         self.web = open_web(web, self.settings, self.models)  # beside the library
         self._lock, self._asking, self.closing = threading.RLock(), set(), False
         self.questions = _Pool(self.size, limits.waiting + self.size, "too many questions wait")
-        self.chains, self.claimed = {}, set()  # conversation -> its client; ends that are continued
+        self.ends: dict[
+            str, str
+        ] = {}  # all that a client's chat said -> the conversation; "": several
         self.folder = make_folder(folder)
         self._only = only_writer(self.folder, "service's record")
         self._only.__enter__()
@@ -393,7 +386,7 @@ class Service(AbstractContextManager):
                 _deleted(self, **what)
             except MTRAGError as e:  # it stays written down
                 self.undeleted.append(f"{' '.join(*what.items())}: {e}")
-        self.recovered = recover(self.folder / "runs", self.talks, _reasons_of)
+        self.recovered = recover(self.folder / "runs", self.talks)
         self.aside = self.talks.aside + said
 
     def _open_index(self) -> Index:

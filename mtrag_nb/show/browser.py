@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +18,10 @@ from .. import __version__
 from ..core.files import JsonlLog, data_dir, read_json, write_json, write_jsonl
 from ..core.html import View, clean, page, render
 from ..core.record import Checked, Drafted, Gated, Graded, Ranked, Retrieved, Rewritten, Run
-from ..core.record import Step, Trajectory, own_fields, read_lines, turn_line
+from ..core.record import Step, Trajectory, own_fields, read_lines
 from ..core.text import known_words, share_known
-from ..core.types import DataError, MTRAGError, Outcome, Task
+from ..core.types import Context, DataError, MTRAGError, Outcome, Task
 from ..core.types import digest, plain
-from ..data.traces import OWN, own_document
 from ..evaluate.blame import Blame, Proof, blame, proof_of
 from ..evaluate.pairs import turn_result
 from ..evaluate.scores import Evidence, as_evidence, failure_summary
@@ -708,9 +706,16 @@ def _flat(prefix: str, entries: Sequence[Mapping]) -> dict:
     return {f"{prefix}.{n}.{k}": v for n, e in enumerate(entries) for k, v in e.items()}
 
 
+def _document(c: Context, score: float | None) -> dict:
+    "A context as a document of OpenInference. Its metadata hold what has no name there."
+    about = {k: v for k, v in plain(c).items() if v not in ("", None) and k not in ("id", "text")}
+    out = {"id": c.id, "content": c.text, "score": score, "metadata": json.dumps(about)}
+    return {f"document.{k}": v for k, v in out.items() if v is not None}
+
+
 def _documents(k: _Known, prefix: str, ids: Sequence[str], scores: Mapping[str, float]) -> dict:
     known = [k.run.contexts[i] for i in ids if i in k.run.contexts]
-    return _flat(prefix, [own_document(c, scores.get(c.id)) for c in known])
+    return _flat(prefix, [_document(c, scores.get(c.id)) for c in known])
 
 
 def _left(before: Sequence[str], s: Step) -> Sequence[str]:
@@ -776,17 +781,8 @@ def _span(name, kind, trace, id, parent, start, seconds, attributes, error="") -
     status = {"code": 2, "message": error} if error else {"code": 1}
     return {**place, **times, "attributes": _attributes(told), "status": status}
 
-
-def _record(k: _Known, line: Mapping) -> str:
-    "What the spans do not show: the turn without its steps, its task, contexts that no search found."
-    found = {i for s in k.turn.retrievals for i in s.contexts}
-    texts = map(json.loads, re.findall(r'"(?:[^"\\]|\\.)*"', json.dumps(line)))
-    ids = dict.fromkeys(i for i in texts if i in k.run.contexts and i not in found)
-    known = {"turn": {**line, "steps": []}, "steps": len(line["steps"]), "task": plain(k.task)}
-    return json.dumps({**known, "contexts": [plain(k.run.contexts[i]) for i in ids]})
-
 # %% ../../nbs/8_show/03_browser.ipynb #6fdfc298
-def _root(k: _Known, line: Mapping, **place) -> dict:
+def _root(k: _Known, **place) -> dict:
     "The span of a whole turn."
     t = k.turn
     about = {"task_id": t.task_id, "turn": t.turn, "domain": t.domain, **k.ending}
@@ -796,7 +792,6 @@ def _root(k: _Known, line: Mapping, **place) -> dict:
         "input.value": json.dumps({"messages": messages_of(k.task)}),
         "input.mime_type": "application/json",
         "output.value": t.answer,
-        f"{OWN}.turn": _record(k, line),
     }
     error = f"{t.error.type}: {t.error.message}" if t.error else ""
     return _span(k.run.system, "CHAIN", attributes=told, error=error, parent="", **place)
@@ -804,14 +799,13 @@ def _root(k: _Known, line: Mapping, **place) -> dict:
 # %% ../../nbs/8_show/03_browser.ipynb #8d6ce4ab
 def _turn_spans(k: _Known, start: float) -> list[dict]:
     "The spans of a turn, the whole first."
-    t, line, spent, query, left = k.turn, turn_line(k.turn), 0.0, k.turn.question, ()
+    t, spent, query, left = k.turn, 0.0, k.turn.question, ()
     trace = digest([k.run.name, t.task_id], 32)
     root = digest([trace, "turn"])
     spans = []
     for n, s in enumerate(t.steps):
         kind = next((w for c, w in _SPAN_KINDS.items() if isinstance(s, c)), "CHAIN")
         told = {"session.id": t.conversation_id, **_step_attributes(k, s, query, left)}
-        told[f"{OWN}.step"] = json.dumps({"place": n, "step": line["steps"][n]})
         own = digest([trace, n])
         at = (start + spent, s.seconds)
         spans.append(_span(s.node or s.path, kind, trace, own, root, *at, told))
@@ -822,7 +816,7 @@ def _turn_spans(k: _Known, start: float) -> list[dict]:
         query = s.text if isinstance(s, Rewritten) else query
         left, spent = _left(left, s), spent + s.seconds
     seconds = max(spent, t.seconds)
-    return [_root(k, line, trace=trace, id=root, start=start, seconds=seconds), *spans]
+    return [_root(k, trace=trace, id=root, start=start, seconds=seconds), *spans]
 
 # %% ../../nbs/8_show/03_browser.ipynb #6db65b77
 def _phoenix(k: _Known, spans: Sequence[Mapping]) -> Iterator[dict]:
