@@ -329,6 +329,16 @@ _JSON = "print JSON, and everything else to stderr"
 _CHAT = "the chat model: an OpenAI-compatible server (http://HOST/v1), or weights by name or folder"
 
 # %% ../../nbs/app/00_cli.ipynb #setup001
+def _note_thresholds(settings: Settings, before: Settings, changes: Mapping) -> None:
+    "Say on stderr whose threshold stayed as it was, though another way to grade or to check decides."
+    for stage in ("grade", "check"):
+        way, key = getattr(settings.stages, stage), f"stages.{stage}_threshold"
+        if way not in ("verdict", getattr(before.stages, stage)) and key not in changes:
+            kept = getattr(settings.stages, f"{stage}_threshold")
+            said = f"{key}={kept:g} was not chosen for {way}: set it, or measure it"
+            print(f"{said} (mtrag calibrate)", file=sys.stderr)
+
+
 @dataclass(frozen=True)
 class Setup:
     "How the stages decide, and with which models and store: `--profile` and what stands beside it."
@@ -388,6 +398,7 @@ class Setup:
             changes = {**system_yaml_changes(self.config, value.configured(base)), **changes}
         settings = value.configured(base, changes)
         if not self.calibrated:
+            _note_thresholds(settings, value.configured(base), changes)
             return settings
         from mtrag_nb.evaluate.calibrate import calibrated
 
