@@ -125,8 +125,7 @@ class Ingestion:
         titles: bool = False,  # embed each child with its passage's title before it
     ):
         self.folder, self.store, self.titles = folder, store, titles
-        self.path, self.dim = folder / "documents.json", embedder.dim
-        self.documents = _load_documents(folder)
+        self.dim, self.documents = embedder.dim, _load_documents(folder)
         parts = [parser, ChildNodes(), AsEmbedding(embedder)]
         how = {"vector_store": store, "docstore": self.documents, "disable_cache": True}
         self.pipeline = IngestionPipeline(transformations=parts, **how)
@@ -137,10 +136,7 @@ class Ingestion:
         check_free(self.folder, 256 + 2 * size / 1e6, "the next batch", _GO_ON)
         documents = [as_document(p, self.titles) for p in passages]
         self.pipeline.run(documents=documents, store_doc_text=False)
-        self.save()
-
-    def save(self) -> None:
-        write_json(self.path, self.documents.to_dict())
+        write_json(self.folder / "documents.json", self.documents.to_dict())
 
 
 def remove_passages(folder: Path, store: QdrantVectorStore, passage_ids: Iterable[str]) -> None:

@@ -133,12 +133,6 @@ def _pooled(retrievers: Sequence[BaseRetriever]) -> QueryFusionRetriever:
     how = {"mode": "simple", "num_queries": 1, "use_async": False, "similarity_top_k": 10**4}
     return QueryFusionRetriever([_ByRank(r) for r in retrievers], llm=MockLLM(), **how)
 
-
-_FUSE: dict[str, Callable[..., BaseRetriever]] = {  # of several retrievers
-    "rrf": _WeightedFusion,
-    "pool": lambda retrievers, weights, top_k: _pooled(retrievers),
-}
-
 # %% ../../nbs/4_search/04_retrieve.ipynb #post0001
 class _QuestionCosine(BaseNodePostprocessor):
     "Notes each node's cosine with the question: by the first view with a vector, else the question."
@@ -344,13 +338,8 @@ class _NodeRetriever:
         self.fingerprint = fingerprint or " ".join(named)
         self._seen: dict[str, Context] = {}
 
-    def ranked(
-        self,
-        query: str,
-        domain: str = "",
-        turns: Sequence[Turn] = (),  # the conversation, its last question included
-    ) -> list[NodeWithScore]:
-        "All candidates of a question, best first."
+    def ranked(self, query: str, domain="", turns: Sequence[Turn] = ()) -> list[NodeWithScore]:
+        "All candidates of a question, best first; turns: the conversation, its last question included."
         q = Question(query, turns=tuple(turns), domain=domain)
         nodes = self.retriever.retrieve(q)
         for p in self.postprocessors:
@@ -406,9 +395,12 @@ class Retriever(_NodeRetriever):
             raise SettingsError(f"retrieval.views={settings.views!r} {how}, {remedy}")
         self.views = [_ViewRetriever(index, embedder, leg, k) for leg in wanted]
         self.reranker = _make_reranker(settings.reranker, index, embedder, reranker)
-        one = len(wanted) == 1 and not wanted[0].words
-        weights = [leg.weight for leg in wanted]
-        retriever = self.views[0] if one else _FUSE[settings.fusion](self.views, weights, k)
+        if len(wanted) == 1 and not wanted[0].words:
+            retriever = self.views[0]
+        elif settings.fusion == "pool":
+            retriever = _pooled(self.views)
+        else:
+            retriever = _WeightedFusion(self.views, [leg.weight for leg in wanted], k)
         parts = [_QuestionCosine(index, embedder, self.views), self.reranker]
         super().__init__(retriever, parts, f"{index.fingerprint} {self.reranker.fingerprint}")
 
