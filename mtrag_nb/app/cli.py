@@ -22,7 +22,7 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache, partial, wraps
@@ -911,7 +911,7 @@ def coverage(
     return found.complete
 
 # %% ../../nbs/app/00_cli.ipynb #501e04c1
-def _by_domain(turns: Iterable[Trajectory]) -> str:
+def _by_domain(turns: Collection[Trajectory]) -> str:
     "A line for each domain: turns, and how they ended."
     groups = {
         d: telemetry(t for t in turns if t.domain == d) for d in sorted({t.domain for t in turns})
