@@ -21,6 +21,7 @@ import re
 import shutil
 import sys
 import textwrap
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
@@ -329,16 +330,6 @@ _JSON = "print JSON, and everything else to stderr"
 _CHAT = "the chat model: an OpenAI-compatible server (http://HOST/v1), or weights by name or folder"
 
 # %% ../../nbs/app/00_cli.ipynb #setup001
-def _note_thresholds(settings: Settings, before: Settings, changes: Mapping) -> None:
-    "Say on stderr whose threshold stayed as it was, though another way to grade or to check decides."
-    for stage in ("grade", "check"):
-        way, key = getattr(settings.stages, stage), f"stages.{stage}_threshold"
-        if way not in ("verdict", getattr(before.stages, stage)) and key not in changes:
-            kept = getattr(settings.stages, f"{stage}_threshold")
-            said = f"{key}={kept:g} was not chosen for {way}: set it, or measure it"
-            print(f"{said} (mtrag calibrate)", file=sys.stderr)
-
-
 @dataclass(frozen=True)
 class Setup:
     "How the stages decide, and with which models and store: `--profile` and what stands beside it."
@@ -396,12 +387,13 @@ class Setup:
         base = setup.base()
         if self.config:
             changes = {**system_yaml_changes(self.config, value.configured(base)), **changes}
-        settings = value.configured(base, changes)
         if not self.calibrated:
-            _note_thresholds(settings, value.configured(base), changes)
-            return settings
+            return value.configured(base, changes)
         from mtrag_nb.evaluate.calibrate import calibrated
 
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the file has the thresholds
+            settings = value.configured(base, changes)
         return calibrated(settings, self.calibrated, but=changes)
 
 
@@ -1230,7 +1222,9 @@ _STOPPED = "interrupted; what is finished is on the record, and the same command
 def main(argv: Sequence[str] | None = None) -> int:
     "The entry point of `mtrag`. Returns 0, 1, 2 or 130: see above."
     quiet()
-    argv = sys.argv[1:] if argv is None else argv
+    if argv is None:  # a process of its own
+        argv = sys.argv[1:]
+        warnings.showwarning = lambda said, *_: print(f"mtrag: {said}", file=sys.stderr)
     try:
         if "" in argv:
             raise SettingsError("an argument is empty")

@@ -34,7 +34,8 @@ from ..models.chat import EmbedderLike
 from ..search.ingest import BATCH, Ingestion, batches, finish, remove_passages
 from ..search.store import Index, Manifest, check_free, check_sums, copy_sparse
 from ..search.store import create_collection
-from ..search.store import data_folder, disk_size, document_ids, next_generation, open_store
+from ..search.store import data_folder, disk_size, document_ids, lost_state, next_generation
+from ..search.store import open_store
 from ..search.store import require_same, sweep, sweep_if_idle
 from ..search.nodes import count_children, hierarchical_parser
 
@@ -258,17 +259,26 @@ def _library_manifest(folder: Path) -> Manifest:
     return manifest
 
 
+def _library_in(folder: Path) -> Manifest | None:
+    "What a library holds; None where one can be made. Raises IndexMismatch, DataError for another folder."
+    if (folder / "manifest.json").exists() or lost_state(folder):
+        return _library_manifest(folder)
+    inside = sorted(folder.iterdir()) if folder.is_dir() else [folder] * folder.exists()
+    ours = (".lock", "generation-")  # of a first change that has not ended
+    if others := [p.name for p in inside if not p.name.startswith(ours)]:
+        problem = f"no library, and {others[0][:80]!r} is there already"
+        raise DataError(problem, folder, remedy="Name a folder that is not there, or is empty")
+    return None
+
+
 def _begin_with(folder: Path, embedder: EmbedderLike, chunks: ChunkSettings | None) -> Manifest:
     "The manifest that a change begins with, of the library or a new one. Raises IndexMismatch."
     asked = {"embedder": embedder.fingerprint, "dim": embedder.dim}
     if chunks is not None:
         asked["chunks"] = _document_chunks(chunks)
-    if (folder / "manifest.json").exists():
-        require_same(folder, manifest := _library_manifest(folder), **asked)
+    if manifest := _library_in(folder):
+        require_same(folder, manifest, **asked)
         return manifest
-    if strangers := sorted(p.name for p in folder.iterdir() if p.name != ".lock"):
-        problem = f"no library, and {strangers[0][:80]!r} is there already"
-        raise DataError(problem, folder, remedy="Name a folder that is not there")
     usual = {"chunks": _document_chunks(), "sparse": SparseSettings()}
     return Manifest(**{**usual, **asked}, titles=True)
 
@@ -317,6 +327,7 @@ class Library:
             raise SettingsError("the collection needs a name: --collection NAME")
         if not (read or Path(source).exists()):
             raise DataError("no such file or folder", source, remedy="Check the path")
+        _library_in(self.folder)  # before anything is written, be it a lock
         with only_writer(self.folder, "library"):
             sweep(self.folder)
             manifest = _begin_with(self.folder, embedder, chunks)

@@ -34,9 +34,9 @@ from ..models.chat import EmbedderLike
 from ..models.local import trim_memory
 from ..runs.run import chunks_of, open_web
 from ..search.retrieve import best_hits, open_retriever
-from ..search.store import Index, Manifest, check_sums, lost_state, open_index
+from ..search.store import Index, Manifest, check_sums, open_index
 from .documents import Reader, document_of, kind_of
-from .library import Library, passages_of
+from .library import Library, _library_in, passages_of
 from .reply import REMOVED, Conversations, Gate, ServedRun, accepted_questions
 from .reply import cross_out, delete_from, deletions, doubt_of, error_line, exchange
 from .reply import for_reading, keep_mark, label_of, marked
@@ -363,12 +363,13 @@ class Service(AbstractContextManager):
         self.ends: dict[
             str, str
         ] = {}  # all that a client's chat said -> the conversation; "": several
+        there = _library_in(Path(library))  # before anything is written
         self.folder = make_folder(folder)
         self._only = only_writer(self.folder, "service's record")
         self._only.__enter__()
         self.talks, self.gate = Conversations(self.folder / "conversations"), Gate()
-        if (Path(library) / "manifest.json").exists() or lost_state(Path(library)):
-            check_sums(library)  # without its manifest it would pass for one without documents
+        if there:
+            check_sums(library)
         self.generations = _Generations(self._open_index, lambda: self.documents.library.generation)
         how = (self.settings.chunks, limits, self.generations.leave)
         self.documents = _Documents(library, lambda: self.models.embedder, *how)

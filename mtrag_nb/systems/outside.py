@@ -664,7 +664,8 @@ def _revived(hint: object, value: object) -> object:
     if isinstance(value, Mapping) and value.keys() == {"lost"}:
         raise ValueError(f"a {value['lost']} cannot be recorded")
     kinds = [getattr(messages, f"{n}Message") for n in "AI Human System Tool Remove".split()]
-    with warnings.catch_warnings(action="ignore"):  # `load` is a beta of LangChain
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `load` is a beta of LangChain
         value = load(value, allowed_objects=[Document, *kinds])
     try:
         return TypeAdapter(hint).validate_python(value)
