@@ -12,8 +12,7 @@ from unittest.mock import patch
 
 import mtrag_nb
 import pytest
-from mtrag_nb.app.cli import main
-from mtrag_nb.app.cli import demo
+from mtrag_nb.app.cli import _SYSTEMS, SERVING, demo, main
 from mtrag_nb.core.files import data_dir, write_jsonl
 from mtrag_nb.core.types import DataError, ModelNotFound, RunMismatch, SettingsError, printed
 from mtrag_nb.models.calls import BatchingChat, Models, load_chat
@@ -22,7 +21,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve import serve
 from mtrag_nb.serve.library import Library
 from mtrag_nb.serve.reply import for_reading
-from mtrag_nb.systems.outside import ANSWERING, SERVING, configured
+from mtrag_nb.systems.outside import SYSTEMS, configured, system_named
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = data_dir("recorded") / "sample_naive"
@@ -141,8 +140,11 @@ def test_the_library_that_was_changed_last_is_asked(tmp_path, monkeypatch):
     assert serve._last_index() == Path("indexes/notes")
 
 
+def test_help_says_of_each_system_what_it_says_of_itself():
+    assert _SYSTEMS == {name: system_named(name).about for name in SYSTEMS}
+
+
 def test_a_terminal_is_answered_as_the_page_is_unless_a_change_says_how():
-    assert ANSWERING["laptop"] == SERVING
     settings = configured(SERVING)
     assert (settings.own.generator, for_reading(settings).own.generator) == ("quote", "best")
     assert for_reading(settings, ["nexus.generator"]) == settings

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chosen', 'Variant', 'Web', 'Reference', 'Limit',
-           'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'COMMANDS', 'Option', 'check_count', 'done', 'Command',
-           'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of', 'keep_reference',
-           'reference_or_sample', 'doctor', 'fetch', 'on_device', 'ingest', 'coverage', 'print_run', 'whole', 'run',
-           'check', 'demo', 'live', 'merge', 'main']
+           'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SERVING', 'COMMANDS', 'Option', 'check_count', 'done',
+           'Command', 'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of',
+           'keep_reference', 'reference_or_sample', 'doctor', 'fetch', 'on_device', 'ingest', 'coverage', 'print_run',
+           'whole', 'run', 'check', 'demo', 'live', 'merge', 'main']
 
 # %% ../../nbs/app/00_cli.ipynb #imports0
 import argparse
@@ -37,7 +37,7 @@ from ..core.files import Shard, data_dir, disk_full, read_jsonl, sized
 from ..core.html import text_table
 from ..core.record import Run, Trajectory, telemetry, tell
 from ..core.settings import DEFAULT, PROFILES, Address, ModelSpec, Settings
-from ..core.settings import SparseSettings, names_code, unknown_name, with_settings
+from ..core.settings import SparseSettings, names_code, plugins, unknown_name, with_settings
 from ..core.text import clipped
 from ..core.types import DOMAINS, DataError, DiskFull, ModelNotFound, MTRAGError
 from ..core.types import PartlyFailed, ServerError, SettingsError, Task, not_installed
@@ -185,8 +185,8 @@ class _CommandLine(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         for action in self._actions:
-            if action.choices is not None and not isinstance(action.choices, Mapping):
-                action.choices = list(action.choices)  # once: it looks into all packages
+            if isinstance(action.choices, Option):  # which looks into all packages: once, if shown
+                action.choices = None if action.metavar else list(action.choices)
             if about := getattr(action, "about", ""):
                 action.help = (about() if callable(about) else about).replace("%", "%%")
         return super().format_help()
@@ -428,10 +428,20 @@ Cluster = Annotated[str, Option("ray[:ADDRESS]", about=_ON)]
 _PLACES = "or your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does its own retrieval"
 
 
-def _system_choices() -> tuple[str, ...]:
-    from mtrag_nb.systems.outside import system_names
+SERVING = "nexus"  # who answers in `mtrag serve`, and where the model is too small to write
+_SYSTEMS = {  # what each says of itself: help loads none
+    "self_crag": "rewrite, retrieve, grade, generate, check with retries, fallback (Self-CRAG)",
+    "ncl": "pre-check, relation-controlled rewrites, rerank, answerability gate, quality gate (NCL)",
+    "naive": "the last question, the first contexts, one draft",
+    "quote": "the sentences of the passages that are nearest to the question, copied",
+    "agents": "memory, three queries, grades from 0 to 10, the web if one is named (multi-agent specification)",
+    "nexus": "cited answers from one's own documents: three labels, another search, every citation checked (NexusRAG)",
+    "selective": "the nearest sentences, copied, where a passage is near enough; else a refusal",
+}
 
-    return (*system_names(), "FILE.py:NAME", "http://HOST/v1")
+
+def _system_choices() -> tuple[str, ...]:
+    return (*_SYSTEMS, *plugins("system"), "FILE.py:NAME", "http://HOST/v1")
 
 
 def _system_named(name: str) -> "System":
@@ -442,13 +452,8 @@ class SystemOption(Option):
     "Which system: a name, with a variant or without, or a place (FILE.py:NAME, module:NAME, http://HOST/v1)."
 
     def __init__(self, default: str = ""):  # what is said of the default
-        def about() -> str:
-            from mtrag_nb.systems.outside import system_names
-
-            each = [f"{s}: {_system_named(s).about}" for s in system_names()]
-            return "; ".join([*each, _PLACES]) + default
-
-        super().__init__("", "", about, _system_choices)
+        each = [f"{name}: {about}" for name, about in _SYSTEMS.items()]
+        super().__init__("", "", "; ".join([*each, _PLACES]) + default, _system_choices)
 
     def __contains__(self, name: object) -> bool:
         from mtrag_nb.systems.outside import is_place, system_names
@@ -1165,7 +1170,7 @@ def merge(
 _TABLE = """\
 demo       app.cli      Build the sample's index, let a self-correcting system answer, show the result.
 ingest     app.cli      Build an index of corpus files or documents, or finish one that was interrupted.
-library    serve.library Add documents to a library, replace them by name, list or remove them.
+library    serve.serve  Add documents to a library, replace them by name, list or remove them.
 coverage   app.cli      Say which gold passages an index lacks, by domain; exit code 0 only if none.
 ask        serve.serve  Hold a conversation with a system in the terminal, kept as a run.
 serve      serve.serve  Serve a library: a page to upload, ask and read, an API for programs and chat clients.

@@ -30,8 +30,8 @@ from ..core.html import Table, words_table
 from ..core.record import Calls, Checked, Drafted, Gated, Grade, Graded, Rank, Ranked
 from ..core.record import Refused, Retried, Retrieved, Rewritten, Step
 from ..core.record import Found as Hit
-from ..core.settings import PROFILES, Address, ModelSpec, Settings, load_place, names_code
-from ..core.settings import plugins, unknown_name, with_settings
+from ..core.settings import DEFAULT, PROFILES, Address, ModelSpec, Settings, load_place
+from ..core.settings import names_code, plugins, unknown_name, with_settings
 from ..core.text import Label, Stance, Verdict, clipped, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
 from ..core.types import Task, digest, dotted, first_problem, plain, require_packages
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'Reply', 'messages_of', 'outside', 'address', 'load_outside', 'is_place',
-           'system_names', 'system_named', 'profiles', 'load_models', 'configured', 'unlike_paper', 'departures',
-           'read_system_yaml', 'system_yaml_changes']
+__all__ = ['SYSTEMS', 'Reply', 'messages_of', 'outside', 'address', 'load_outside', 'is_place', 'system_names', 'system_named',
+           'profiles', 'load_models', 'configured', 'unlike_paper', 'departures', 'read_system_yaml',
+           'system_yaml_changes']
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00011
 _FIELDS = {  # a field of a context -> its names, the first that is there counts
@@ -1327,10 +1327,6 @@ SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
     "nexus": "mtrag_nb.systems.nexus:NEXUS",
     "selective": "mtrag_nb.systems.baselines:SELECTIVE",
 }
-DEFAULT = next(iter(SYSTEMS))  # what a command runs that names none
-# Profile -> who answers a person who names none, where the model is too small to write.
-ANSWERING = {"laptop": "nexus"}
-SERVING = "nexus"  # who answers on the page of `mtrag serve`, unless another is asked for
 
 
 def is_place(name: str) -> bool:
