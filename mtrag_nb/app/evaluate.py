@@ -329,6 +329,10 @@ def _write_page(runs: Iterable[RunDir], out, reference, whole: bool = True) -> P
     from mtrag_nb.show.report import report as write_report
     from mtrag_nb.show.report import turns_beside, views_in
 
+    if (
+        not out and data_dir("recorded") in runs[0].folder.parents
+    ):  # nothing is written to the package
+        out = "report.html" if whole else "cases.html"
     path = write_report(runs, out, reference or reference_of(runs), whole)
     print(f"{path}: {path.stat().st_size // 1000} kB, opens in any browser, loads nothing")
     if files := views_in(turns_beside(path)):
