@@ -41,7 +41,7 @@ from ..core.settings import SparseSettings, names_code, plugins, unknown_name, w
 from ..core.text import clipped
 from ..core.types import DOMAINS, DataError, DiskFull, ModelNotFound, MTRAGError
 from ..core.types import PartlyFailed, ServerError, SettingsError, Task, not_installed
-from ..core.types import plain, quiet, require_packages
+from ..core.types import kind_words, plain, quiet, require_packages
 from ..data.mtrag import FETCHED, OFFICIAL_COMMIT, OFFICIAL_URL, PARTS, Benchmark
 from ..data.mtrag import FormatReport, check_format, fetch_data, files_there, official_dir
 from ..data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
@@ -819,7 +819,9 @@ def _check_ingest(files: list, documents: list, collection, of_passages, sparse)
     if bool(files) == bool(documents):
         raise SettingsError("ingest takes --passages, or --documents with --collection")
     if odd := next((f for f in (*files, *documents) if not isinstance(f, (str, Path))), None):
-        raise SettingsError(f"ingest takes files, not a {type(odd).__name__}; build_index passages")
+        raise SettingsError(
+            f"ingest takes files, not {kind_words(type(odd))}; build_index passages"
+        )
     if files and collection:
         raise SettingsError("--collection goes with --documents; passages have their domains")
     if documents and (of_passages or not sparse):
@@ -946,7 +948,7 @@ def _tasks_to_run(
     if todo := selected(file.tasks, select, limit):
         return file, todo
     remedy = "Check --domain and the file"
-    raise DataError("no tasks of the wanted domains", path, remedy=remedy)
+    raise DataError("holds no task, or none of the wanted domains", path, remedy=remedy)
 
 # %% ../../nbs/app/00_cli.ipynb #43dccb25
 def _leave_gold_out(value: "System", tasks: Sequence[Task], file: Benchmark, path: str | Path):
@@ -1086,7 +1088,7 @@ def demo(
             raise SettingsError("--recorded goes alone: the run was made before")
         kept = Run(data_dir("recorded") / f"sample_{DEFAULT}_graded")
         _print_demo(kept, file)
-        print(f"Next: `mtrag report {kept.folder} --out report.html` for a page.")
+        print(f"Next: `mtrag report {kept.folder.name}` for a page.")
         return kept
     from mtrag_nb.runs.run import run_tasks
 

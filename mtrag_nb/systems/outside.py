@@ -34,7 +34,15 @@ from ..core.settings import DEFAULT, PROFILES, Address, ModelSpec, Settings, loa
 from ..core.settings import names_code, plugins, unknown_name, with_settings
 from ..core.text import Label, Stance, Verdict, clipped, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
-from ..core.types import Task, digest, dotted, first_problem, plain, require_packages
+from mtrag_nb.core.types import (
+    Task,
+    digest,
+    dotted,
+    first_problem,
+    kind_words,
+    plain,
+    require_packages,
+)
 from ..data.mtrag import BY_TEXT
 from ..data.traces import STEPS, by_name
 from .stages import Toolbox
@@ -137,7 +145,7 @@ class _Memory:
 def _as_passages(values: object, domain: str = "") -> tuple[Context, ...]:
     "Passages, best first, each once, as `_Memory` names them. Raises DataError for what is no list."
     if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__"):
-        problem = f"passages are a {type(values).__name__}, not a list"
+        problem = f"passages are {kind_words(type(values))}, not a list"
         raise DataError(problem, remedy="Give a list of passages")
     memory = _Memory()
     ids = memory.remember([_as_passage(value, domain) for value in values])
@@ -582,7 +590,7 @@ def _check_graph(value: object, shown: str) -> None:
     if _is_of(value, "langgraph", "Pregel") and not hasattr(value, "builder"):
         line = "return str(await program.ainvoke(messages[-1]['content']))"
         function = f"`async def answer(messages): {line}`"
-        raise SettingsError(f"{shown} is a {type(value).__name__}: hand in a function, {function}")
+        raise SettingsError(f"{shown} is {kind_words(type(value))}: hand in a function, {function}")
 
 
 def _check_call(function: Callable, name: str) -> None:
@@ -623,7 +631,7 @@ def outside(
     is_graph = _is_of(value, "langgraph", "CompiledStateGraph")
     if not (callable(value) or is_graph):
         wanted = "a function of the messages, or a compiled graph of LangGraph"
-        raise SettingsError(f"{shown} is a {type(value).__name__}: wanted is {wanted}")
+        raise SettingsError(f"{shown} is {kind_words(type(value))}: wanted is {wanted}")
     memory, made = _Memory(), {"source": written}
     shared = {"toolbox_for": _toolbox_with(memory), "reasons": (_DECLINES, _SHUT)}
     shared["identity"] = lambda s: made
@@ -1355,7 +1363,7 @@ def system_named(name: str) -> System:
         module, _, value = entry.partition(":")
         entry = getattr(importlib.import_module(module), value)
     if not hasattr(entry, "variant"):
-        raise SettingsError(f"{others[name]} is a {type(entry).__name__}, not a System")
+        raise SettingsError(f"{others[name]} is {kind_words(type(entry))}, not a System")
     return entry.variant(variant) if variant else entry
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #2ce45f94
