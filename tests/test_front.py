@@ -12,14 +12,13 @@ from unittest.mock import patch
 
 import mtrag_nb
 import pytest
-from mtrag_nb.app.cli import _SYSTEMS, SERVING, demo, main
+from mtrag_nb.app.cli import _SYSTEMS, COMMANDS, SERVING, demo, main
 from mtrag_nb.core.files import data_dir, write_jsonl
 from mtrag_nb.core.types import DataError, ModelNotFound, RunMismatch, SettingsError, printed
 from mtrag_nb.models.calls import BatchingChat, Models, load_chat
 from mtrag_nb.core.settings import load_place, load_settings
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve import serve
-from mtrag_nb.serve.library import Library
 from mtrag_nb.serve.reply import for_reading
 from mtrag_nb.systems.outside import SYSTEMS, configured, system_named
 
@@ -217,24 +216,15 @@ def test_the_shards_of_an_index_are_put_together_by_the_command(tmp_path):
         ("demo --recorded --minutes 9", "--recorded goes alone"),
         ("demo --recorded --profile t4", "--recorded goes alone"),
         ("reproduce nexus --recorded --as published", "--recorded takes --out alone"),
-        (
-            "ingest --documents notes.md --index x --collection own --on ray --shard 2",
-            "--on go with",
-        ),
-        ("ingest --passages a.jsonl --index x --collection own", "--collection goes with"),
     ],
 )
 def test_an_option_that_would_be_dropped_is_refused(typed, told, capsys):
     assert main(typed.split()) == 2 and told in capsys.readouterr().err
 
 
-def test_an_option_that_is_given_again_adds_to_what_was_given(tmp_path):
-    for name in ("fees", "dogs", "bees"):
-        (tmp_path / f"{name}.md").write_text(f"# Of {name}\n\nThe {name} are on the ferry.\n")
-    fees, dogs, bees = (str(tmp_path / f"{name}.md") for name in ("fees", "dogs", "bees"))
-    into = ["--index", str(tmp_path / "index"), "--collection", "own"]
-    assert main(["ingest", "--documents", fees, "--documents", dogs, bees, *into]) == 0
-    assert len(Library(tmp_path / "index").documents()) == 3
+def test_an_option_that_is_given_again_adds_to_what_was_given():
+    typed = COMMANDS["ingest"].read(*"--index x --passages a --passages b c".split())
+    assert typed.passages == ["a", "b", "c"]
 
 
 def asked_of(program: str, questions: list, folder: Path, monkeypatch, **how):
@@ -336,15 +326,14 @@ def test_a_path_or_phrase_alone_does_where_several_may_stand(tmp_path):
     from mtrag_nb.app.evaluate import cases, report
     from mtrag_nb.app.cli import ingest, run
     from mtrag_nb.data.mtrag import sample_corpus
+    from mtrag_nb.serve.serve import library
 
     assert report(str(RECORDED), out=tmp_path / "report.html").is_file()
     assert cases(RECORDED, out=tmp_path / "cases.html").is_file()
     page = tmp_path / "rules.md"
     page.write_text("# Rules\n\nDogs sleep outside.\n")
     models = Models(load_settings(), None, HashEmbedder())
-    assert ingest(
-        index=tmp_path / "index", documents=page, collection="r", models=models, progress=False
-    )
+    assert library("add", page, index=tmp_path / "index", models=models, progress=False)
     with pytest.raises(DataError, match="no passages of the wanted domains") as e:
         ingest(sample_corpus()[0], tmp_path / "none", "no", models=models, progress=False)
     assert sample_corpus()[0].name in str(e.value)

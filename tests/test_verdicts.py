@@ -379,14 +379,14 @@ REFUSE = {"Latin": "Das geht aus den Dokumenten nicht hervor.", "Han": "文档�
 def three_languages(tmp_path_factory):
     "German, Chinese and Arabic documents: ingested, searched by words, answered by the nearest sentence, blamed and reported."
     from mtrag_nb.app.evaluate import evaluate
-    from mtrag_nb.app.cli import ingest
     from mtrag_nb.core.settings import load_settings
     from mtrag_nb.models.calls import Models
     from mtrag_nb.search.store import open_index
+    from mtrag_nb.serve.serve import library
 
     tmp = tmp_path_factory.mktemp("languages")
     index, models = tmp / "index", Models(load_settings())
-    ingest(index=index, documents=LANGUAGES / "documents", collection="rules", progress=False)
+    library("add", LANGUAGES / "documents", index=index, collection="rules", progress=False)
     opened = open_index(index, models.embedder)
     found = Retriever(
         opened, models.embedder, settings=RetrievalSettings(views="bm25:query", rerank_k=2)

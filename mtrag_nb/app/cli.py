@@ -814,25 +814,10 @@ def _print_index(index: str | Path, manifest: "Manifest") -> None:
     print(f"{index}: {total('passages')} passages as {nodes}, {parts}")
 
 # %% ../../nbs/app/00_cli.ipynb #b98c6d97
-def _check_ingest(files: list, documents: list, collection, of_passages, sparse) -> None:
-    "Raises SettingsError for options that do not go together."
-    if bool(files) == bool(documents):
-        raise SettingsError("ingest takes --passages, or --documents with --collection")
-    if odd := next((f for f in (*files, *documents) if not isinstance(f, (str, Path))), None):
-        raise SettingsError(
-            f"ingest takes files, not {kind_words(type(odd))}; build_index passages"
-        )
-    if files and collection:
-        raise SettingsError("--collection goes with --documents; passages have their domains")
-    if documents and (of_passages or not sparse):
-        options = "--domain, --cap, --no-sparse, --hnsw, --shard and --on"
-        raise SettingsError(f"{options} go with --passages")
-
-
 @done()
 def ingest(
-    passages: Iterable[File] = (),  # corpus files: .jsonl, .jsonl.gz or .zip
-    index: NeededDir = "",  # the index folder
+    passages: Iterable[File],  # corpus files: .jsonl, .jsonl.gz or .zip
+    index: Dir,  # the index folder
     domains: _Domains = None,
     settings: Chosen = None,
     cap: int | None = None,  # at most N children of each domain, in whole passages
@@ -841,19 +826,15 @@ def ingest(
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
     shard: ShardOf = "",
     on: Cluster = "",
-    documents: Iterable[File] = (),  # PDF, DOCX, HTML, Markdown and text files, for a library
-    collection: str = "",  # with --documents: what they are filtered by, any name
     *,
     models: "calls.Models | None" = None,
     progress: bool = True,
-) -> bool:  # False if a document could not be read
-    "Build an index of corpus files, or finish one; documents of one's own are added to a library."
-    passages, documents = list(passages), list(documents)
-    _check_ingest(passages, documents, collection, domains or cap or hnsw or shard or on, sparse)
-    if documents:
-        how = {"index": index, "collection": collection, "device": device, "settings": settings}
-        how |= {"models": models, "progress": progress}
-        return COMMANDS["library"].load()("add", documents, **how)
+) -> bool:
+    "Build an index of corpus files, or finish one."
+    passages = list(passages)
+    if odd := next((f for f in passages if not isinstance(f, (str, Path))), None):
+        what = kind_words(type(odd))
+        raise SettingsError(f"ingest takes files, not {what}; build_index passages")
     settings = on_device(chosen(settings), device)
     shard = on_ray(ingest, locals(), "index") if on else shard
     from mtrag_nb.search.nodes import capped
@@ -1171,7 +1152,7 @@ def merge(
 # %% ../../nbs/app/00_cli.ipynb #complete1
 _TABLE = """\
 demo       app.cli      Build the sample's index, let a self-correcting system answer, show the result.
-ingest     app.cli      Build an index of corpus files or documents, or finish one that was interrupted.
+ingest     app.cli      Build an index of corpus files, or finish one that was interrupted.
 library    serve.serve  Add documents to a library, replace them by name, list or remove them.
 coverage   app.cli      Say which gold passages an index lacks, by domain; exit code 0 only if none.
 ask        serve.serve  Hold a conversation with a system in the terminal, kept as a run.

@@ -26,15 +26,8 @@ from ..core.record import as_run, trajectory, turn_line
 from ..core.settings import Settings, legs
 from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMismatch
 from ..core.types import MTRAGError, ModelNotFound, Outcome, Passage, Reason, RunMismatch
-from mtrag_nb.core.types import (
-    SettingsError,
-    Task,
-    as_context,
-    digest,
-    kind_words,
-    plain,
-    structured,
-)
+from ..core.types import SettingsError, Task, as_context, digest, kind_words, plain
+from ..core.types import structured
 from ..data.mtrag import BY_TEXT, files_of, is_gold
 from ..models.calls import Models, RecordedChat, Retrieval, RetrieverLike
 from ..models.server import Web

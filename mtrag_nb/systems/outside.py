@@ -34,15 +34,8 @@ from ..core.settings import DEFAULT, PROFILES, Address, ModelSpec, Settings, loa
 from ..core.settings import names_code, plugins, unknown_name, with_settings
 from ..core.text import Label, Stance, Verdict, clipped, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
-from mtrag_nb.core.types import (
-    Task,
-    digest,
-    dotted,
-    first_problem,
-    kind_words,
-    plain,
-    require_packages,
-)
+from ..core.types import Task, digest, dotted, first_problem, kind_words, plain
+from ..core.types import require_packages
 from ..data.mtrag import BY_TEXT
 from ..data.traces import STEPS, by_name
 from .stages import Toolbox
