@@ -893,9 +893,8 @@ def coverage(
 # %% ../../nbs/app/00_cli.ipynb #501e04c1
 def _by_domain(turns: Collection[Trajectory]) -> str:
     "A line for each domain: turns, and how they ended."
-    groups = {
-        d: telemetry(t for t in turns if t.domain == d) for d in sorted({t.domain for t in turns})
-    }
+    domains = sorted({t.domain for t in turns})
+    groups = {d: telemetry(t for t in turns if t.domain == d) for d in domains}
     reasons = sorted({r for g in groups.values() for r in g.reasons})
     rare = [o for o in ("not_recorded", "error") if any(o in g.ends for g in groups.values())]
     ends = ["answered", *reasons, *rare]
@@ -1193,9 +1192,8 @@ def _command_line(
         epilog="Start with `mtrag demo`. `mtrag doctor` says what can run on this machine.",
     )
     p.add_argument("--version", action="version", version=f"mtrag_nb {__version__}")
-    sub = p.add_subparsers(
-        dest="command", required=True, metavar="COMMAND", parser_class=_CommandLine
-    )
+    how = {"required": True, "metavar": "COMMAND", "parser_class": _CommandLine}
+    sub = p.add_subparsers(dest="command", **how)
     for name, c in COMMANDS.items():
         parser = sub.add_parser(name, help=c.about, description=c.about)
         if name in argv:

@@ -26,8 +26,7 @@ from ..core.record import VERSION, Calls, Checked, Clarified, Drafted, Fault, Fo
 from ..core.record import Grade, Graded, Rank, Ranked, Refused, Retried, Retrieved, Rewritten
 from ..core.record import Run, Step, Trajectory, turn_line
 from ..core.text import Label, Verdict, clipped, declines, parse_verdict
-from ..core.types import Context, DataError, Outcome, Passage, Task, Turn
-from ..core.types import digest, plain
+from ..core.types import Context, DataError, Outcome, Passage, Task, Turn, digest, plain
 from .mtrag import BY_TEXT
 
 # %% auto #0

@@ -22,8 +22,7 @@ from ..core.record import Judgement, Run, Trajectory, answer_digest
 from ..core.record import predicted_passages, ranking_scores
 from ..core.text import _ENDS_REACH, Stance, _word_list, all_words, claim_tokens
 from ..core.text import contains_text, content_words, declines, format_docs_for_gen
-from ..core.text import in_digits, level, script_of, sentences, stance, support
-from ..core.text import word_count
+from ..core.text import in_digits, level, script_of, sentences, stance, support, word_count
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Outcome
 from ..core.types import Task, Turn, as_context, digest
 from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks

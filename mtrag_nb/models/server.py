@@ -19,8 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import quote
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import quote, parse_qsl, unquote, urlsplit
 
 import numpy as np
 from tqdm import tqdm

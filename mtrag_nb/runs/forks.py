@@ -107,9 +107,8 @@ def _read_change(key: str, text: object, hint: object) -> object:
     try:
         return adapter.validate_json(text) if is_json else adapter.validate_strings(text)
     except ValueError:
-        raise SettingsError(
-            f"{key} is {kind_words(get_origin(hint) or hint)}, not {text!r}"
-        ) from None
+        kind = kind_words(get_origin(hint) or hint)
+        raise SettingsError(f"{key} is {kind}, not {text!r}") from None
 
 
 def _read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) -> dict[str, object]:

@@ -29,10 +29,9 @@ from .documents import Document, Section, document_of, iter_documents, start_of
 from ..models.chat import EmbedderLike
 from ..search.ingest import BATCH, Ingestion, batches, finish, remove_passages
 from ..search.store import Index, Manifest, check_free, check_sums, copy_sparse
-from ..search.store import create_collection
-from ..search.store import data_folder, disk_size, document_ids, lost_state, next_generation
-from ..search.store import open_store
-from ..search.store import require_same, sweep, sweep_if_idle
+from ..search.store import create_collection, data_folder, disk_size, document_ids
+from ..search.store import lost_state, next_generation, open_store, require_same, sweep
+from ..search.store import sweep_if_idle
 from ..search.nodes import count_children, hierarchical_parser
 
 # %% ../../nbs/serve/01_library.ipynb #15a5ab8b
@@ -309,13 +308,10 @@ class Library:
         collection: str,  # what they are filtered by
         embedder: EmbedderLike,
         chunks: ChunkSettings | None = None,  # the children's sizes; None: as it has them
-        name: str = "",  # what a file is called in the library; "": as it is
         progress: bool = False,  # a progress bar on stderr
     ) -> Change:
         "Add documents, or replace those of the same names. Raises DataError if none could be read, InUse."
         read = isinstance(source, Document)
-        if name and not Path(source).is_file():
-            raise SettingsError(f"a name is given to one file, not to {source}")
         if not collection.strip():
             raise SettingsError("the collection needs a name: --collection NAME")
         if not (read or Path(source).exists()):
@@ -329,7 +325,7 @@ class Library:
             if read:
                 found = [source.name if known.get(source.name) == source.sha256 else source]
             else:
-                found = iter_documents(source, name=name, known=known)
+                found = iter_documents(source, known)
             change = _put(self.folder, manifest, entries, found, collection, embedder, progress)
         if change.problems and not (change.added or change.replaced or change.unchanged):
             said = f"none of its {len(change.problems)} files could be read, the first: {change.problems[0]}"

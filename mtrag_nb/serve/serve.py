@@ -209,9 +209,8 @@ def ask(
             elif line.strip():
                 _ask(talk, line.strip())
     if n := talk.run.recorder.written:
-        print(
-            f"{system}: {n} turn{'s' * (n > 1)} kept. To see them: mtrag report {talk.run.folder}"
-        )
+        turns = f"{n} turn{'s' * (n > 1)} kept"
+        print(f"{system}: {turns}. To see them: mtrag report {talk.run.folder}")
     return talk.out
 
 # %% ../../nbs/serve/07_serve.ipynb #6aa6cb95
@@ -274,9 +273,7 @@ _Serving = Annotated[str, SystemOption(f" (default {SERVING})")]
 def _note_new_library(library: Path) -> None:
     "Say on stderr that there is no library yet, and which ones lie beside it."
     if not (library / "manifest.json").exists():
-        beside = [str(p.parent) for p in sorted(library.parent.glob("*/manifest.json"))[:3]]
-        others = f" Beside it there is {', '.join(beside)}." if beside else ""
-        print(f"{library}: no library yet; the first upload makes it.{others}", file=sys.stderr)
+        print(f"{library}: no library yet; the first upload makes it", file=sys.stderr)
 
 
 def _changes_in(setup: Setup, system: str, base: Settings) -> dict:
@@ -373,8 +370,6 @@ def _check_words(what: str, which: Sequence, given: dict[str, str]) -> None:
         wants = {"add": "files or folders", "list": "no names"}
         wanted = wants.get(what, "names or ids: see library list")
         raise SettingsError(f"library {what} takes {wanted}")
-    if given["name"] and what == "add" and len(which) > 1:
-        raise SettingsError("--name goes with one file")
 
 
 @done()
@@ -384,7 +379,6 @@ def library(
     /,
     index: NeededDir = "",  # the library's folder; the first `add` makes it
     collection: str = "",  # add: what the documents are filtered by, any name (default documents)
-    name: str = "",  # add: what a single file is called in the library
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
     settings: Chosen = None,
     *,
@@ -394,7 +388,7 @@ def library(
     "Change a library, or print what it holds. Raises SettingsError for options that do not go together."
     from mtrag_nb.serve.library import Library
 
-    _check_words(what, which, {"collection": collection, "name": name, "device": device})
+    _check_words(what, which, {"collection": collection, "device": device})
     settings = on_device(chosen(settings), device)
     there = Library(index)
     if what == "list":
@@ -414,7 +408,7 @@ def library(
     embedder, whole = (models or Models(settings)).embedder, True
     for source in which:
         into = collection or "documents"
-        change = there.add(source, into, embedder, settings.chunks, name, progress)
+        change = there.add(source, into, embedder, settings.chunks, progress)
         for problem in change.problems:
             print(f"left out: {problem}", file=sys.stderr)
         print(f"{source}: {change}")

@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 from .. import __version__
 from ..core.files import check_log, keep_sums, make_folder, only_writer, write_jsonl
-from ..core.record import Run, Step
-from ..core.record import read_manifest, tell, without_places
+from ..core.record import Run, Step, read_manifest, tell, without_places
 from ..core.settings import ChunkSettings, Settings
 from ..core.text import sentences
 from ..core.types import TO_ANSWER, Context, DataError, DiskFull, InUse, MTRAGError
@@ -294,11 +293,7 @@ def _service_settings(system: str, profile: str | Settings, changes={}) -> Setti
     "The settings of one system of a service: changes that are another system's own are left to that."
     others = {s for s in system_names() if s != system.partition("+")[0]}
     mine = {k: v for k, v in changes.items() if k.partition(".")[0] not in others}
-    if isinstance(profile, str):
-        settings = configured(system, profile, mine)
-    else:
-        settings = system_named(system).configured(profile, mine)
-    return for_reading(settings, mine)
+    return for_reading(configured(system, profile, mine), mine)
 
 # %% ../../nbs/serve/04_service.ipynb #9fc68ad5
 def _served(own: str) -> dict[str, str]:
@@ -361,9 +356,7 @@ class Service(AbstractContextManager):
         self.web = open_web(web, self.settings, self.models)  # beside the library
         self._lock, self._asking, self.closing = threading.RLock(), set(), False
         self.questions = _Pool(self.size, limits.waiting + self.size, "too many questions wait")
-        self.ends: dict[
-            str, str
-        ] = {}  # all that a client's chat said -> the conversation; "": several
+        self.ends: dict[str, str] = {}  # what a client's chat said -> conversation; "": several
         there = _library_in(Path(library))  # before anything is written
         self.folder = make_folder(folder)
         self._only = only_writer(self.folder, "service's record")

@@ -1382,12 +1382,13 @@ def load_models(profile: str = "laptop", changes: Mapping[str, object] | None = 
 
 def configured(
     system: System | str = DEFAULT,
-    profile: str = "laptop",  # a key of `profiles`
+    profile: str | Settings = "laptop",  # a key of `profiles`; or settings to start from
     changes: Mapping[str, object] | None = None,  # dotted key -> value; the system's own, too
 ) -> Settings:
     "The settings of a run. Raises SettingsError for what does not exist."
     value = system_named(system) if isinstance(system, str) else system
-    return value.configured(_profile(profile), changes)
+    start = _profile(profile) if isinstance(profile, str) else profile
+    return value.configured(start, changes)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #884de57b
 def _unlike(system: System, a: Settings, b: Settings) -> dict[str, tuple[object, object]]:

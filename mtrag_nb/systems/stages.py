@@ -20,8 +20,7 @@ from ..core.settings import Settings, StageSettings, load_place, names_code
 from ..core.text import Label, ReplyField, Verdict, clipped, declines, draft_score
 from ..core.text import read_field, read_verdict, scored, sentences, spans_of, support
 from ..core.types import Context, DataError, ReplyError, SettingsError, Turn
-from ..models.chat import ChatModel, Contract, EmbedderLike, Prompt
-from ..models.chat import Sampling, chat, choose
+from ..models.chat import ChatModel, Contract, EmbedderLike, Prompt, Sampling, chat, choose
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import RetrieverLike
