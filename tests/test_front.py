@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import mtrag_nb
 import pytest
-from mtrag_nb.app.cli import _SYSTEMS, COMMANDS, SERVING, demo, main
+from mtrag_nb.app.cli import COMMANDS, _about_systems, demo, main
 from mtrag_nb.core.files import data_dir, write_jsonl
 from mtrag_nb.core.types import DataError, ModelNotFound, RunMismatch, SettingsError, printed
 from mtrag_nb.models.calls import BatchingChat, Models, load_chat
@@ -20,7 +20,7 @@ from mtrag_nb.core.settings import load_place, load_settings
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve import serve
 from mtrag_nb.serve.reply import for_reading
-from mtrag_nb.systems.outside import SYSTEMS, configured, system_named
+from mtrag_nb.systems.outside import SERVING, SYSTEMS, configured, system_named
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = data_dir("recorded") / "sample_naive"
@@ -140,7 +140,7 @@ def test_the_library_that_was_changed_last_is_asked(tmp_path, monkeypatch):
 
 
 def test_help_says_of_each_system_what_it_says_of_itself():
-    assert _SYSTEMS == {name: system_named(name).about for name in SYSTEMS}
+    assert _about_systems() == {name: system_named(name).about for name in SYSTEMS}
 
 
 def test_a_terminal_is_answered_as_the_page_is_unless_a_change_says_how():

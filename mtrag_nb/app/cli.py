@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chosen', 'Variant', 'Web', 'Reference', 'Limit',
-           'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SERVING', 'COMMANDS', 'Option', 'check_count', 'done',
-           'Command', 'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of',
-           'keep_reference', 'reference_or_sample', 'doctor', 'fetch', 'on_device', 'ingest', 'coverage', 'print_run',
-           'whole', 'run', 'check', 'demo', 'live', 'merge', 'main']
+           'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'COMMANDS', 'Option', 'check_count', 'done', 'Command',
+           'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of', 'keep_reference',
+           'reference_or_sample', 'doctor', 'fetch', 'on_device', 'ingest', 'coverage', 'print_run', 'whole', 'run',
+           'check', 'demo', 'live', 'merge', 'main']
 
 # %% ../../nbs/app/00_cli.ipynb #imports0
 import argparse
@@ -33,7 +33,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origin
 
 from .. import __version__
-from ..core.files import Shard, data_dir, disk_full, read_jsonl, sized
+from ..core.files import Shard, data_dir, disk_full, read_json, read_jsonl, sized
 from ..core.html import text_table
 from ..core.record import Run, Trajectory, telemetry, tell
 from ..core.settings import DEFAULT, PROFILES, Address, ModelSpec, Settings
@@ -428,20 +428,14 @@ Cluster = Annotated[str, Option("ray[:ADDRESS]", about=_ON)]
 _PLACES = "or your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does its own retrieval"
 
 
-SERVING = "nexus"  # who answers in `mtrag serve`, and where the model is too small to write
-_SYSTEMS = {  # what each says of itself: help loads none
-    "self_crag": "rewrite, retrieve, grade, generate, check with retries, fallback (Self-CRAG)",
-    "ncl": "pre-check, relation-controlled rewrites, rerank, answerability gate, quality gate (NCL)",
-    "naive": "the last question, the first contexts, one draft",
-    "quote": "the sentences of the passages that are nearest to the question, copied",
-    "agents": "memory, three queries, grades from 0 to 10, the web if one is named (multi-agent specification)",
-    "nexus": "cited answers from one's own documents: three labels, another search, every citation checked (NexusRAG)",
-    "selective": "the nearest sentences, copied, where a passage is near enough; else a refusal",
-}
+@cache
+def _about_systems() -> dict[str, str]:
+    "Name -> what a system says of itself, so that help loads none."
+    return read_json(data_dir("paper") / "systems.json")
 
 
 def _system_choices() -> tuple[str, ...]:
-    return (*_SYSTEMS, *plugins("system"), "FILE.py:NAME", "http://HOST/v1")
+    return (*_about_systems(), *plugins("system"), "FILE.py:NAME", "http://HOST/v1")
 
 
 def _system_named(name: str) -> "System":
@@ -452,8 +446,11 @@ class SystemOption(Option):
     "Which system: a name, with a variant or without, or a place (FILE.py:NAME, module:NAME, http://HOST/v1)."
 
     def __init__(self, default: str = ""):  # what is said of the default
-        each = [f"{name}: {about}" for name, about in _SYSTEMS.items()]
-        super().__init__("", "", "; ".join([*each, _PLACES]) + default, _system_choices)
+        def about() -> str:
+            each = [f"{name}: {said}" for name, said in _about_systems().items()]
+            return "; ".join([*each, _PLACES]) + default
+
+        super().__init__("", "", about, _system_choices)
 
     def __contains__(self, name: object) -> bool:
         from mtrag_nb.systems.outside import is_place, system_names

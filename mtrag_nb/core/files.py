@@ -175,14 +175,11 @@ def read_jsonl(
 
 # %% ../../nbs/1_core/02_files.ipynb #4ce62c47
 _NO_FOLDER = "a file stands where a folder should be, or a folder where a file should"
+_CLOSED = ("cannot be written here", "Name a folder that may be written to")
+_TAKEN = (_NO_FOLDER, "Name another place")
 _OS_ERRORS = {  # errno -> the problem and its remedy
-    **dict.fromkeys(
-        (errno.EACCES, errno.EPERM, errno.EROFS),
-        ("cannot be written here", "Name a folder that may be written to"),
-    ),
-    **dict.fromkeys(
-        (errno.ENOTDIR, errno.EEXIST, errno.EISDIR), (_NO_FOLDER, "Name another place")
-    ),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _CLOSED),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST, errno.EISDIR), _TAKEN),
     errno.ENAMETOOLONG: ("there can be no such file: file name too long", "Name another place"),
     errno.ENOENT: ("there can be no such file: no such file or directory", "Name another place"),
 }

@@ -399,9 +399,8 @@ def _only_denied(answer: str, target: str, question: str) -> bool:
     no, keys = _word_list("negations"), {t.key for t in claim_tokens(target) if t.kind}
     if any(t.text.lower() in no for text in (target, question) for t in claim_tokens(text)):
         return False
-    rows = [
-        groupby(claim_tokens(s), lambda t: t.text.lower() in _ENDS_REACH) for s in sentences(answer)
-    ]
+    said = [claim_tokens(s) for s in sentences(answer)]
+    rows = [groupby(tokens, lambda t: t.text.lower() in _ENDS_REACH) for tokens in said]
     clauses = [list(run) for row in rows for ends, run in row if not ends]
     there = [{t.text.lower() for t in c} for c in clauses if keys & {t.key for t in c}]
     return bool(there) and all(words & no for words in there)

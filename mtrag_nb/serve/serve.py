@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ..app.cli import SERVING, Chosen, Dir, File, NeededDir, Option, Setup, SystemOption
+from ..app.cli import Chosen, Dir, File, NeededDir, Option, Setup, SystemOption
 from ..app.cli import Variant, Web, changes_of, chosen, done, on_device, with_variant
 from ..core.html import clean, render, text_table
 from ..core.record import Trajectory
@@ -189,7 +189,7 @@ def ask(
     "Hold a conversation with a system; the folder of the runs."
     from mtrag_nb.models.calls import Models
     from mtrag_nb.serve.reply import for_reading
-    from mtrag_nb.systems.outside import system_named
+    from mtrag_nb.systems.outside import SERVING, system_named
 
     index = index or _last_index()
     base = settings if isinstance(settings, Settings) else (settings or Setup()).base()
@@ -267,7 +267,7 @@ def _port_of(text: str) -> int:
 
 _Port = Annotated[int, Option("N", type=_port_of)]
 _Names = Annotated[Sequence[str], Option("HOST", action="append")]
-_Serving = Annotated[str, SystemOption(f" (default {SERVING})")]
+_Serving = Annotated[str, SystemOption(" (default: the one that cites)")]
 
 
 def _note_new_library(library: Path) -> None:
@@ -335,10 +335,12 @@ def serve(
 ) -> bool:
     "Serve until a signal comes. Raises SettingsError for an open address without a token, InUse."
     setup, token = settings or Setup(), _token_in(token_file)
-    who = with_variant(system or SERVING, variant)
     _needs_api()
     from mtrag_nb.serve.api import check_address, rules_of
     from mtrag_nb.serve.service import Limits, Service
+    from mtrag_nb.systems.outside import SERVING
+
+    who = with_variant(system or SERVING, variant)
 
     check_address(host, token)
     _note_new_library(Path(library))
@@ -407,10 +409,9 @@ def library(
 
     embedder, whole = (models or Models(settings)).embedder, True
     for source in which:
-        into = collection or "documents"
-        change = there.add(source, into, embedder, settings.chunks, progress)
-        for problem in change.problems:
-            print(f"left out: {problem}", file=sys.stderr)
+        named = collection or "documents"
+        change = there.add(source, named, embedder, settings.chunks, progress)
+        print(*(f"left out: {p}\n" for p in change.problems), sep="", end="", file=sys.stderr)
         print(f"{source}: {change}")
         whole = whole and not change.problems
     return whole

@@ -42,8 +42,7 @@ from .reply import for_reading, keep_mark, label_of, marked
 from .reply import new_id, open_run, place_of, read_one, readable, recover, reply_of
 from .reply import to_delete, told_step
 from ..show.turn import TurnView, outcome_words
-from ..app.cli import SERVING
-from ..systems.outside import configured, is_place, system_named, system_names
+from ..systems.outside import SERVING, configured, is_place, system_named, system_names
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'Service', 'ask', 'why_html', 'about_turn',

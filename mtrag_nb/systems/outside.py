@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'Reply', 'messages_of', 'outside', 'address', 'load_outside', 'is_place', 'system_names', 'system_named',
-           'profiles', 'load_models', 'configured', 'unlike_paper', 'departures', 'read_system_yaml',
+__all__ = ['SYSTEMS', 'SERVING', 'Reply', 'messages_of', 'outside', 'address', 'load_outside', 'is_place', 'system_names',
+           'system_named', 'profiles', 'load_models', 'configured', 'unlike_paper', 'departures', 'read_system_yaml',
            'system_yaml_changes']
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00011
@@ -1328,6 +1328,7 @@ SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
     "nexus": "mtrag_nb.systems.nexus:NEXUS",
     "selective": "mtrag_nb.systems.baselines:SELECTIVE",
 }
+SERVING = "nexus"  # who answers in `mtrag serve`, and where the model is too small to write
 
 
 def is_place(name: str) -> bool:

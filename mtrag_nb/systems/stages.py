@@ -408,13 +408,10 @@ def _asked_own(way: str, asked: _Grading | _Checking, n: int = 1) -> list[Verdic
 
 
 def require_ways(
-    settings: Settings,
-    prompts: Mapping[str, _Prompts] = {},
-    before: Settings | None = None,  # what they were changed from
-    changes: Iterable[str] = (),  # keys
+    settings: Settings, prompts={}, before: Settings | None = None, changes=()
 ) -> None:
     """Raises SettingsError for an unknown way to grade or check, and a prompt that neither run nor system has. Warns of
-    a threshold that stays where another way decides than before."""
+    a threshold that stays, not among the keys of `changes`, where another way decides than `before`."""
     own = ["adapter:NAME", "FILE.py:NAME"]
     grades, checks = [*GRADERS, *own], [*CHECKERS, *own]
     for name, known in (("grade", grades), ("check", checks)):
