@@ -30,7 +30,7 @@ __all__ = ['STOPWORDS', 'level', 'contains_text', 'content_spans', 'all_words', 
            'format_docs_for_gen', 'view_text', 'unmarked', 'Label', 'Verdict', 'scored', 'without_thinking',
            'thought_in', 'ReplyField', 'json_objects', 'field_label', 'read_field', 'parse_verdict', 'read_verdict',
            'Stance', 'script_of', 'unknown_language', 'word_count', 'stance', 'declines', 'idk_by_rule',
-           'rule_in_words', 'claims_something', 'check_claims', 'draft_score']
+           'rule_in_words', 'claim_tokens', 'claims_something', 'check_claims', 'draft_score']
 
 # %% ../../nbs/1_core/03_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -959,7 +959,7 @@ def _number_at(words: Sequence[str], i: int) -> tuple[_Token, int] | None:
     counted = any(w.lower() in units for w in words[j + 1 : j + 2])
     j += bool(power := _POWERS.get(words[j].lower(), "") if counted else "")
     known = before in _word_list("currencies")
-        around = [before] if known else [w.lower() for w in words[j : j + 1]]
+    around = [before] if known else [w.lower() for w in words[j : j + 1]]
     unit = next((units[w] for w in around if w in units), "")
     if unit in _HAVE_SPEED and (by := _BY.match(" ".join(words[j + 1 : j + 3]).lower())):
         unit += f"/{by[1] or by[2]}"

@@ -20,6 +20,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..app.cli import Chosen, Dir, File, NeededDir, Option, Setup, SystemOption
@@ -283,10 +284,10 @@ def _changes_in(setup: Setup, system: str, base: Settings) -> dict:
     changes = changes_of(setup.set)
     if not setup.config:
         return changes
-    from mtrag_nb.systems.outside import system_named, system_yaml_changes
+    from mtrag_nb.systems.outside import CONFIG, system_named
 
     own = system_named(system).configured(base)
-    return {**system_yaml_changes(setup.config, own), **changes}
+    return {**resolve_name(CONFIG)(setup.config, own), **changes}
 
 
 def _print_taken_up(service: "Service") -> None:
