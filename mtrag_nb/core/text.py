@@ -588,9 +588,7 @@ def _first(text: str, f: ReplyField) -> str | float | None:
     return _value_at(re.sub(r"^\W+", "", bare), f)
 
 
-def read_field(
-    text: str, f: ReplyField, alone: bool = True, cut: bool = False
-) -> str | float | None:
+def read_field(text: str, f: ReplyField, alone: bool = True, cut=False) -> str | float | None:
     """What a reply states for a field: an option, or a number on its scale. None if it is not stated, or in two ways.
 
     It stands in a JSON object, behind its label or, where it is to be said alone, at the beginning. cut: at max_new_tokens.

@@ -215,9 +215,8 @@ _AGREES = re.compile(  # a whole answer, or how it begins
 )
 _LED_BY = re.compile(r"(?:(?:based on|according to) [^,.:]*[,:] |(?:the )?answer(?: is|:) )+")
 _ALONE = re.compile(r"[\s*\"']*([\w']+)[*\"']*(?:\s*(?:$|[,.;:!(。；！、،।])|\s-)")
-_ITEMS = re.compile(
-    r" ?(?:[;،、]|(?<!\d),|,(?!\d)) ?(?:(?:and|or|und|et|y|e) )?| (?:and|und|et|y|e) | ?和 ?"
-)
+_BETWEEN = r" ?(?:[;،、]|(?<!\d),|,(?!\d)) ?(?:(?:and|or|und|et|y|e) )?| (?:and|und|et|y|e) | ?和 ?"
+_ITEMS = re.compile(_BETWEEN)
 
 
 def _items_of(target: str) -> list[str]:

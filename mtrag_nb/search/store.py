@@ -305,9 +305,7 @@ class Manifest:
             raise DataError("no index here", folder, remedy=remedy)
         data = read_json(path)
         if (found := data.get("format")) is None:
-            raise DataError(
-                "this is no index", folder, remedy="Name one, or restore it from a copy"
-            )
+            raise DataError("this is no index", folder, remedy="Name one or restore it from a copy")
         if found != _FORMAT:
             wrong = f"an index of format {str(found)[:40]}, and this version reads format {_FORMAT}"
             remedy = "Build it again in a new folder, by the command that it was built with"

@@ -407,11 +407,8 @@ def _asked_own(way: str, asked: _Grading | _Checking, n: int = 1) -> list[Verdic
     return found
 
 
-def require_ways(
-    settings: Settings, prompts={}, before: Settings | None = None, changes=()
-) -> None:
-    """Raises SettingsError for an unknown way to grade or check, and a prompt that neither run nor system has. Warns of
-    a threshold that stays, not among the keys of `changes`, where another way decides than `before`."""
+def require_ways(settings: Settings, prompts={}, before=None, changes: Iterable[str] = ()) -> None:
+    "Raises SettingsError for an unknown way or prompt; warns where a threshold of `before` stays with another way."
     own = ["adapter:NAME", "FILE.py:NAME"]
     grades, checks = [*GRADERS, *own], [*CHECKERS, *own]
     for name, known in (("grade", grades), ("check", checks)):

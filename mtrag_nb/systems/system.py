@@ -386,8 +386,7 @@ class System:
             none = f"{self.name} has no settings of its own"
             raise SettingsError(f"unknown setting {own[0]!r}: {none}")
         settings = with_settings(settings, wanted, own=self.prefix)
-        before = self.configured(profile) if changes else None
-        require_ways(settings, self.prompts, before, changes or ())
+        require_ways(settings, self.prompts, changes and self.configured(profile), changes or ())
         require_readers(settings, wanted)
         return settings
 
