@@ -44,10 +44,10 @@ class Unhurried(ScriptedChat):
 class Talker(threading.Thread):
     "A conversation: asks until the time is over or so many questions are asked, and keeps what came."
 
-    def __init__(self, url: str, number: int, until: float, faults: float, most: int):
+    def __init__(self, url, number: int, until: float, faults: float, most: int, marks: float):
         super().__init__(daemon=True)
         self.url, self.number, self.until, self.most = url, number, until, most
-        self.faults, self.rng = faults, random.Random(number)
+        self.faults, self.marks, self.rng = faults, marks, random.Random(number)
         self.seconds, self.came, self.hung_up, self.odd, self.chat = [], {}, [], [], []
         self.talk, self.marked, self.broken = "", {}, 0
 
@@ -85,7 +85,7 @@ class Talker(threading.Thread):
             return
         assert r.status_code == 200 and reply["answer"].endswith(f"It is about {word}."), r.text
         self.came[word] = reply
-        if self.rng.random() < 1 / 8:
+        if self.rng.random() < self.marks:
             place = f"/api/conversations/{reply['conversation_id']}/{reply['turn']}/mark"
             said = http.post(place, json={"verdict": "right", "note": word}).raise_for_status()
             assert said.json()["came"] == "right", said.text[:300]
@@ -109,11 +109,11 @@ class Talker(threading.Thread):
 
 
 def talk_for(
-    url: str, talks: int, seconds: float, faults: float, first: int = 0, most: int = sys.maxsize
+    url: str, talks: int, seconds: float, faults: float, first=0, most=sys.maxsize, marks=1 / 8
 ) -> list[Talker]:
     "So many conversations at once, for so long or of so many questions each."
     until = time.monotonic() + seconds
-    talkers = [Talker(url, first + n, until, faults, most) for n in range(talks)]
+    talkers = [Talker(url, first + n, until, faults, most, marks) for n in range(talks)]
     for t in talkers:
         t.start()
     for t in talkers:
