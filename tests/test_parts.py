@@ -298,20 +298,19 @@ def test_a_server_has_the_adapters_by_name_or_baked_in(name, offline):
     from mtrag_nb.core.record import Rewritten
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.embed import HashEmbedder
-    from tests.test_machines import serving
+    from tests.support.servers import completion, serving
 
     seen = []
 
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        task = body.get("chat_template_kwargs", {}).get("adapter_name", body["model"])
-        seen.append((body["model"], task, len(body.get("documents", ()))))
-        said = ANSWERS.get(task, "It costs 12 crowns.")
-        choice = {"message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
-        self.send(200, {"choices": [choice], "usage": {}})
+    def reply(asked):
+        if asked.method == "GET":
+            return {"data": [{"id": "any"}]}
+        task = asked.body.get("chat_template_kwargs", {}).get("adapter_name", asked.body["model"])
+        seen.append((asked.body["model"], task, len(asked.body.get("documents", ()))))
+        return completion(ANSWERS.get(task, "It costs 12 crowns."))
 
-    with serving(do_POST=do_POST) as (_, port):
-        url, folder = f"http://127.0.0.1:{port}/v1", f"served-{'switch' in name}"
+    with serving(reply) as server:
+        url, folder = server.url, f"served-{'switch' in name}"
         library = f"{GRANITELIB}:granite-4.1-3b" if "switch" in name else GRANITELIB
         changes = {"chat.name": name, "chat.url": url, "stages.rewrite": "adapter:query_rewrite"}
         changes |= {"stages.grade": "adapter:answerability", "chat.adapters": library}
