@@ -71,6 +71,8 @@ MOVED = {
     "runs.run.live_run": "`run_tasks(live=True)`",
     "evaluate.calibrate.read_licence": "`core.types.structured`",
     "evaluate.pairs.pair": "`paired`",
+    "mtrag ingest --documents FILE --collection NAME": "`mtrag library add FILE --index DIR --collection NAME`",
+    "mtrag library add --name": "the name that the file has",
     "mtrag live --given": "`mtrag gate GIVEN LIVE`",
     "mtrag score --live-web": "gone: web results of a run are recorded",
     "runs.forks.NotRecorded": "`systems.system`",
