@@ -517,12 +517,10 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
     for name, size, scheme in [("desktop-light", DESKTOP, "light"), ("phone-dark", PHONE, "dark")]:
         errors, asked = [], []
         context = browser.new_context(viewport=size, color_scheme=scheme, offline=False)
-
-        def stop(route, asked=asked):
-            asked.append(route.request.url)
-            route.abort()
-
-        context.route(lambda url: not url.startswith("file:"), stop)
+        context.route(
+            lambda url: not url.startswith("file:"),
+            lambda route: (asked.append(route.request.url), route.abort()),
+        )
         tab = context.new_page()
         tab.on("pageerror", lambda e: errors.append(str(e)))
         with checks(f"exported page, {name}: opens without a server and without a script error"):
