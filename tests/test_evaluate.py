@@ -80,10 +80,8 @@ def test_a_pool_is_drawn_from_the_corpora(tmp_path):
     some, every = slice_of(corpus, wanted, 37), {p.id for p in corpus}
     assert wanted <= {p.id for p in some} <= every and len({p.id for p in some}) == len(some)
     assert slice_of(corpus, wanted, 37) == some
-    of, drawn, must = (
-        Counter(p.domain for p in ps)
-        for ps in (corpus, some, [p for p in corpus if p.id in wanted])
-    )
+    must = Counter(p.domain for p in corpus if p.id in wanted)
+    of, drawn = (Counter(p.domain for p in ps) for ps in (corpus, some))
     assert all(drawn[d] == min(max(37, must[d]), of[d]) for d in of)
     fetched = tmp_path / "fetched"
     places = {"mtrag-human": "retrieval_tasks/{}/qrels/dev.tsv", "mtragun-human": "retrieval_tasks/qrels/{}.tsv"}  # fmt: skip

@@ -39,6 +39,14 @@ UNITS = (
 )  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> Iterator[None]:
+    "Or the time is that of looking through what all tests before left in memory."
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def slow(do, end: str) -> list[tuple[str, float]]:
     "The units over which a function takes more than .2 s of this processor for 12 kB; it is stopped as soon as that is clear."
     out = []
@@ -180,9 +188,7 @@ def hostile_service(tmp_path_factory) -> Iterator[tuple[Service, list[str]]]:
     with Service(path / "library", path / "served", system="naive", **how) as service:
         (path / "fees").write_text("# Fees\n\nA dog costs four crowns on the ferry.\n")
         service.documents.put(path / "fees", "fees.md", "ferries")
-        gc.freeze()  # or the time is that of looking through what all tests before left in memory
         yield service, reply
-        gc.unfreeze()
 
 
 @pytest.mark.parametrize("place", ["question", "document", "mark", "reply", "span"])

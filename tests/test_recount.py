@@ -1528,14 +1528,10 @@ def test_planted_falsehoods():
         t["words"] = [held(c.text, words_in(c.passages)) < 0.6 for c in claims]
         t["claims"], t["unsure"] = x < least, (x >= least) & (x < next_)
         every = t.assign(kind=np.where(t.true, "all that is true", "all falsehoods"))
-        own[where] = {
-            kind: {
-                "false": not g.true.iloc[0],
-                "words": mean(g.words),
-                "claims": mean(g.claims, 2e-5 + g.unsure.mean()),
-            }
-            for kind, g in pd.concat([t, every]).groupby("kind")
-        }
+        rows = own[where] = {}
+        for kind, g in pd.concat([t, every]).groupby("kind"):
+            rows[kind] = {"false": not g.true.iloc[0], "words": mean(g.words)}
+            rows[kind]["claims"] = mean(g.claims, 2e-5 + g.unsure.mean())
     same(kept("claims")["planted"], own)
 
 
@@ -1690,10 +1686,9 @@ def test_rule_of_right_and_wrong():
     own = {}
     for source, t in reporting().items():
         some = dict([*t[t.asked].groupby("judge")])
-        own[source] = {
-            r: {k: shares_of(r, pairs_of(some[k])) for k in ("right", "undecided", "wrong")} | MORE
-            for r in rules()
-        }
+        by, own[source] = {k: [*pairs_of(some[k])] for k in ("right", "undecided", "wrong")}, {}
+        for r in rules():
+            own[source][r] = {k: shares_of(r, pairs) for k, pairs in by.items()} | MORE
         at, rows = t[t.asked & t.judge.isin(["right", "wrong"])], {}
         y, sizes = at.judge == "right", {"answers": len(at), "wrong": len(some["wrong"])}
         values = {m: [of(*x) for x in pairs_of(at)] for m, of in WORDS.items()}

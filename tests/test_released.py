@@ -197,11 +197,8 @@ def own_causes(run: Run, known: Benchmark) -> Counter:
             given = {run.passages[c].document_id for c in t.contexts}
             if not t.refused and short(gold.targets[0]):
                 continue
-            why = (
-                CAUSES[1 if t.refused else 2]
-                if given & {p.id for p in gold.passages}
-                else CAUSES[0]
-            )
+            there = given & {p.id for p in gold.passages}
+            why = CAUSES[(1 if t.refused else 2) if there else 0]
             out[why] += t.refused or recall_of(t.answer, gold.targets[0]) < 0.2
     return +out
 

@@ -603,11 +603,8 @@ def test_pairs_and_ladders_ask_the_question_of_yes_and_no():
 # --- a judge in the rule's place ------------------------------------------------------------------
 
 
-NUTS = {
-    "question": "Does the cake contain nuts?",
-    "answer": "No, the cake has none at all, says the baker",
-    "passages": [CAKE],
-}
+NUTS = {"question": "Does the cake contain nuts?", "passages": [CAKE]}
+NUTS["answer"] = "No, the cake has none at all, says the baker"
 BY_JUDGE = {  # the answer -> label of idk, reply on correctness; what becomes of the turn
     "It does not contain nuts.": ("no", "Score: 9", "right", ""),
     "The baker sells bread and rolls on every day of the week.": ("no", "Score: 2", "failed", ""),

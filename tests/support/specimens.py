@@ -28,12 +28,8 @@ def zip_of(files: Mapping[str, str | bytes]) -> bytes:  # name inside the archiv
 _SCHEMAS = "http://schemas.openxmlformats.org"
 _W = f"{_SCHEMAS}/wordprocessingml/2006/main"
 _PACKAGE, _OFFICE = f"{_SCHEMAS}/package/2006", f"{_SCHEMAS}/officeDocument/2006/relationships"
-WORD_STYLES = {
-    "Title": "Title",
-    "berschrift1": "heading 1",
-    "berschrift2": "heading 2",
-}  # id -> name
-WORD_STYLES["Heading3"] = "heading 3"
+_LEVELS = {f"berschrift{n}": f"heading {n}" for n in (1, 2)}
+WORD_STYLES = {"Title": "Title", **_LEVELS, "Heading3": "heading 3"}  # id -> name
 
 
 def word_paragraph(

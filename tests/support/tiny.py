@@ -185,13 +185,9 @@ _CHAT = {
     "num_key_value_heads": 2,
     "initializer_range": 0.1,
 }  # wider than the real ones: with 0.02 so narrow a model repeats the last token of its prompt
-_LLAMA_ROPE = {
-    "rope_type": "llama3",
-    "rope_theta": 500000.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
+_LLAMA_ROPE = {"rope_type": "llama3", "rope_theta": 500000.0, "low_freq_factor": 1.0}
+_LLAMA_ROPE |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+_QWEN_ROPE = {"rope_type": "default", "rope_theta": 1000000.0}
 
 
 def tiny_llama(
@@ -205,17 +201,9 @@ def tiny_llama(
     ends = ("<|begin_of_text|>", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>")
     bos, *ends = map(t.token_to_id, ends)
     rope = _LLAMA_ROPE | {"factor": 32.0 if tied else 8.0}
-    config = {
-        "vocab_size": t.get_vocab_size(),
-        "num_attention_heads": 8,
-        "head_dim": 16,
-        "max_position_embeddings": 131072,
-        "rms_norm_eps": 1e-5,
-        "rope_parameters": rope,
-        "tie_word_embeddings": tied,
-        "bos_token_id": bos,
-        "eos_token_id": ends,
-    }
+    config = {"num_attention_heads": 8, "head_dim": 16, "max_position_embeddings": 131072}
+    config |= {"rms_norm_eps": 1e-5, "rope_parameters": rope, "tie_word_embeddings": tied}
+    config |= {"vocab_size": t.get_vocab_size(), "bos_token_id": bos, "eos_token_id": ends}
     sampling = {"bos_token_id": bos, "eos_token_id": ends, "temperature": 0.6, "top_p": 0.9}
     shard = "5GB" if sizes else "600KB"
     known = t.get_vocab_size() if sizes else 0
@@ -231,15 +219,9 @@ def tiny_qwen(
     "A Qwen2.5: two tokens that end a turn, biases in attention, more rows than tokens, and a repetition penalty nobody asked for."
     t = _qwen_tokenizer(folder)
     start, end = t.token_to_id("<|endoftext|>"), t.token_to_id("<|im_end|>")
-    config = {
-        "vocab_size": t.get_vocab_size() + 37,
-        "num_attention_heads": 4,
-        "max_position_embeddings": 32768,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
-        "tie_word_embeddings": tied,
-        "bos_token_id": start,
-        "eos_token_id": end,
-    }
+    config = {"num_attention_heads": 4, "max_position_embeddings": 32768}
+    config |= {"rope_parameters": _QWEN_ROPE, "tie_word_embeddings": tied}
+    config |= {"vocab_size": t.get_vocab_size() + 37, "bos_token_id": start, "eos_token_id": end}
     sampling = {"bos_token_id": start, "pad_token_id": start, "eos_token_id": [end, start]}
     sampling |= {"repetition_penalty": 1.1, "temperature": 0.7, "top_p": 0.8, "top_k": 20}
     known = t.get_vocab_size() if sizes else 0
@@ -251,16 +233,9 @@ def tiny_qwen3(folder: Path, tied: bool = False) -> None:
     "A Qwen3: norms of queries and keys, no biases, and a template by which it thinks or not."
     t = _qwen_tokenizer(folder, QWEN3_CHAT)
     start, end = t.token_to_id("<|endoftext|>"), t.token_to_id("<|im_end|>")
-    config = {
-        "vocab_size": t.get_vocab_size() + 37,
-        "num_attention_heads": 4,
-        "head_dim": 32,
-        "max_position_embeddings": 40960,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
-        "tie_word_embeddings": tied,
-        "bos_token_id": start,
-        "eos_token_id": end,
-    }
+    config = {"num_attention_heads": 4, "head_dim": 32, "max_position_embeddings": 40960}
+    config |= {"rope_parameters": _QWEN_ROPE, "tie_word_embeddings": tied}
+    config |= {"vocab_size": t.get_vocab_size() + 37, "bos_token_id": start, "eos_token_id": end}
     sampling = {"bos_token_id": start, "pad_token_id": start, "eos_token_id": [end, start]}
     _save_chat(folder, "Qwen3", _CHAT | config, sampling | {"temperature": 0.6}, seed=4)
 
@@ -307,13 +282,8 @@ def tiny_granitelib(folder: Path) -> None:
     from safetensors.torch import save_file
 
     inside = {"q_proj": (128, 128), "v_proj": (128, 32)}
-    about = {
-        "peft_type": "LORA",
-        "r": 4,
-        "lora_alpha": 64,
-        "task_type": "CAUSAL_LM",
-        "bias": "none",
-    }
+    about = {"peft_type": "LORA", "r": 4, "lora_alpha": 64}
+    about |= {"task_type": "CAUSAL_LM", "bias": "none"}
     for task, base in ((t, b) for t in _ASKED for b in ("granite-4.1-3b", "granite-4.0-micro")):
         with _seeded(sum(map(ord, task))):
             weights = {
@@ -347,18 +317,9 @@ def teach(
             head[after] += rows[before] / rows[before].norm()
 
 
-_XLMR = {
-    "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 128,
-    "max_position_embeddings": 8194,
-    "type_vocab_size": 1,
-    "pad_token_id": 1,
-    "bos_token_id": 0,
-    "eos_token_id": 2,
-    "layer_norm_eps": 1e-5,
-}
+_XLMR = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+_XLMR |= {"intermediate_size": 128, "max_position_embeddings": 8194, "type_vocab_size": 1}
+_XLMR |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "layer_norm_eps": 1e-5}
 _PARTS = [
     {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
     for i, (path, kind) in enumerate(
@@ -384,11 +345,8 @@ def tiny_bge_m3(folder: Path, sizes: Mapping[str, object] = {}) -> None:
     model.config.dtype = torch.float32
     model.config.save_pretrained(folder)
     _as_published(folder)
-    versions = {
-        "sentence_transformers": "2.2.2",
-        "transformers": "4.33.0",
-        "pytorch": "2.1.2+cu121",
-    }
+    versions = {"sentence_transformers": "2.2.2", "transformers": "4.33.0"}
+    versions["pytorch"] = "2.1.2+cu121"
     for name, what in (
         ("modules.json", _PARTS),
         ("sentence_bert_config.json", {"max_seq_length": 8192, "do_lower_case": False}),
