@@ -1350,7 +1350,8 @@ def in_prices(t, way, price):
 
 def replaced(c, way, price):
     "The drafts that may be replaced, which of them by a check's best threshold on what chooses, and whether all would be."
-    t = drafts().assign(gain=gains(way, price), least=-np.inf, all=False)
+    columns = {c, AGREE, *"id talk system label came can cannot choose".split()}
+    t = drafts()[[*columns]].assign(gain=gains(way, price), least=-np.inf, all=False)
     t = t[t[c].notna() & (t[AGREE].notna() | (way != "another model"))]
     for _, g in by_system(t[t.choose & t.can]):
         at = t.system == g.system.iloc[0]
@@ -1448,9 +1449,13 @@ def synthetic(reports, n=None):
     return t.iloc[random.Random(reports).sample(range(len(t)), n)] if n else t
 
 
+@lru_cache(None)
+def features_of(answer, texts):
+    return _draft_features(answer, texts) or {f: float(f in ("support", "near")) for f in _FEATURES}
+
+
 def draft_rows(t):
-    none = {f: float(f in ("support", "near")) for f in _FEATURES}
-    return [_draft_features(a, x) or none for a, x in zip(t.answer, t.texts)]
+    return [*map(features_of, t.answer, t.texts.map(tuple))]
 
 
 def claim_rows(claims):
@@ -1482,7 +1487,7 @@ def of_drafts(t, y):
     }
 
 
-def test_check_of_claims_on_fulldrafts():
+def test_check_of_claims_on_whole_drafts():
     "Drafts of conversations that chose nothing."
     told, people = kept("claims")["drafts"], marked(1)
     own = {"people, rated answers": of_drafts(people, people.faithful)}
