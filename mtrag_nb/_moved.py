@@ -138,7 +138,7 @@ MOVED = {
     "systems.stages.check_by_likelihood": "gone: no profile chose them",
     "systems.baselines.underspecified": "`quote.clarify=adapter:query_clarification`",
     "systems.baselines.features": "`quote.clarify=adapter:query_clarification`",
-    "systems.registry.Config": "`systems.outside.system_yaml_changes`",
+    "systems.registry.Config": "`systems.agents.system_yaml_changes`",
     "models.embed.load_reranker": "`CrossEncoderReranker`",
     "serve.library.section_chunks": "`section_passages`",
     "serve.library.as_passages": "`section_passages`",

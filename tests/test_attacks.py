@@ -24,7 +24,8 @@ from mtrag_nb.runs.run import _merged_lines
 from mtrag_nb.serve.api import make_app, rules_of
 from mtrag_nb.serve.documents import parse_document
 from mtrag_nb.serve.service import Service
-from mtrag_nb.systems.outside import _Memory, _as_passage, load_outside, read_system_yaml
+from mtrag_nb.systems.agents import read_system_yaml
+from mtrag_nb.systems.outside import _Memory, _as_passage, load_outside
 from mtrag_nb.systems.baselines import read_marks
 from tests.support.servers import running
 from tests.support.specimens import docx, pdf, word_paragraph, word_table

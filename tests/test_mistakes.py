@@ -32,7 +32,8 @@ from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.systems import stages
-from mtrag_nb.systems.outside import _becomes, configured, system_yaml_changes
+from mtrag_nb.systems.agents import _becomes, system_yaml_changes
+from mtrag_nb.systems.outside import configured
 from tests.test_attacks import SPANS, mutated
 
 # All paths are relative to the folder that `workplace` makes; what a wrong command writes goes to `odd`.

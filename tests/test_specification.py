@@ -10,7 +10,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.systems.agents import AGENTS
-from mtrag_nb.systems.outside import system_yaml_changes
+from mtrag_nb.systems.agents import system_yaml_changes
 
 
 @pytest.fixture(scope="module")

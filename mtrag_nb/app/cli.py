@@ -28,6 +28,7 @@ from difflib import get_close_matches
 from functools import cache, partial, wraps
 from itertools import takewhile
 from pathlib import Path
+from pkgutil import resolve_name
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origin
 
@@ -387,7 +388,7 @@ class Setup:
 
     def settings(self, system: str = "") -> Settings:
         "The settings of a system. What is typed with --set goes before what a file says."
-        from mtrag_nb.systems.outside import system_named, system_yaml_changes
+        from mtrag_nb.systems.outside import CONFIG, system_named
 
         changes, value, setup = changes_of(self.set), system_named(system or DEFAULT), self
         if self.model and not self.chat and hasattr(value.settings, "model"):
@@ -395,7 +396,7 @@ class Setup:
             setup = replace(self, model="")
         base = setup.base()
         if self.config:
-            changes = {**system_yaml_changes(self.config, value.configured(base)), **changes}
+            changes = {**resolve_name(CONFIG)(self.config, value.configured(base)), **changes}
         settings = value.configured(base, changes)
         if not self.calibrated:
             _note_thresholds(settings, value.configured(base), changes)

@@ -26,12 +26,12 @@ from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataErr
 from ..core.types import Gold, Passage, Task, Turn, digest, redacted
 
 # %% auto #0
-__all__ = ['BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'FETCHED', 'domain_of_line', 'conversation_of_line', 'files_of',
-           'is_gold', 'Benchmark', 'read_benchmark', 'read_tasks', 'with_rewrites', 'read_gold', 'read_corpus',
-           'read_queries', 'read_rows', 'read_qrels', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line',
-           'predicted_contexts', 'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus',
-           'official_kinds', 'official_dir', 'files_there', 'human_rewrites', 'official_files', 'official_file',
-           'fetch_file', 'fetch_data', 'RatedAnswer', 'read_ratings']
+__all__ = ['BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'FETCHED', 'domain_of_line', 'files_of', 'is_gold', 'Benchmark',
+           'read_benchmark', 'read_tasks', 'with_rewrites', 'read_gold', 'read_corpus', 'read_queries', 'read_rows',
+           'read_qrels', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line', 'predicted_contexts',
+           'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus', 'official_kinds',
+           'official_dir', 'files_there', 'human_rewrites', 'official_files', 'official_file', 'fetch_file',
+           'fetch_data', 'RatedAnswer', 'read_ratings']
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #95790362
 _COLLECTIONS = {  # domain -> the official long name
@@ -203,7 +203,7 @@ def domain_of_line(obj: Mapping, path: object, n: int | None) -> str:
     return domain
 
 
-def conversation_of_line(obj: Mapping, path: object, n: int) -> str:
+def _conversation_of_line(obj: Mapping, path: object, n: int) -> str:
     "The conversation of a checked task line, by key or id. Raises DataError (file, line) for neither."
     if "conversation_id" in obj:
         return obj["conversation_id"]
@@ -277,7 +277,7 @@ def _task_and_gold(
     labels = {k: line[k][0] for k in ("Answerability", "answerability") if line.get(k)}
     task = Task(
         id=line["task_id"],
-        conversation_id=conversation_of_line(line, path, n),
+        conversation_id=_conversation_of_line(line, path, n),
         turn=line.get("turn") or sum(t.speaker == "user" for t in turns),
         domain=domain,
         question=turns[-1].text,

@@ -20,6 +20,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated
 
 from ..app.cli import Chosen, Dir, File, Option, Setup, SystemOption, Variant, Web
@@ -31,7 +32,7 @@ from ..core.text import clipped
 from ..core.types import Context, DataError, MTRAGError, SettingsError, Task
 from .reply import doubt_of, exchange, for_reading, new_id, open_run
 from .reply import page_words, place_of, told_step
-from ..systems.outside import ANSWERING, SERVING, system_named, system_yaml_changes
+from ..systems.outside import ANSWERING, CONFIG, SERVING, system_named
 from ..systems.baselines import claims_of, marked_answer
 
 if TYPE_CHECKING:
@@ -279,7 +280,7 @@ def _changes_in(setup: Setup, system: str, base: Settings) -> dict:
     if not setup.config:
         return changes
     own = system_named(system).configured(base)
-    return {**system_yaml_changes(setup.config, own), **changes}
+    return {**resolve_name(CONFIG)(setup.config, own), **changes}
 
 
 def _print_taken_up(service: "Service") -> None:

@@ -10,17 +10,19 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Annotated, Literal
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Ge
 
+from ..core.files import data_dir, read_json, reading_yaml
 from ..core.record import Drafted, Found, Grade, Graded, Retrieved, Rewritten, Step
 from ..core.record import Trajectory
 from ..core.settings import BGE_M3, ChunkSettings, EmbedderSpec, ModelSpec, RetrievalSettings
 from ..core.settings import Settings, StageSettings, constant
 from ..core.text import clipped, format_docs_for_gen, sentences
-from ..core.types import MTRAGError, ReplyError, Turn, digest
+from ..core.types import DataError, MTRAGError, ReplyError, Turn, digest, first_problem
 from ..models.calls import MeteredChat, WebSearched, rrf
 from ..models.chat import ChatModel, Prompt, Sampling, chat
 from .self_crag import IRRELEVANT
@@ -31,9 +33,13 @@ from .system import TurnState
 from .system import Work, answered, by_state, graph_of, read_departures, refuse
 from .system import seed_for, unless_declined
 
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from yaml import Node
+
 # %% auto #0
 __all__ = ['VARIATION_PROMPTS', 'LAPTOP', 'AGENTS_NODES', 'AGENTS', 'variations', 'AgentsSettings', 'Remembered', 'tokens_used',
-           'TurnTooLong']
+           'TurnTooLong', 'read_system_yaml', 'system_yaml_changes']
 
 # %% ../../nbs/5_systems/05_agents.ipynb #dea56c6b
 VARIATION_PROMPTS = read_prompts("variation")
@@ -133,7 +139,7 @@ def _tokens_in(turns: Sequence[Turn]) -> int:
     "Tokens of messages."
     return sum(_estimate(t.text) for t in turns)
 
-# %% ../../nbs/5_systems/05_agents.ipynb #110efb1d
+
 def _folded(turns: Sequence[Turn]) -> int:
     "How many of the oldest messages are only in the summary, a multiple of five."
     groups = range(0, len(turns) + 1, _EVERY)
@@ -358,7 +364,7 @@ def _retrieve_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Retri
     step = Retrieved(hits=scored, contexts=tuple(i for i, _ in ranked))
     return {"found": list(step.contexts), "seen": [*seen, *step.contexts]}, step
 
-# %% ../../nbs/5_systems/05_agents.ipynb #c606524c
+
 def _grade_all_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
     "Grades for what this round brought; what is kept of all rounds, the best first (5.1)."
     own, contexts = tools.settings.own, tools.contexts(state["found"])
@@ -534,3 +540,95 @@ AGENTS = System(
         Mechanism("web", "the documents alone", web=False),
     ),
 )
+
+# %% ../../nbs/5_systems/05_agents.ipynb #5a684f77
+# Key -> its type, the settings that it becomes, and for one that becomes none, why.
+_KEYS = read_json(data_dir("paper") / "system_keys.json")
+_WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
+_NOMIC_PREFIXES = "search_query: |search_document: "  # before questions and passages (2.1)
+# Ollama's names -> those of the weights.
+_NAMES = {"llama3.2": "meta-llama/Llama-3.2-3B-Instruct"}
+_NAMES["nomic-embed-text"] = "nomic-ai/nomic-embed-text-v1.5"
+
+# %% ../../nbs/5_systems/05_agents.ipynb #3b62a7f0
+@cache
+def _system_yaml() -> TypeAdapter:
+    "The file as pydantic reads it: its keys with their sections before them, each at most once."
+    from pydantic import ConfigDict, TypeAdapter
+    from typing_extensions import TypedDict
+
+    kinds = {"str": str, "int": int, "float": float}
+    shape = TypedDict(
+        "SystemYaml", {k: kinds[kind] for k, (kind, *_) in _KEYS.items()}, total=False
+    )
+    shape.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    return TypeAdapter(shape)
+
+
+def _pairs(node: Node, path: Path, what: str) -> dict[str, tuple[int, Node]]:
+    "Key -> its line and its value. Raises DataError for what holds no keys, and for a key twice."
+    if node.id != "mapping":
+        raise DataError(f"{what} holds no keys", path, node.start_mark.line + 1)
+    out = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key.value, str):
+            raise DataError("a key is a list or a mapping", path, line)
+        if key.value in out:
+            raise DataError(f"{key.value!r} appears here twice", path, line)
+        out[key.value] = line, value
+    return out
+
+
+def read_system_yaml(path: str | Path) -> dict[str, object]:  # section.key -> value
+    "A configuration file. Raises DataError for no YAML, an unknown key, a value of the wrong type."
+    from pydantic import ValidationError
+
+    path, lines, values = Path(path), {}, {}
+    with reading_yaml(path) as loader:
+        root = loader.get_single_node()
+        if root is None:
+            raise DataError("an empty configuration", path)
+        for section, (_, inside) in _pairs(root, path, "the file").items():
+            for key, (line, node) in _pairs(inside, path, f"section {section!r}").items():
+                lines[f"{section}.{key}"] = line
+                values[f"{section}.{key}"] = loader.construct_object(node, deep=True)
+    try:
+        return _system_yaml().validate_python(values)
+    except ValidationError as e:
+        key = e.errors()[0]["loc"][0]
+        if key in _KEYS:
+            raise DataError(first_problem(e, key, ()), path, lines[key]) from None
+        section = key.partition(".")[0] + "."
+        known = [k for k in _KEYS if k.startswith(section)] or _KEYS
+        remedy = f"There are {', '.join(known)}"
+        raise DataError(f"unknown key {key!r}", path, lines[key], remedy) from None
+
+# %% ../../nbs/5_systems/05_agents.ipynb #5f709dc3
+def _becomes(values: Mapping[str, object], settings: Settings) -> dict[str, object]:
+    "The changes that these values ask for. Raises DataError for weights without a search, and too small a window."
+    out = {s: v for key, v in values.items() for s in _KEYS[key][1]}
+    for name in out.keys() & {"chat.name", "embedder.name"}:
+        if not getattr(settings, name.partition(".")[0]).url:
+            out[name] = _NAMES.get(out[name], out[name])
+    if "nomic" in out.get("embedder.name", ""):
+        out["embedder.prefixes"] = _NOMIC_PREFIXES
+    by = getattr(settings.own, "grade", "scale")  # a system without it refuses the threshold itself
+    if "agents.grade_threshold" in out and not by.startswith("scale"):
+        out["agents.grade"] = "scale"  # the threshold is of grades from 0 to 10
+    if weights := [values[k] for k in _WEIGHTS if k in values]:
+        if len(weights) < 2 or min(weights) < 0 or not any(weights):
+            raise DataError(f"{' and '.join(_WEIGHTS)} come together, one above 0")
+        legs = zip(("query", "bm25:query"), weights)  # a weight of 0 leaves its search out
+        out["retrieval.views"] = " ".join(f"{leg}*{w:g}" for leg, w in legs if w > 0)
+        out |= {"retrieval.fusion": "rrf", "retrieval.reranker": "none"}  # weights of ranks (4.2)
+    parts = sum(values.get(k, 0) for k in ("llm.max_tokens", "memory.max_tokens"))
+    if parts > (window := values.get("llm.context_window", parts)):
+        problem = f"an answer and a conversation of {parts} tokens"
+        raise DataError(f"{problem} do not fit into a window of {window}")
+    return out
+
+
+def system_yaml_changes(path: str | Path, settings: Settings) -> dict[str, object]:
+    "The changes of settings that a file asks for. Raises DataError."
+    return _becomes(read_system_yaml(path), settings)

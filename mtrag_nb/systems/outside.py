@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import dis
-import importlib
 import inspect
 import json
 import math
@@ -23,9 +22,10 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import cache, partial
 from numbers import Real
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, TypedDict, get_type_hints
 
-from ..core.files import data_dir, read_json, reading_yaml
+from ..core.files import data_dir, read_json
 from ..core.html import Table, words_table
 from ..core.record import Calls, Checked, Drafted, Gated, Grade, Graded, Rank, Ranked
 from ..core.record import Refused, Retried, Retrieved, Rewritten, Step
@@ -34,7 +34,7 @@ from ..core.settings import PROFILES, Address, ModelSpec, Settings, load_place, 
 from ..core.settings import plugins, unknown_name, with_settings
 from ..core.text import Label, Stance, Verdict, clipped, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
-from ..core.types import Task, digest, dotted, first_problem, plain, require_packages
+from ..core.types import Task, digest, dotted, plain, require_packages
 from ..data.mtrag import BY_TEXT
 from ..data.traces import STEPS, by_name
 from .stages import Toolbox
@@ -42,15 +42,12 @@ from .system import END, START, Departure, NoModel, NodeError, NotRecorded, Syst
 from .system import TurnState, answered, extra_of, graph_of, surround
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-    from yaml import Node
-
     from mtrag_nb.models.calls import Models
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'Reply', 'messages_of', 'outside', 'address', 'load_outside', 'is_place',
-           'system_names', 'system_named', 'profiles', 'load_models', 'configured', 'unlike_paper', 'departures',
-           'read_system_yaml', 'system_yaml_changes']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'CONFIG', 'SERVING', 'Reply', 'messages_of', 'outside', 'address', 'load_outside',
+           'is_place', 'system_names', 'system_named', 'profiles', 'load_models', 'configured', 'unlike_paper',
+           'departures']
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00011
 _FIELDS = {  # a field of a context -> its names, the first that is there counts
@@ -1329,6 +1326,7 @@ SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
 DEFAULT = next(iter(SYSTEMS))  # what a command runs that names none
 # Profile -> who answers a person who names none, where the model is too small to write.
 ANSWERING = {"laptop": "nexus"}
+CONFIG = "mtrag_nb.systems.agents:system_yaml_changes"  # what reads the file of --config
 SERVING = "nexus"  # who answers on the page of `mtrag serve`, unless another is asked for
 
 
@@ -1355,8 +1353,7 @@ def system_named(name: str) -> System:
         raise unknown_name("system", name, system_names())
     entry = SYSTEMS[name] if name in SYSTEMS else others[name].load()
     if isinstance(entry, str):
-        module, _, value = entry.partition(":")
-        entry = getattr(importlib.import_module(module), value)
+        entry = resolve_name(entry)
     if not hasattr(entry, "variant"):
         raise SettingsError(f"{others[name]} is a {type(entry).__name__}, not a System")
     return entry.variant(variant) if variant else entry
@@ -1431,100 +1428,3 @@ def departures(system: System, variant: str, profile: str | Settings = "laptop")
         why, place = whys.get(k.split(".")[0], whys[""]), f"as profile {system.paper} has it"
         named.setdefault(k, Departure(k, published, place, why))
     return _Departures(variant, tuple((named[k], here) for k, (here, _) in other.items()))
-
-# %% ../../nbs/5_systems/06a_outside.ipynb #5a684f77
-# Key -> its type, the settings that it becomes, and for one that becomes none, why.
-_KEYS = read_json(data_dir("paper") / "system_keys.json")
-_WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
-_NOMIC_PREFIXES = "search_query: |search_document: "  # before questions and passages (2.1)
-# Ollama's names -> those of the weights.
-_NAMES = {"llama3.2": "meta-llama/Llama-3.2-3B-Instruct"}
-_NAMES["nomic-embed-text"] = "nomic-ai/nomic-embed-text-v1.5"
-
-# %% ../../nbs/5_systems/06a_outside.ipynb #3b62a7f0
-@cache
-def _system_yaml() -> TypeAdapter:
-    "The file as pydantic reads it: its keys with their sections before them, each at most once."
-    from pydantic import ConfigDict, TypeAdapter
-    from typing_extensions import TypedDict
-
-    kinds = {"str": str, "int": int, "float": float}
-    shape = TypedDict(
-        "SystemYaml", {k: kinds[kind] for k, (kind, *_) in _KEYS.items()}, total=False
-    )
-    shape.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    return TypeAdapter(shape)
-
-
-def _pairs(node: Node, path: Path, what: str) -> dict[str, tuple[int, Node]]:
-    "Key -> its line and its value. Raises DataError for what holds no keys, and for a key twice."
-    if node.id != "mapping":
-        raise DataError(f"{what} holds no keys", path, node.start_mark.line + 1)
-    out = {}
-    for key, value in node.value:
-        line = key.start_mark.line + 1
-        if not isinstance(key.value, str):
-            raise DataError("a key is a list or a mapping", path, line)
-        if key.value in out:
-            raise DataError(f"{key.value!r} appears here twice", path, line)
-        out[key.value] = line, value
-    return out
-
-
-def read_system_yaml(path: str | Path) -> dict[str, object]:  # section.key -> value
-    "A configuration file. Raises DataError for no YAML, an unknown key, a value of the wrong type."
-    from pydantic import ValidationError
-
-    path, lines, values = Path(path), {}, {}
-    with reading_yaml(path) as loader:
-        root = loader.get_single_node()
-        if root is None:
-            raise DataError("an empty configuration", path)
-        for section, (_, inside) in _pairs(root, path, "the file").items():
-            for key, (line, node) in _pairs(inside, path, f"section {section!r}").items():
-                lines[f"{section}.{key}"] = line
-                values[f"{section}.{key}"] = loader.construct_object(node, deep=True)
-    try:
-        return _system_yaml().validate_python(values)
-    except ValidationError as e:
-        key = e.errors()[0]["loc"][0]
-        if key in _KEYS:
-            raise DataError(first_problem(e, key, ()), path, lines[key]) from None
-        section = key.partition(".")[0] + "."
-        known = [k for k in _KEYS if k.startswith(section)] or _KEYS
-        remedy = f"There are {', '.join(known)}"
-        raise DataError(f"unknown key {key!r}", path, lines[key], remedy) from None
-
-# %% ../../nbs/5_systems/06a_outside.ipynb #5f709dc3
-def _views_of(dense: float, sparse: float) -> str:
-    "The searches of two weights; a weight of 0 leaves its search out."
-    legs = {"query": dense, "bm25:query": sparse}
-    return " ".join(f"{leg}*{weight:g}" for leg, weight in legs.items() if weight > 0)
-
-
-def _becomes(values: Mapping[str, object], settings: Settings) -> dict[str, object]:
-    "The changes that these values ask for. Raises DataError for weights without a search, and too small a window."
-    out = {s: v for key, v in values.items() for s in _KEYS[key][1]}
-    for name in out.keys() & {"chat.name", "embedder.name"}:
-        if not getattr(settings, name.partition(".")[0]).url:
-            out[name] = _NAMES.get(out[name], out[name])
-    if "nomic" in out.get("embedder.name", ""):
-        out["embedder.prefixes"] = _NOMIC_PREFIXES
-    by = getattr(settings.own, "grade", "scale")  # a system without it refuses the threshold itself
-    if "agents.grade_threshold" in out and not by.startswith("scale"):
-        out["agents.grade"] = "scale"  # the threshold is of grades from 0 to 10
-    if weights := [values[k] for k in _WEIGHTS if k in values]:
-        if len(weights) < 2 or min(weights) < 0 or not any(weights):
-            raise DataError(f"{' and '.join(_WEIGHTS)} come together, one above 0")
-        out["retrieval.views"] = _views_of(*weights)
-        out |= {"retrieval.fusion": "rrf", "retrieval.reranker": "none"}  # weights of ranks (4.2)
-    parts = sum(values.get(k, 0) for k in ("llm.max_tokens", "memory.max_tokens"))
-    if parts > (window := values.get("llm.context_window", parts)):
-        problem = f"an answer and a conversation of {parts} tokens"
-        raise DataError(f"{problem} do not fit into a window of {window}")
-    return out
-
-
-def system_yaml_changes(path: str | Path, settings: Settings) -> dict[str, object]:
-    "The changes of settings that a file asks for. Raises DataError."
-    return _becomes(read_system_yaml(path), settings)
