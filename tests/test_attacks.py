@@ -16,7 +16,6 @@ import pytest
 
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.types import DataError, MTRAGError
-from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_qrels, read_queries, read_ratings
 from mtrag_nb.data.predictions import import_predictions
 from mtrag_nb.data.traces import import_traces, read_kinds
 from mtrag_nb.evaluate.scores import Evidence
@@ -30,7 +29,7 @@ from mtrag_nb.systems.baselines import read_marks
 from tests.support.servers import running
 from tests.support.specimens import docx, pdf, word_paragraph, word_table
 from tests.test_cases import TWICE, turn
-from tests.test_fuzz import VALID, valid_bytes
+from tests.test_fuzz import READERS, VALID, valid_bytes
 
 
 def test_a_snippet_keeps_its_document():
@@ -43,9 +42,8 @@ def test_a_snippet_keeps_its_document():
 
 
 def test_a_module_beside_the_file_is_part_of_the_system(tmp_path):
-    (tmp_path / "mine_a.py").write_text(
-        "from beside_a import word\n\n\ndef main(m):\n    return word\n"
-    )
+    program = "from beside_a import word\n\n\ndef main(m):\n    return word\n"
+    (tmp_path / "mine_a.py").write_text(program)
     (tmp_path / "beside_a.py").write_text("word = 'old'\n")
     place = f"{tmp_path / 'mine_a.py'}:main"
     before = load_outside(place).identity(None)
@@ -136,38 +134,9 @@ def test_silent_connections_of_some_addresses_keep_nobody_out(sources, each, tmp
 # `make test` takes 2,000, `make test-attacks` (MTRAG_ATTACKS) ten times as many.
 
 EACH = 1_000 if os.environ.get("MTRAG_ATTACKS") else 100
-PIECES = [
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b'"',
-    b",",
-    b":",
-    b"\\",
-    b"\0",
-    b"\n",
-    b"null",
-    b"NaN",
-    b"1e999",
-    b"-1",
-    b"\xff",
-    b"\xef\xbb\xbf",
-]
-PIECES += [
-    "\u202e".encode(),
-    b"\\ud800",
-    b"true",
-    b"{}",
-    b"[[]]",
-    b"&#0;",
-    b"<a",
-    b"<!--",
-    b"]]>",
-    b"stream",
-    b"endobj",
-    b"9" * 400,
-]
+PIECES = [*b'{ } [ ] " , : \\'.split(), b"\0", b"\n", *b"null NaN 1e999 -1".split(), b"\xff"]
+PIECES += [b"\xef\xbb\xbf", "\u202e".encode()]
+PIECES += [*b"\\ud800 true {} [[]] &#0; <a <!-- ]]> stream endobj".split(), b"9" * 400]
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
@@ -189,75 +158,41 @@ def imported_predictions(path: Path, out: Path) -> None:
 
 
 SPANS = "\n".join(map(json.dumps, turn())).encode()
-PARAGRAPHS = (
-    word_paragraph("Fees", "Title"),
-    word_paragraph("A dog costs 4."),
-    word_table(["a", "b"]),
-)
+FEES, DOG = word_paragraph("Fees", "Title"), word_paragraph("A dog costs 4.")
 HTML = b"<html><head><title>Fees</title></head><body><p hidden>x</p><ol><li>A dog</ol><table><td>4</table></body></html>"
 MARKDOWN = b"---\ntitle: Fees\ntags: [a, b]\n---\n# Fees\n\nA dog costs `4`.\n\n```\ncode\n```\n"
-FUZZED: dict[str, tuple[str, Callable[[], bytes], Callable]] = {
-    "spans": ("x.jsonl", lambda: SPANS, imported_run),
-    "spans as a list": ("x.json", lambda: json.dumps(turn(), indent=1).encode(), imported_run),
-    "packed spans": ("x.jsonl.gz", lambda: gzip.compress(SPANS), imported_run),
-    "written texts": (
-        "x.jsonl",
-        lambda: SPANS.replace(b"How much is a ticket?", b"content='a' k=[{'b': 1}]"),
-        imported_run,
-    ),
-    "predictions": ("x.jsonl", lambda: TWICE.splitlines()[0].encode(), imported_predictions),
-    "a TREC run": ("x.tsv", lambda: b"a Q0 d 1 0.5 x\nb Q0 d 1 0.5 x\n", imported_predictions),
-    "kinds": ("x.yaml", lambda: b"a: generate\nb: retrieve\n", lambda path, out: read_kinds(path)),
-    "a system's YAML": (
-        "x.yaml",
-        lambda: b"llm:\n  temperature: 0.1\nchunking: {parent_size: 900}\n",
-        lambda path, out: read_system_yaml(path),
-    ),
-    "tasks": (
-        VALID["tasks"][0],
-        lambda: valid_bytes("tasks"),
-        lambda path, out: read_benchmark(path, contexts=True),
-    ),
-    "a corpus": (
-        VALID["corpus"][0],
-        lambda: valid_bytes("corpus"),
-        lambda path, out: [*read_corpus(path, domain="govt")],
-    ),
-    "queries": (
-        VALID["queries"][0],
-        lambda: valid_bytes("queries"),
-        lambda path, out: read_queries(path),
-    ),
-    "ratings": (
-        VALID["ratings"][0],
-        lambda: json.dumps(VALID["ratings"][1][0]).encode(),
-        lambda path, out: read_ratings(path),
-    ),
-    "judgements": (
-        "x.tsv",
-        lambda: b"query-id\tcorpus-id\tscore\na\td\t1\nb\td\t0\n",
-        lambda path, out: read_qrels(path),
-    ),
-    "a PDF": (
-        "x.pdf",
-        lambda: pdf([(1, "Fees"), ("text", "A dog costs 4.")])[0],
-        lambda path, out: parse_document(path),
-    ),
-    "a DOCX": ("x.docx", lambda: docx(*PARAGRAPHS), lambda path, out: parse_document(path)),
-    "HTML": ("x.html", lambda: HTML, lambda path, out: parse_document(path)),
-    "Markdown": ("x.md", lambda: MARKDOWN, lambda path, out: parse_document(path)),
+WRITTEN = SPANS.replace(b"How much is a ticket?", b"content='a' k=[{'b': 1}]")
+QRELS = b"query-id\tcorpus-id\tscore\na\td\t1\nb\td\t0\n"
+YAML = b"llm:\n  temperature: 0.1\nchunking: {parent_size: 900}\n"
+IMPORTED: dict[str, tuple[str, bytes, Callable]] = {
+    "spans": ("x.jsonl", SPANS, imported_run),
+    "spans as a list": ("x.json", json.dumps(turn(), indent=1).encode(), imported_run),
+    "packed spans": ("x.jsonl.gz", gzip.compress(SPANS), imported_run),
+    "written texts": ("x.jsonl", WRITTEN, imported_run),
+    "predictions": ("x.jsonl", TWICE.splitlines()[0].encode(), imported_predictions),
+    "a TREC run": ("x.tsv", b"a Q0 d 1 0.5 x\nb Q0 d 1 0.5 x\n", imported_predictions),
+}
+READ: dict[str, tuple[str, bytes, Callable]] = {
+    "kinds": ("x.yaml", b"a: generate\nb: retrieve\n", read_kinds),
+    "a system's YAML": ("x.yaml", YAML, read_system_yaml),
+    "judgements": ("x.tsv", QRELS, READERS["qrels"]),
+    **{k: (VALID[k][0], valid_bytes(k), READERS[k]) for k in VALID if k != "predictions"},
+    "a PDF": ("x.pdf", pdf([(1, "Fees"), ("text", "A dog costs 4.")])[0], parse_document),
+    "a DOCX": ("x.docx", docx(FEES, DOG, word_table(["a", "b"])), parse_document),
+    "HTML": ("x.html", HTML, parse_document),
+    "Markdown": ("x.md", MARKDOWN, parse_document),
 }
 
 
-@pytest.mark.parametrize("kind", FUZZED)
+@pytest.mark.parametrize("kind", [*IMPORTED, *READ])
 def test_a_malformed_input_is_read_or_a_clear_error(kind, tmp_path):
-    name, make, read = FUZZED[kind]
-    valid, rng, refused, wrong = make(), random.Random(kind), 0, []
+    name, valid, read = (IMPORTED | READ)[kind]
+    rng, refused, wrong = random.Random(kind), 0, []
     for n in range(EACH):
         data = mutated(valid, rng) if n else valid
         (tmp_path / name).write_bytes(data)
         try:
-            read(tmp_path / name, tmp_path / f"out{n}")
+            read(tmp_path / name, *[tmp_path / f"out{n}"] * (kind in IMPORTED))
         except MTRAGError as e:
             assert n, e
             refused += 1
@@ -272,11 +207,8 @@ def test_a_malformed_input_is_read_or_a_clear_error(kind, tmp_path):
 )
 def test_a_run_with_a_malformed_file_is_read_or_a_clear_error(name, tmp_path):
     (tmp_path / "x.jsonl").write_bytes(SPANS)
-    folder, rng, wrong = (
-        import_traces(tmp_path / "x.jsonl", tmp_path / "run").folder,
-        random.Random(name),
-        [],
-    )
+    folder = import_traces(tmp_path / "x.jsonl", tmp_path / "run").folder
+    rng, wrong = random.Random(name), []
     valid = (folder / name).read_bytes()
     for _ in range(EACH):
         (folder / name).write_bytes(mutated(valid, rng))

@@ -1,10 +1,7 @@
 """Existing chat clients talk to the systems; many conversations at once lose and mix nothing; what was asked is a run that can
 be reported on. The service is the real one behind a real server, the model is a script. A longer crowd: `make serve-load`."""
 
-import json
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +12,7 @@ import pytest
 from mtrag_nb.app.cli import main
 from mtrag_nb.core.record import Run, Trajectory
 from mtrag_nb.core.settings import load_settings
-from mtrag_nb.core.types import Task
 from mtrag_nb.models.calls import Models
-from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve.api import make_app, rules_of
 from mtrag_nb.serve.reply import with_sources, without_sources
@@ -25,26 +20,10 @@ from mtrag_nb.serve.serve import home_page, serve
 from mtrag_nb.serve.service import Service
 from mtrag_nb.show.browser import CaseBrowser
 from mtrag_nb.systems.outside import SYSTEMS
+from tests.support.crowd import Talker, Unhurried, account, talk_for
 from tests.support.servers import running
 
 DOG = "How much is a dog on the ferry?"
-
-
-def about(prompt) -> str:
-    "The first sentence of the documents, and the question's own word; a question with BREAK breaks the model."
-    text = prompt.messages[-1][1]
-    if "BREAK" in text:
-        raise OSError("an injected fault")
-    own = f" It is about {text.rpartition('word-')[2].split('?')[0]}." if "word-" in text else ""
-    return first_sentence(prompt) + own
-
-
-class Unhurried(ScriptedChat):
-    "A script that takes long enough that others ask meanwhile."
-
-    def generate(self, *args, **how):
-        time.sleep(0.01)
-        return super().generate(*args, **how)
 
 
 @dataclass(frozen=True)
@@ -62,15 +41,11 @@ class Started:
         "Every turn on record."
         return {i: t for run in self.runs() for i, t in run.trajectories.items()}
 
-    def tasks(self) -> dict[str, Task]:
-        "Every turn that was begun."
-        return {i: t for run in self.runs() for i, t in run.tasks.items()}
-
 
 @contextmanager
 def started(folder: Path) -> Iterator[Started]:
     "A service over two documents."
-    models = Models(load_settings(), Unhurried(about), HashEmbedder())
+    models = Models(load_settings(), Unhurried(), HashEmbedder())
     service = Service(folder / "library", folder / "served", system="naive", models=models)
     rules = rules_of(service, per_minute=1e9)
     documents = {
@@ -95,10 +70,7 @@ def here(tmp_path_factory) -> Iterator[Started]:
 # OpenAI's client
 
 
-SAY = [
-    {"role": "system", "content": "You are a pirate."},
-    {"role": "user", "content": DOG},
-]
+SAY = [{"role": "system", "content": "You are a pirate."}, {"role": "user", "content": DOG}]
 
 
 @pytest.fixture
@@ -156,16 +128,14 @@ def test_an_address_that_is_not_there_names_those_that_are(openai):
 
 
 def test_a_chat_client_reads_which_sentences_no_source_supports():
+    no, none = (
+        {"supported": False, "problem": "not supported by source 1"},
+        {"problem": "no source"},
+    )
     claims = [
-        {
-            "start": 0,
-            "end": 23,
-            "cites": [1],
-            "supported": False,
-            "problem": "not supported by source 1",
-        },
+        {"start": 0, "end": 23, "cites": [1], **no},
         {"start": 24, "end": 45, "cites": [1], "supported": True, "problem": ""},
-        {"start": 46, "end": 60, "cites": [], "supported": False, "problem": "no source"},
+        {"start": 46, "end": 60, "cites": [], "supported": False, **none},
     ]
     place = {"n": 1, "document": "menu.md", "section": "", "page": None}
     answer = "The soup costs 6 euros. It is served at noon. Cats are free."
@@ -175,12 +145,11 @@ def test_a_chat_client_reads_which_sentences_no_source_supports():
     assert without_sources(shown) == answer
 
 
+UNKNOWN, FIVE = {"model": "gpt-4"}, {"model": "naive", "n": 3}
+
+
 @pytest.mark.parametrize(
-    "request_, error",
-    [
-        ({"model": "gpt-4"}, "NotFoundError"),
-        ({"model": "naive", "n": 3}, "UnprocessableEntityError"),
-    ],
+    "request_, error", [(UNKNOWN, "NotFoundError"), (FIVE, "UnprocessableEntityError")]
 )
 def test_openai_raises_its_own_exception_with_a_message(request_, error, openai):
     kind = getattr(pytest.importorskip("openai"), error)
@@ -215,166 +184,6 @@ def test_a_draft_is_streamed_while_it_is_written(here):
     assert here.http.get("/api/status").json()["progress"]
 
 
-# A crowd: twelve conversations of ten questions at once, each by all three ways in turn, one question in ten broken, by the model
-# or by a client that hangs up. Each question has a word of its own, so that an answer to another would be seen.
-
-
-@dataclass(frozen=True)
-class Asked:
-    "One question of the crowd."
-
-    talk: int
-    n: int
-
-    @property
-    def word(self) -> str:
-        return f"t{self.talk}q{self.n}"
-
-    @property
-    def fault(self) -> str:
-        if self.n != 3:
-            return ""
-        return ("model", "gone")[(self.talk + self.n) % 2]
-
-    @property
-    def text(self) -> str:
-        return f"What is word-{self.word}?" + " BREAK" * (self.fault == "model")
-
-    @property
-    def way(self) -> str:
-        return ("plain", "stream", "chat")[self.n % 3]
-
-
-def last_event(reply: httpx.Response) -> dict:
-    return json.loads(reply.text.strip().rpartition("data: ")[2])
-
-
-def hang_up(http: httpx.Client, asked: Asked) -> None:
-    "Ask, and leave after the first line."
-    question = {"question": asked.text, "stream": True}
-    with http.stream("POST", "/api/query", json=question) as reply:
-        next(reply.iter_lines())
-
-
-def ask(http: httpx.Client, asked: Asked, conversation: str) -> dict:
-    "The reply to a question, or its error."
-    if asked.way == "chat":
-        body = {"model": "naive", "messages": [{"role": "user", "content": asked.text}]}
-        reply = http.post("/v1/chat/completions", json=body)
-    else:
-        body = {"question": asked.text, "conversation_id": conversation}
-        reply = http.post("/api/query", json=body | {"stream": asked.way == "stream"})
-    if asked.way == "stream":
-        return last_event(reply)
-    if reply.status_code == 500:
-        return reply.json()["error"]
-    return reply.json()["mtrag"] if asked.way == "chat" else reply.json()
-
-
-def converse(http: httpx.Client, talk: int) -> dict[Asked, dict]:
-    "Ten questions, one after the other; the replies."
-    replies, conversation = {}, ""
-    for asked in (Asked(talk, n) for n in range(10)):
-        if asked.fault == "gone":
-            hang_up(http, asked)
-            continue
-        replies[asked] = ask(http, asked, conversation)
-        conversation = replies[asked].get("conversation_id", "") or conversation
-    return replies
-
-
-@dataclass(frozen=True)
-class Crowd:
-    "A service that answered a crowd, now closed, and the replies."
-
-    there: Started
-    replies: dict[Asked, dict]
-
-    def answered(self) -> dict[Asked, dict]:
-        return {asked: reply for asked, reply in self.replies.items() if not asked.fault}
-
-
-@pytest.fixture(scope="module")
-def crowd(tmp_path_factory) -> Crowd:
-    with started(tmp_path_factory.mktemp("crowd")) as there, ThreadPoolExecutor(12) as pool:
-        assert there.http.post("/api/query", json={"question": DOG}).status_code == 200
-        talks = pool.map(lambda talk: converse(there.http, talk), range(12))
-        replies = {asked: reply for talk in talks for asked, reply in talk.items()}
-    return Crowd(there, replies)
-
-
-def test_everybody_in_a_crowd_gets_the_own_answer(crowd):
-    answered = crowd.answered()
-    assert len(answered) == 108
-    assert all(r["answer"].endswith(f"It is about {a.word}.") for a, r in answered.items())
-    assert len({r["trajectory_id"] for r in answered.values()}) == 108
-
-
-def test_what_breaks_in_a_crowd_names_the_node(crowd):
-    broken = [reply for asked, reply in crowd.replies.items() if asked.fault == "model"]
-    assert len(broken) == 6 and {r["node"] for r in broken} == {"generate"}
-
-
-def test_a_crowd_shares_batches(crowd):
-    assert max(crowd.there.service.batches.batches) > 1
-
-
-def test_the_record_of_a_crowd_has_every_turn_as_it_was_replied(crowd):
-    "Also the turns of those who hung up."
-    turns, tasks = crowd.there.turns(), crowd.there.tasks()
-    questions = {t.question for t in turns.values()}
-    asked = [Asked(talk, n) for talk in range(12) for n in range(10)]
-    assert set(turns) == set(tasks) and len(turns) == 121
-    assert questions == {DOG, *(a.text for a in asked)}
-    assert all(turns[r["trajectory_id"]].answer == r["answer"] for r in crowd.answered().values())
-
-
-def test_a_turn_of_a_crowd_has_the_history_of_its_own_conversation(crowd):
-    tasks = crowd.there.tasks()
-    for asked, reply in crowd.answered().items():
-        history = tasks[reply["trajectory_id"]].history
-        assert all(f"t{asked.talk}q" in turn.text for turn in history)
-
-
-def test_the_conversations_of_a_crowd_keep_the_replies(crowd):
-    talks = crowd.there.service.talks
-    lines = [line["reply"] for i in talks.known for line in talks.lines(i)]
-    kept = {reply["trajectory_id"]: reply for reply in lines}
-    assert set(kept) == set(crowd.there.turns())
-    assert all(kept[r["trajectory_id"]] == r for r in crowd.answered().values())
-
-
-def test_only_the_injected_faults_are_on_record(crowd):
-    faults = [t for t in crowd.there.turns().values() if t.failed]
-    assert faults and {t.error.node for t in faults} == {"generate"}
-    assert all("BREAK" in t.question for t in faults)
-
-
-# What users asked is a run like any other, without gold: nobody knows what the answers should have been.
-
-
-@pytest.fixture(scope="module")
-def folder(crowd) -> Path:
-    "The run of a crowd."
-    return max(crowd.there.runs(), key=lambda run: len(run.trajectories)).folder
-
-
-def test_what_users_asked_is_reported_on(folder, tmp_path):
-    assert main(["report", str(folder), "--out", str(tmp_path / "report.html")]) == 0
-    assert folder.name in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
-def test_what_users_asked_is_browsed(folder, crowd):
-    browser = CaseBrowser(folder, labels=crowd.there.service.folder / "labels.jsonl")
-    assert len(browser.found) == len(Run(folder).trajectories) > 100
-    assert DOG in browser.static_html()
-
-
-def test_what_users_asked_has_predictions_where_it_was_answered(folder):
-    lines = (folder / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
-    assert len(lines) == sum(not t.failed for t in Run(folder).trajectories.values())
-
-
 def test_a_misspelt_library_is_named_with_its_neighbours(tmp_path, capsys):
     class Stop(Exception):
         "The service has started."
@@ -384,7 +193,7 @@ def test_a_misspelt_library_is_named_with_its_neighbours(tmp_path, capsys):
 
     (tmp_path / "handbook").mkdir()
     (tmp_path / "handbook" / "manifest.json").write_text("{}")
-    models = Models(load_settings(), ScriptedChat(about), HashEmbedder())
+    models = Models(load_settings(), Unhurried(), HashEmbedder())
     with pytest.raises(Stop):
         serve(tmp_path / "handbok", tmp_path / "served", port=0, models=models, ready=stop)
     said = capsys.readouterr().err
@@ -396,3 +205,51 @@ def test_no_question_is_drawn_with_two_verbs():
 
     assert _fact_of("A hotel night costs up to 120 euros.")[2] == "a hotel night"
     assert _fact_of("A hotel night may cost up to 120 euros.") is None
+
+
+# A crowd: twelve conversations of ten questions at once, some of them broken
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory) -> tuple[Started, list[Talker]]:
+    "A service that answered a crowd, now closed, and the crowd."
+    with started(tmp_path_factory.mktemp("crowd")) as there:
+        assert there.http.post("/api/query", json={"question": DOG}).status_code == 200
+        talkers = talk_for(there.url, 12, 600.0, faults=0.1, most=10, marks=0.0)
+    return there, talkers
+
+
+def test_a_crowd_loses_and_mixes_nothing_and_shares_batches(crowd):
+    there, talkers = crowd
+    held = account(there.service.folder, talkers)
+    assert held and not [what for what, right in held.items() if not right]
+    each = [(len(t.came), t.broken, len(t.hung_up)) for t in talkers]
+    answered, broken, gone = map(sum, zip(*each))
+    assert answered + broken + gone == 120 and min(broken, gone) > 2
+    assert len(there.turns()) == 121, "none is answered twice"
+    assert max(there.service.batches.batches) > 1
+
+
+# What users asked is a run like any other, without gold: nobody knows what the answers should have been.
+
+
+@pytest.fixture(scope="module")
+def folder(crowd) -> Path:
+    "The run of a crowd."
+    return max(crowd[0].runs(), key=lambda run: len(run.trajectories)).folder
+
+
+def test_what_users_asked_is_reported_on(folder, tmp_path):
+    assert main(["report", str(folder), "--out", str(tmp_path / "report.html")]) == 0
+    assert folder.name in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_users_asked_is_browsed(folder, crowd):
+    browser = CaseBrowser(folder, labels=crowd[0].service.folder / "labels.jsonl")
+    assert len(browser.found) == len(Run(folder).trajectories) > 100
+    assert DOG in browser.static_html()
+
+
+def test_what_users_asked_has_predictions_where_it_was_answered(folder):
+    lines = (folder / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == sum(not t.failed for t in Run(folder).trajectories.values())

@@ -1,7 +1,6 @@
 """Files that are fetched: a login page in their place, one without an end, a connection that breaks."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 
 import pytest
 
@@ -9,38 +8,24 @@ from mtrag_nb.core.files import data_dir, read_json
 from mtrag_nb.core.types import DataError
 from mtrag_nb.data import mtrag
 from study import fetch_released
+from tests.support.servers import Asked, serving
 
 SUM = "0" * 40  # of no file
 
 
-class Handler(BaseHTTPRequestHandler):
-    "Answers 200 with a page to /login, without end to /endless, 500 twice and then a file to /busy."
-
-    busy = 2
-
-    def do_GET(self):
-        if self.path == "/busy" and Handler.busy:
-            Handler.busy -= 1
-            self.send_error(500)
-            return
-        self.send_response(200)
-        self.end_headers()  # no length
-        try:
-            for _ in range(10_000 if self.path == "/endless" else 1):
-                self.wfile.write(b"<html>Sign in</html>" * 100)
-        except OSError:
-            pass
-
-    def log_message(self, *args):
-        pass
+def page(asked: Asked) -> object:
+    "A page, without its length; at /endless without an end, and 500 twice before it at /busy."
+    if asked.path.endswith("/busy") and asked.n < 2:
+        return 500, "", {}
+    return iter(
+        [b"<html>Sign in</html>" * 100] * (10_000 if asked.path.endswith("/endless") else 1)
+    )
 
 
-@pytest.fixture(scope="module")
-def url():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+@pytest.fixture
+def url() -> Iterator[str]:
+    with serving(page) as server:
+        yield server.url
 
 
 def test_a_login_page_is_not_the_file(url, tmp_path):

@@ -12,16 +12,21 @@ from unittest.mock import patch
 
 import mtrag_nb
 import pytest
-from mtrag_nb.app.cli import main
-from mtrag_nb.app.cli import demo
-from mtrag_nb.core.files import data_dir, write_jsonl
-from mtrag_nb.core.types import DataError, ModelNotFound, RunMismatch, SettingsError, printed
-from mtrag_nb.models.calls import BatchingChat, Models, load_chat
+from mtrag_nb.app.cli import demo, ingest, main, run
+from mtrag_nb.app.evaluate import cases, report
+from mtrag_nb.core.files import Shard, data_dir, write_jsonl
 from mtrag_nb.core.settings import load_place, load_settings
+from mtrag_nb.core.types import DataError, ModelNotFound, RunMismatch, SettingsError, printed
+from mtrag_nb.data.mtrag import read_corpus, sample_corpus
+from mtrag_nb.models.calls import BatchingChat, Models, load_chat
 from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.models.local import EMBEDDED
+from mtrag_nb.search.edge import EdgeClient, EdgeLocked
+from mtrag_nb.search.store import Manifest
 from mtrag_nb.serve import serve
 from mtrag_nb.serve.library import Library
 from mtrag_nb.serve.reply import for_reading
+from mtrag_nb.systems.baselines import QUOTE
 from mtrag_nb.systems.outside import ANSWERING, SERVING, configured
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,6 +45,10 @@ print(time.process_time() - start, len([m for m in sys.modules if m.startswith("
 
 def gold() -> dict:
     return mtrag_nb.read_benchmark(data_dir("sample") / "reference.jsonl").gold
+
+
+def govt() -> list:
+    return list(read_corpus(*sample_corpus(), domains=["govt"]))
 
 
 def test_the_names_are_there_and_each_is_the_one_of_its_room():
@@ -114,12 +123,7 @@ def test_a_conversation_over_an_index_is_a_run(tmp_path):
     with pytest.raises(SettingsError, match="unknown profile 'tpu'"):
         mtrag_nb.load_models("tpu")
     models._made["embedder"] = HashEmbedder(64)
-    from mtrag_nb.data.mtrag import read_corpus, sample_corpus
-    from mtrag_nb.search.edge import EdgeClient, EdgeLocked
-    from mtrag_nb.systems.baselines import QUOTE
-
-    passages = list(read_corpus(*sample_corpus(), domains=["govt"]))
-    mtrag_nb.build_index(passages, tmp_path / "one", models.embedder, progress=False)
+    mtrag_nb.build_index(govt(), tmp_path / "one", models.embedder, progress=False)
     talk = mtrag_nb.Dialogue(QUOTE, tmp_path / "one", models=models)
     turns = [talk.ask(q) for q in ("How much is a fishing license?", "and for seniors?")]
     assert list(talk.run.trajectories.values()) == turns and talk.run.system == "quote"
@@ -153,8 +157,6 @@ def test_a_terminal_is_answered_as_the_page_is_unless_a_change_says_how():
 @pytest.fixture
 def no_weights(monkeypatch):
     "The laptop's chat model is not installed."
-    from mtrag_nb.models.local import EMBEDDED
-
     name = "SmolLM2-135M-Instruct"
     monkeypatch.setitem(EMBEDDED, name, ("no_such_package", *EMBEDDED[name][1:]))
 
@@ -195,18 +197,12 @@ def test_uv_is_told_where_pip_looks():
 
 
 def test_the_shards_of_an_index_are_put_together_by_the_command(tmp_path):
-    from mtrag_nb.core.files import Shard
-    from mtrag_nb.data.mtrag import read_corpus, sample_corpus
-
-    passages = list(read_corpus(*sample_corpus(), domains=["govt"]))
     parts = [tmp_path / "1", tmp_path / "2"]
     for n, part in enumerate(parts, 1):
         how = {"shard": Shard.read(f"{n}/2"), "progress": False}
-        mtrag_nb.build_index(passages, part, HashEmbedder(64), **how)
+        mtrag_nb.build_index(govt(), part, HashEmbedder(64), **how)
     assert main(["merge", *map(str, parts), "--out", str(tmp_path / "whole")]) == 0
-    from mtrag_nb.search.store import Manifest
-
-    assert Manifest.load(tmp_path / "whole").total("passages") == len(passages)
+    assert Manifest.load(tmp_path / "whole").total("passages") == len(govt())
 
 
 @pytest.mark.parametrize(
@@ -215,10 +211,7 @@ def test_the_shards_of_an_index_are_put_together_by_the_command(tmp_path):
         ("demo --recorded --minutes 9", "--recorded goes alone"),
         ("demo --recorded --profile t4", "--recorded goes alone"),
         ("reproduce nexus --recorded --as published", "--recorded takes --out alone"),
-        (
-            "ingest --documents notes.md --index x --collection own --on ray --shard 2",
-            "--on go with",
-        ),
+        ("ingest --documents n.md --index x --collection own --on ray --shard 2", "--on go with"),
         ("ingest --passages a.jsonl --index x --collection own", "--collection goes with"),
     ],
 )
@@ -241,10 +234,8 @@ def asked_of(program: str, questions: list, folder: Path, monkeypatch, **how):
     (folder / "helper.py").write_text(program, encoding="utf-8")
     sys.modules.pop("helper", None)
     linecache.clearcache()
-    with (
-        patch.object(sys, "path", [str(folder), *sys.path]),
-        patch.object(sys, "dont_write_bytecode", True),
-    ):
+    monkeypatch.syspath_prepend(folder)
+    with patch.object(sys, "dont_write_bytecode", True):
         import helper
     return mtrag_nb.evaluate(helper.answer, questions, progress=False, **how)
 
@@ -263,15 +254,18 @@ def answer(messages):
 """
 
 
+TICKET = [{"question": "How much is a ticket?", "answer": "12 crowns"}]
+
+
 @pytest.mark.parametrize("edit", [('= "12 crowns', '= "10 crowns'), ("ticket costs", "dog pays")])
 def test_a_program_that_is_edited_is_asked_again_wherever_it_is_edited(edit, tmp_path, monkeypatch):
-    questions = [{"question": "How much is a ticket?", "answer": "12 crowns"}]
-    first = asked_of(FARES, questions, tmp_path, monkeypatch)
-    again = asked_of(FARES, questions, tmp_path, monkeypatch)
-    other = asked_of(FARES.replace(*edit), questions, tmp_path, monkeypatch)
+    edited = FARES.replace(*edit)
+    first, again, other = (
+        asked_of(program, TICKET, tmp_path, monkeypatch) for program in (FARES, FARES, edited)
+    )
     assert first.run.folder == again.run.folder != other.run.folder
     with pytest.raises(RunMismatch):
-        asked_of(FARES.replace(*edit), questions, tmp_path, monkeypatch, out=first.run.folder)
+        asked_of(edited, TICKET, tmp_path, monkeypatch, out=first.run.folder)
 
 
 def test_questions_of_a_conversation_follow_on_one_another(tmp_path, monkeypatch):
@@ -289,9 +283,7 @@ def test_questions_of_a_conversation_follow_on_one_another(tmp_path, monkeypatch
 
 
 def test_commands_find_the_questions_of_a_file_again(tmp_path, monkeypatch, capsys):
-    write_jsonl(
-        tmp_path / "q.jsonl", [{"question": "How much is a ticket?", "answer": "12 crowns"}]
-    )
+    write_jsonl(tmp_path / "q.jsonl", TICKET)
     done = asked_of(FARES, tmp_path / "q.jsonl", tmp_path, monkeypatch)
     assert main(["blame", str(done.run.folder)]) == 0 and "1 right" in capsys.readouterr().out
     typed = ["run", "--tasks", "q.jsonl", "--system", "helper.py:answer", "--out", "typed"]
@@ -300,17 +292,13 @@ def test_commands_find_the_questions_of_a_file_again(tmp_path, monkeypatch, caps
 
 def test_a_local_name_is_not_the_text_of_the_module_that_has_it(tmp_path, monkeypatch):
     program, lines = FARES + '\n\nmessages = "one"\n', [{"question": "How much is a ticket?"}]
-    runs = [
-        asked_of(p, lines, tmp_path, monkeypatch).run
-        for p in (program, program.replace("one", "two"))
-    ]
-    assert runs[0].folder == runs[1].folder
+    both = program, program.replace("one", "two")
+    one, two = (asked_of(p, lines, tmp_path, monkeypatch).run.folder for p in both)
+    assert one == two
 
 
-def test_a_file_of_questions_that_is_edited_is_not_judged_by_its_old_answers(
-    tmp_path, monkeypatch, capsys
-):
-    asked = {"question": "How much is a ticket?", "answer": "12 crowns", "id": "fare"}
+def test_an_edited_file_is_not_judged_by_its_old_answers(tmp_path, monkeypatch, capsys):
+    asked = TICKET[0] | {"id": "fare"}
     folders = set()
     for change, verdict in (({}, "1 right"), ({"answer": "13 crowns"}, "0 right")):
         write_jsonl(tmp_path / "q.jsonl", [asked | change])
@@ -331,20 +319,15 @@ def test_arguments_in_the_wrong_order_are_refused_in_words(tmp_path):
 
 
 def test_a_path_or_phrase_alone_does_where_several_may_stand(tmp_path):
-    from mtrag_nb.app.evaluate import cases, report
-    from mtrag_nb.app.cli import ingest, run
-    from mtrag_nb.data.mtrag import sample_corpus
-
     assert report(str(RECORDED), out=tmp_path / "report.html").is_file()
     assert cases(RECORDED, out=tmp_path / "cases.html").is_file()
     page = tmp_path / "rules.md"
     page.write_text("# Rules\n\nDogs sleep outside.\n")
     models = Models(load_settings(), None, HashEmbedder())
-    assert ingest(
-        index=tmp_path / "index", documents=page, collection="r", models=models, progress=False
-    )
+    how = {"models": models, "progress": False}
+    assert ingest(index=tmp_path / "index", documents=page, collection="r", **how)
     with pytest.raises(DataError, match="no passages of the wanted domains") as e:
-        ingest(sample_corpus()[0], tmp_path / "none", "no", models=models, progress=False)
+        ingest(sample_corpus()[0], tmp_path / "none", "no", **how)
     assert sample_corpus()[0].name in str(e.value)
     tasks, program = tmp_path / "tasks.jsonl", tmp_path / "mine.py"
     write_jsonl(tasks, [{"question": "Where do dogs sleep?", "id": "dogs"}])
@@ -368,18 +351,15 @@ def test_the_ten_tasks_of_the_skill_file_are_done_by_typing_it(tmp_path):
         done = subprocess.run(["bash", "-c", line], **how)
         assert done.returncode == 0 and "Traceback" not in done.stderr, (line, done.stderr)
         if "--json" in line:
-            found[re.search(r"mtrag (\w+)(?:.*(--prove))?", line).groups("")] = json.loads(
-                done.stdout
-            )
+            named = re.search(r"mtrag (\w+)(?:.*(--prove))?", line).groups("")
+            found[named] = json.loads(done.stdout)
         if "mtrag ask" in line:
-            assert (
-                "Dogs travel free of charge" in done.stdout and "ferry.pdf, page 2" in done.stdout
-            )
+            assert "Dogs travel free of charge" in done.stdout
+            assert "ferry.pdf, page 2" in done.stdout
     assert "laptop" in found["doctor", ""]["problems"]
     (blamed,) = found["blame", ""]
-    assert {"judged", "failed", "stages", "turns"} <= set(blamed["blame"]) and blamed[
-        "proof"
-    ] is None
+    assert {"judged", "failed", "stages", "turns"} <= set(blamed["blame"])
+    assert blamed["proof"] is None
     assert blamed["blame"]["stages"] == {"generate": 1}
     (proved,) = (e["proof"] for e in found["blame", "--prove"])
     assert [p["status"] for p in proved["turns"].values()] == ["verified"]
@@ -387,10 +367,8 @@ def test_the_ten_tasks_of_the_skill_file_are_done_by_typing_it(tmp_path):
     assert gated["code"] == 2 and len(gated["spoilt"]) == 2 and gated["mended"] == 1
     (scored,) = found["score", ""]
     assert {"measures", "scores", "how"} <= set(scored)
-    assert (
-        scored["measures"]["K-precision"]["value"] == 1
-        and scored["measures"]["K-precision"]["low"] is None
-    )
+    precision = scored["measures"]["K-precision"]
+    assert precision["value"] == 1 and precision["low"] is None
     assert any("never fires" in f for f in found["card", ""]["findings"])
     assert (tmp_path / "runs" / "agent.html").is_file()
 

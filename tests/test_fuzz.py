@@ -1,6 +1,6 @@
-"""What comes from outside may be broken: malformed files, odd replies, a server that is wrong, a run that was cut off. Nothing of
-it may end in a traceback, and nothing wrong may be taken for right. A wrong value is tested in every place of a valid file; where a
-file is cut and what a text may be, hypothesis draws."""
+"""What comes from outside may be broken: malformed files, odd replies, a run that was cut off. Nothing of it may end
+in a traceback, and nothing wrong may be taken for right. A wrong value is tested in every place of a valid file; where a file is cut
+and what a text may be, hypothesis draws."""
 
 import copy
 import gzip
@@ -8,12 +8,8 @@ import io
 import json
 import os
 import shutil
-import threading
-import time
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
 
@@ -23,25 +19,13 @@ from hypothesis import strategies as st
 
 from mtrag_nb.core.files import read_jsonl
 from mtrag_nb.core.record import Run
-from mtrag_nb.core.settings import ModelSpec, load_settings
 from mtrag_nb.core.text import Label, parse_verdict
-from mtrag_nb.core.types import DataError, Passage, ReplyError, ServerError, Task
-from mtrag_nb.data.mtrag import (
-    read_benchmark,
-    read_corpus,
-    read_predictions,
-    read_qrels,
-    read_queries,
-    read_ratings,
-)
+from mtrag_nb.core.types import DataError
+from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_predictions
+from mtrag_nb.data.mtrag import read_qrels, read_queries, read_ratings
 from mtrag_nb.evaluate.judge import _CONTAINS, HALLUCINATION, _IDK_LABEL, SCORE, read_judge_reply
-from mtrag_nb.models.calls import Models, RecordedChat
-from mtrag_nb.models.chat import ScriptedChat, chat
-from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.models.server import ServerChat
-from mtrag_nb.runs.run import run_tasks
-from mtrag_nb.systems.baselines import NAIVE
 from mtrag_nb.systems.ncl import _read_class
+from tests.support.cut import CUT_FILES, cut_run, doubled, essence
 from tests.support.replies import Reply, judge_replies, relation_replies, verdict_replies
 
 # Malformed files: one small valid file of each kind that the readers know
@@ -73,44 +57,29 @@ PREDICTION = {
     "contexts": [{"document_id": "p1", "score": 0.9}, {"document_id": "p2", "score": 0.5}],
     "predictions": [{"text": "In 1960."}],
 }
+ANNOTATIONS = {
+    "faithfulness": {"ann": {"value": "4"}, "bob": {"value": "3"}},
+    "rb_agg": {"scorer": {"value": 0.5}},
+}
+RATING = {"task_id": "c1<::>2", "model_id": "m", "model_response": "In 1960."}
 RATED = {
     "documents": PASSAGES,
     "tasks": [TASK | {"contexts": [{"document_id": "p1"}], "Turn": "2"}],
-    "evaluations": [
-        {
-            "task_id": "c1<::>2",
-            "model_id": "m",
-            "model_response": "In 1960.",
-            "annotations": {
-                "faithfulness": {"ann": {"value": "4"}, "bob": {"value": "3"}},
-                "rb_agg": {"scorer": {"value": 0.5}},
-            },
-        }
-    ],
+    "evaluations": [RATING | {"annotations": ANNOTATIONS}],
 }
+CORPUS = [
+    {"_id": "p1", "text": "The council runs it.", "title": "Council", "url": "u"},
+    {"_id": "p2", "text": "In 1960."},
+]
+QUERIES = [
+    {"_id": "c1<::>1", "text": "|user|: Who runs it?"},
+    {"_id": "c1<::>2", "text": "|user|: Since when?"},
+]
 VALID = {  # kind -> file name, its objects: lines, or the one value of a JSON file
-    "tasks": (
-        "tasks.jsonl",
-        [TASK, TASK | {"task_id": "c1<::>1", "turn": 1, "input": TURNS[:1]}],
-    ),
-    "corpus": (
-        "govt.jsonl",
-        [
-            {"_id": "p1", "text": "The council runs it.", "title": "Council", "url": "u"},
-            {"_id": "p2", "text": "In 1960."},
-        ],
-    ),
-    "queries": (
-        "queries.jsonl",
-        [
-            {"_id": "c1<::>1", "text": "|user|: Who runs it?"},
-            {"_id": "c1<::>2", "text": "|user|: Since when?"},
-        ],
-    ),
-    "predictions": (
-        "predictions.jsonl",
-        [PREDICTION, {"task_id": "c1<::>1", "prediction": "The council."}],
-    ),
+    "tasks": ("tasks.jsonl", [TASK, {**TASK, "task_id": "c1<::>1", "turn": 1, "input": TURNS[:1]}]),
+    "corpus": ("govt.jsonl", CORPUS),
+    "queries": ("queries.jsonl", QUERIES),
+    "predictions": ("p.jsonl", [PREDICTION, {"task_id": "c1<::>1", "prediction": "The council."}]),
     "ratings": ("ratings.json", [RATED]),
 }
 WHOLE = ("ratings",)  # one JSON value, which has no line numbers
@@ -141,16 +110,12 @@ def folder(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("fuzz")
 
 
-def valid_lines(kind: str) -> list[str]:
-    return [json.dumps(o) for o in VALID[kind][1]]
-
-
 def as_bytes(lines: list[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
 
 
 def valid_bytes(kind: str) -> bytes:
-    return as_bytes(valid_lines(kind))
+    return as_bytes(map(json.dumps, VALID[kind][1]))
 
 
 def reading(folder: Path, kind: str, data: bytes, ending: str = "") -> object:
@@ -166,8 +131,9 @@ def reading(folder: Path, kind: str, data: bytes, ending: str = "") -> object:
 
 
 @every_kind
-def test_a_valid_file_is_read(kind, folder):
+def test_a_valid_file_is_read_and_an_empty_one_has_nothing_or_is_an_error(kind, folder):
     assert reading(folder, kind, valid_bytes(kind)) not in (DataError, [], {})
+    assert reading(folder, kind, b"") in (DataError, [], {}, ((), {}))
 
 
 # Each value, however deep, is exchanged for values of other kinds, or its key is there twice. What would be another valid value is
@@ -292,38 +258,30 @@ OTHER_LINES = ("[1]", "7", '"x"', "null", "{", "}{", "not JSON", "{'a': 1}", "\x
 @every_kind
 @pytest.mark.parametrize("line", [*OTHER_LINES, '{"a": 1}}', "NaN"])
 def test_another_line_is_an_error(kind, line, folder):
-    assert reading(folder, kind, as_bytes([line, *valid_lines(kind)[1:]])) is DataError
+    rest = valid_bytes(kind).partition(b"\n")[2]
+    assert reading(folder, kind, as_bytes([line]) + rest) is DataError
 
 
 @every_kind
-def test_a_line_twice_is_an_error(kind, folder):
-    lines = valid_lines(kind)
-    assert reading(folder, kind, as_bytes([*lines, lines[0]])) is DataError
-
-
-@every_kind
-@settings(max_examples=20)
-@given(data=st.data())
-def test_a_torn_line_is_an_error(kind, folder, data):
-    first, *rest = valid_lines(kind)
-    torn = first[: data.draw(st.integers(1, len(first) - 1))]
-    assert reading(folder, kind, as_bytes([torn, *rest])) is DataError
+def test_a_line_twice_and_utf16_are_errors(kind, folder):
+    whole = valid_bytes(kind)
+    for data in (
+        whole + whole.splitlines(True)[0],
+        b"\xff\xfe" + whole.decode().encode("utf-16-le"),
+    ):
+        assert reading(folder, kind, data) is DataError
 
 
 @every_kind
 @settings(max_examples=20)
 @given(data=st.data(), byte=st.sampled_from([b"\xff", b"\xe9", b"\xc3"]))
-def test_what_is_not_utf8_is_an_error(kind, byte, folder, data):
+def test_a_torn_line_and_what_is_not_utf8_are_errors(kind, byte, folder, data):
     whole = valid_bytes(kind)
+    first, end, rest = whole.partition(b"\n")
+    torn = first[: data.draw(st.integers(1, len(first) - 1))]
+    assert reading(folder, kind, torn + end + rest) is DataError
     at = data.draw(st.integers(0, len(whole)))
     assert reading(folder, kind, whole[:at] + byte + whole[at:]) is DataError
-
-
-@every_kind
-def test_utf16_is_an_error(kind, folder):
-    assert reading(folder, kind, b"\xff\xfe" + valid_bytes(kind).decode().encode("utf-16-le")) is (
-        DataError
-    )
 
 
 @every_kind
@@ -333,11 +291,6 @@ def test_blank_lines_and_line_ends_of_windows_change_nothing(kind, blank, folder
     right = reading(folder, kind, whole)
     assert reading(folder, kind, blank + whole + blank) == right
     assert reading(folder, kind, whole.replace(b"\n", b"\r\n")) == right
-
-
-@every_kind
-def test_an_empty_file_has_nothing_or_is_an_error(kind, folder):
-    assert reading(folder, kind, b"") in (DataError, [], {}, ((), {}))
 
 
 def zipped(data: bytes, name: str) -> bytes:
@@ -374,12 +327,8 @@ def test_a_row_of_qrels_that_is_none_is_an_error(folder):
 # Replies that a model may write (tests/support/replies.py): a reading may be missing, it is never guessed or the opposite
 
 
-FIELDS = {
-    "Score": [SCORE],
-    "Hallucination": [HALLUCINATION, SCORE],
-    "Label": [_IDK_LABEL],
-    "Contains the answer": [_CONTAINS],
-}
+FIELDS = {"Score": [SCORE], "Hallucination": [HALLUCINATION, SCORE]}
+FIELDS |= {"Label": [_IDK_LABEL], "Contains the answer": [_CONTAINS]}
 
 
 def read_verdict(reply: Reply) -> str | None:
@@ -391,14 +340,10 @@ def read_field(reply: Reply) -> str | float | None:
     return read_judge_reply(reply.text, FIELDS[reply.field]).values[reply.field]
 
 
-def read_relation(reply: Reply) -> int | None:
-    return _read_class(reply.text)
-
-
 PARSERS = {
     "verdict": (read_verdict, verdict_replies),
     "judge": (read_field, judge_replies),
-    "relation": (read_relation, relation_replies),
+    "relation": (lambda reply: _read_class(reply.text), relation_replies),
 }
 KINDS = [
     (parser, kind)
@@ -429,282 +374,14 @@ def test_no_reply_ends_in_a_traceback(text):
         read_judge_reply(text, fields)
 
 
-# A server that is wrong
-
-
-def replied(
-    content: object = "RIGHT", ended: object = "stop", usage: object = ..., **message
-) -> dict:
-    "A reply as the interface has it."
-    counts = {"prompt_tokens": 3, "completion_tokens": 1} if usage is ... else usage
-    message = {"role": "assistant", "content": content, **message}
-    return {"choices": [{"message": message, "finish_reason": ended}], "usage": counts}
-
-
-def with_logprobs(logprobs: object) -> dict:
-    "A reply with log-probabilities of a prompt."
-    return {**replied(), "prompt_logprobs": logprobs}
-
-
-CALL = {"tool_calls": [{"function": {"name": "search", "arguments": "{}"}}]}
-NAN_TOKENS = b'{"choices": [{"message": {"content": "RIGHT"}}], "usage": {"prompt_tokens": NaN}}'
-NAN_LOGPROB = b'{"choices": [], "prompt_logprobs": [null, {"1": {"logprob": NaN}}]}'
-LOGPROBS = [None, {"1": {"logprob": -1.0}}, {"2": {"logprob": -0.5}}, {"3": {"logprob": -0.25}}]
-KEY = "sk-12345678-abcdefgh"
-# A mode is a reply, or its status, body and headers, or the name of what the handler does
-WRONG_REPLIES: dict[str, object] = {
-    "content null": replied(None),
-    "content empty": replied(""),
-    "content blank": replied(" \n"),
-    "content a list of nothing": replied([]),
-    "content a picture": replied([{"type": "image_url", "image_url": {"url": "data:"}}]),
-    "content a number": replied(7),
-    "content an object": replied({}),
-    "content filtered": replied("", "content_filter"),
-    "half of it filtered": replied("RIG", "content_filter"),
-    "tool call": replied(None, "tool_calls", **CALL),
-    "tool call and text": replied("RIGHT", "stop", **CALL),
-    "old function call": replied(None, "function_call"),
-    "thought only": replied(None, "length", reasoning_content="Let me see"),
-    "thought, then nothing": replied("", "stop", reasoning="Let me see"),
-    "cut off at once": replied("", "length"),
-    "refusal": replied(None, refusal="I will not."),
-    "ended by error": replied("RIG", "error"),
-    "ended by a list": replied("RIGHT", []),
-    "usage a half": replied(usage={"prompt_tokens": 2.5}),
-    "usage text": replied(usage={"prompt_tokens": "3"}),
-    "usage negative": replied(usage={"completion_tokens": -1}),
-    "usage a list": replied(usage=[1]),
-    "no choices": {"choices": []},
-    "choices null": {"choices": None},
-    "choices an object": {"choices": {}},
-    "choice a text": {"choices": ["RIGHT"]},
-    "message missing": {"choices": [{"text": "RIGHT"}]},
-    "error in 200": {"error": {"message": "overloaded"}},
-    "a list": [1],
-    "a text": "RIGHT",
-    "null": (200, b"null", {}),
-    "empty body": (200, b"", {}),
-    "HTML": (200, b"<html>RIGHT</html>", {}),
-    "half JSON": (200, b'{"choices": [{"message": {"content": "RIG', {}),
-    "not UTF-8": (200, b'{"choices": "\xff"}', {}),
-    "NaN": (200, NAN_TOKENS, {}),
-    "deep": (200, b"[" * 5000, {}),
-    "401 with the key": (401, f"unknown key: {KEY}".encode(), {}),
-    "404": (404, b"no model", {}),
-    "500": (500, b"boom", {}),
-    "closed connection": "close",
-    "slow drip": "drip",
-}
-WRONG_SCORES: dict[str, object] = {
-    "none": replied(),
-    "logprobs null": with_logprobs(None),
-    "logprobs empty": with_logprobs([]),
-    "one too few": with_logprobs(LOGPROBS[:3]),
-    "only the prompt's": with_logprobs(LOGPROBS[:2]),
-    "one too many": with_logprobs([*LOGPROBS, LOGPROBS[3]]),
-    "a token null": with_logprobs([*LOGPROBS[:3], None]),
-    "a token empty": with_logprobs([*LOGPROBS[:3], {}]),
-    "logprob null": with_logprobs([*LOGPROBS[:3], {"3": {"logprob": None}}]),
-    "logprob text": with_logprobs([*LOGPROBS[:3], {"3": {"logprob": "-1"}}]),
-    "logprob above 0": with_logprobs([*LOGPROBS[:3], {"3": {"logprob": 2.0}}]),
-    "another token": with_logprobs([*LOGPROBS[:3], {"9": {"logprob": -1.0}}]),
-    "not finite": (200, NAN_LOGPROB, {}),
-}
-ONCE_WRONG: dict[str, object] = {  # the next try is answered rightly
-    "429 with Retry-After": (429, b"slow down", {"Retry-After": "0"}),
-    "503": (503, b"warming up", {}),
-    "too slow": "sleep",
-}
-
-
-class Handler(BaseHTTPRequestHandler):
-    "Answers every prompt with an odd word as the mode says, and all others rightly."
-
-    mode: object = None
-    once = False  # whether the mode is over with the first try of a prompt
-    seen: list[str] = []
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path == "/tokenize":
-            tokens = [0, 1, 2, 3] if len(body["messages"]) > 1 else [0, 1]
-            return self.send(200, {"count": len(tokens), "tokens": tokens})
-        word = body["messages"][0]["content"]
-        if word == "Be brief.":  # the client's own question, before a fingerprint
-            return self.send(200, replied())
-        again = word in self.seen
-        self.seen.append(word)
-        if self.mode is None or not word.startswith("odd") or self.once and again:
-            self.send(200, with_logprobs(LOGPROBS))
-        elif self.mode == "close":
-            self.connection.close()
-        elif self.mode == "sleep":
-            time.sleep(0.6)
-        elif self.mode == "drip":
-            self.drip()
-        else:
-            self.send(*(self.mode if isinstance(self.mode, tuple) else (200, self.mode)))
-
-    def send(self, status: int, body: object, headers: dict = {}):
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(data))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def drip(self):
-        self.send_response(200)
-        self.end_headers()
-        for _ in range(20):
-            self.wfile.write(b" ")
-            self.wfile.flush()
-            time.sleep(0.05)
-
-    def handle_one_request(self):
-        try:
-            super().handle_one_request()
-        except (OSError, ValueError):
-            self.close_connection = True  # the client gave up, or the mode closed the connection
-
-    def log_message(self, *args):
-        pass
-
-    @classmethod
-    def set(cls, mode: object, once: bool = False) -> None:
-        cls.mode, cls.once, cls.seen = mode, once, []
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    "A server on this machine; what it does is set by its handler."
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/v1"
-        finally:
-            server.shutdown()
-
-
-class Client:
-    "Four prompts to a server, every second of them odd, on record."
-
-    def __init__(self, url: str, path: Path, method: str):
-        spec = ModelSpec("any", url=url, api_key_env="HOSTILE_KEY")
-        model = ServerChat(spec, timeout=0.4, patience=2.0, pause=0.01)
-        self.recorded, self.method = RecordedChat(model, path), method
-        self.prompts = [chat("", word) for word in ("odd one", "two", "odd three", "four")]
-
-    def is_right(self) -> bool:
-        if self.method == "generate":
-            return all(r.text == "RIGHT" for r in self.recorded.generate(self.prompts, 5))
-        found = self.recorded.score(self.prompts, ["yes"] * 4)
-        return all(s.logprob == -0.75 and s.tokens == 2 for s in found)
-
-
-@pytest.fixture
-def client(url, tmp_path, monkeypatch) -> Iterator[Callable[[str], Client]]:
-    monkeypatch.setenv("HOSTILE_KEY", f"{KEY}\n")
-    made = []
-
-    def make(method: str) -> Client:
-        made.append(Client(url, tmp_path / "calls.jsonl", method))
-        return made[-1]
-
-    yield make
-    for c in made:
-        c.recorded.close()
-    assert KEY not in (tmp_path / "calls.jsonl").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    "method, name",
-    [*(("generate", n) for n in WRONG_REPLIES), *(("score", n) for n in WRONG_SCORES)],
-)
-def test_a_wrong_reply_is_an_error_and_what_was_right_is_recorded(method, name, client):
-    "The server mended, the same record is completed with the requests that were missing, and with no others."
-    asking = client(method)
-    Handler.set((WRONG_REPLIES | WRONG_SCORES)[name])
-    with pytest.raises((ServerError, ReplyError)) as raised:
-        asking.is_right()
-    assert "12345678" not in str(raised.value)
-    assert len(asking.recorded) == 2
-    Handler.set(None)
-    assert asking.is_right()
-    assert sorted(Handler.seen) == ["odd one", "odd three"]
-
-
-@pytest.mark.parametrize("name", ONCE_WRONG)
-def test_a_server_that_is_busy_once_is_asked_again(name, client):
-    asking = client("generate")
-    Handler.set(ONCE_WRONG[name], once=True)
-    assert asking.is_right() and len(asking.recorded) == 4
-    Handler.set(None)
-    assert asking.is_right() and not Handler.seen
-
-
 # A run that was cut off in one of its logs, at the end of a line, in the middle, in the middle of a character. Resumed, it is the run
 # that it was: nothing lost, nothing twice, nothing changed, and the model asked only for what is not on the record.
 
 
-LOGS = {  # name -> what names its entries
-    "trajectories.jsonl": lambda o: o["task_id"],
-    "calls.jsonl": lambda o: o["key"],
-    "passages.jsonl": lambda o: o["id"],
-    "tasks.jsonl": lambda o: o["task"]["id"],
-}
-
-
-def ferry_task(i: int) -> Task:
-    "A task with its passage, not in ASCII."
-    text = f"The ferry no. {i} to Öland costs {i} crowns."
-    passage = Passage(f"p{i}", text, "Fähre", domain="govt")
-    question = f"What does ferry {i} cost?"
-    return Task(f"c{i}<::>1", f"c{i}", 1, "govt", question, contexts=(passage,))
-
-
-def price(prompt) -> str:
-    crowns = prompt.messages[-1][1].split("costs ")[1].split()[0]
-    return f"The ferry costs {crowns} crowns, sagt Åsa."
-
-
-def ferry_run(folder: Path) -> tuple[Run, int]:
-    "A run over eight tasks, from its beginning or from where it stopped; and how often the model was asked."
-    model = ScriptedChat(price)
-    changed = load_settings("laptop", {"batch_size": 2})
-    models = Models(changed, chat=model, embedder=HashEmbedder())
-    tasks = [ferry_task(i) for i in range(8)]
-    how = {"setting": "reference", "models": models, "progress": False}
-    return run_tasks(NAIVE, tasks, folder, changed, **how), len(model.asked)
-
-
-def essence(run: Run) -> dict:
-    "What of a run may not change."
-    predictions = (run.folder / "predictions.jsonl").read_text(encoding="utf-8")
-    return {
-        "turns": {
-            i: (str(t.outcome), t.answer, t.cited, t.contexts, [s.path for s in t.steps])
-            for i, t in run.trajectories.items()
-        },
-        "passages": {i: c.text for i, c in run.passages.items()},
-        "tasks": set(run.tasks),
-        "predictions": sorted(predictions.splitlines()),
-    }
-
-
-def repeated(folder: Path) -> list[str]:
-    "Entries that are in a log twice."
-    counts = Counter(
-        (log, name(o)) for log, name in LOGS.items() for _, o in read_jsonl(folder / log)
-    )
-    return [f"{log}: {name}" for (log, name), n in counts.items() if n > 1]
-
-
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory) -> Run:
-    run, asked = ferry_run(tmp_path_factory.mktemp("whole"))
-    assert asked == 8 == len(run.trajectories) and not repeated(run.folder)
+    run, asked = cut_run(tmp_path_factory.mktemp("whole"))
+    assert asked == 8 == len(run.trajectories) and not doubled(run.folder)
     return run
 
 
@@ -713,7 +390,7 @@ def edges(data: bytes) -> list[int]:
     return [i for i in range(len(data)) if b"\n" in data[max(0, i - 2) : i + 2] or data[i] >= 0x80]
 
 
-@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("log", CUT_FILES)
 @settings(max_examples=60)
 @given(data=st.data())
 def test_a_run_that_was_cut_off_resumes_as_it_was(log, whole_run, tmp_path_factory, data):
@@ -723,8 +400,8 @@ def test_a_run_that_was_cut_off_resumes_as_it_was(log, whole_run, tmp_path_facto
     shutil.copytree(whole_run.folder, folder)
     os.truncate(folder / log, at)
     lost = 8 - len(list(read_jsonl(folder / log, torn_tail=True)))
-    run, asked = ferry_run(folder)
+    run, asked = cut_run(folder)
     assert essence(run) == essence(whole_run)
-    assert not repeated(folder)
+    assert not doubled(folder)
     assert asked <= (lost if log == "calls.jsonl" else 0)
     shutil.rmtree(folder.parent)

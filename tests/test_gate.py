@@ -17,21 +17,19 @@ import anywhere
 from mtrag_nb.app.cli import main
 from mtrag_nb.core.files import data_dir, read_json, write_jsonl
 from mtrag_nb.core.record import Calls, Checked, Drafted, Fault, Gated, Rank, Ranked, Retrieved, Run
-from mtrag_nb.models.calls import WebSearched
 from mtrag_nb.core.record import new_turn
 from mtrag_nb.core.text import Label, Verdict, scored
 from mtrag_nb.core.types import DataError, Gold, Outcome, SettingsError
 from mtrag_nb.data.mtrag import read_gold, sample_dir
-from mtrag_nb.evaluate.pairs import _in_markdown, _LossTest, gate_runs, mechanism_card
-from mtrag_nb.evaluate.pairs import _measure_loss
-from mtrag_nb.evaluate.pairs import _Ending, _right_and_wrong, paired
+from mtrag_nb.evaluate.pairs import _Ending, _in_markdown, _LossTest, _measure_loss
+from mtrag_nb.evaluate.pairs import _right_and_wrong, gate_runs, mechanism_card, paired
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.evaluate.statistics import mean_interval
 from mtrag_nb.models.calls import WebSearched
 from mtrag_nb.show.report import report
 from tests.support.intervals import statistic_interval, sum_intervals
 from tests.support.prices import price_curve, read_ending
-from tests.test_house import HEAVY
+from tests.test_house import run_light
 
 ROOT = Path(__file__).resolve().parents[1]
 RIGHT, WRONG = "A dog costs four crowns a crossing.", "It was free in 1912."
@@ -132,14 +130,6 @@ def test_a_loss_that_does_not_matter_is_let_pass(tmp_path, capsys):
 
 
 READING = """
-import sys
-
-class Nowhere:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {blocked}:
-            raise ModuleNotFoundError(f"{{name}} is blocked")
-
-sys.meta_path.insert(0, Nowhere())
 from mtrag_nb.app.cli import main
 assert main(["gate", {base!r}, {new!r}, "--reference", {reference!r}]) == 1
 assert main(["card", {run!r}]) == 0
@@ -147,11 +137,9 @@ assert main(["card", {run!r}]) == 0
 
 
 def test_both_work_in_the_light_install(tmp_path):
-    base, new = (str(written(tmp_path, n, k)) for n, k in (("base", 0), ("new", 12)))
-    files = {"base": base, "new": new, "reference": str(tmp_path / "reference.jsonl")}
-    script = READING.format(blocked=HEAVY.split(), run=str(RUNS / "sample_ncl"), **files)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr[-1500:]
+    files = {name: str(written(tmp_path, name, n)) for name, n in (("base", 0), ("new", 12))}
+    files |= {"reference": str(tmp_path / "reference.jsonl"), "run": str(RUNS / "sample_ncl")}
+    run_light(READING.format(**files))
 
 
 def repeats() -> list[dict[str, float]]:
@@ -192,7 +180,8 @@ def turns_lost(lose: int, gain: int, of: int = 60) -> _LossTest:
     + [(12, 0, 60, 1), (4, 0, 60, 2), (1, 0, 5, 2)],
 )
 def test_the_code_of_turns_lost_and_gained(lose, gain, of, code):
-    assert turns_lost(lose, gain, of).code == code
+    found = turns_lost(lose, gain, of)
+    assert found.code == code
 
 
 def test_losses_shown_by_one_test_alone_losses_in_every_turn_and_small_ones():
@@ -222,9 +211,8 @@ BASE = version("main", lambda n: WRONG if n % 5 == 0 else RIGHT)
 BRANCH = version("branch", lambda n: WRONG if n % 5 == 0 or n % 4 == 1 else RIGHT)
 SHORT, NOTHING = version("short", lambda n: RIGHT, 30), version("x", lambda n: RIGHT, 0)
 NO_GOLD = Evidence(BASE.run)
-ASKING = Evidence(
-    Run.of("asking", [replace(t, question="And a cat?") for t in BASE.turns.values()]), BASE.gold
-)
+OTHER_TURNS = [replace(t, question="And a cat?") for t in BASE.turns.values()]
+ASKING = Evidence(Run.of("asking", OTHER_TURNS), BASE.gold)
 
 
 def test_runs_in_memory_held_against_each_other():
@@ -307,13 +295,8 @@ def test_a_card_holds_mechanisms_against_gold_and_names_the_idle_ones():
     assert len(idle.statements) == 3 and "threshold" in idle.statements[0]
 
 
-@pytest.mark.parametrize(
-    "order, web, fired",
-    [
-        ("bac", ("web:1",), (1, 1)),  # another order, and something was found
-        ("ab", (), (0, 0)),  # the last one left out, the order kept; nothing found
-    ],
-)
+# another order, and something was found; the last one left out, the order kept, and nothing found
+@pytest.mark.parametrize("order, web, fired", [("bac", ("web:1",), (1, 1)), ("ab", (), (0, 0))])
 def test_rerankers_and_searches_of_the_web_are_counted(order, web, fired):
     ranked = Ranked(node="rerank", ranks=tuple(Rank(i, 0.5) for i in order))
     found = Retrieved(node="retrieve", contexts=("a", "b", "c"))
@@ -344,9 +327,8 @@ def test_the_workflow_that_a_user_copies_calls_the_gate_of_this_version():
     address = anywhere.ADDRESS.removeprefix("https://github.com/")
     assert job["uses"] == f"{address}/.github/workflows/gate.yml@v{version}"
     assert inputs["package"]["default"] == f"mtrag_nb @ git+{anywhere.ADDRESS}@v{version}"
-    assert (
-        {n for n, i in inputs.items() if i.get("required")} <= job["with"].keys() <= inputs.keys()
-    )
+    required = {n for n, i in inputs.items() if i.get("required")}
+    assert required <= job["with"].keys() <= inputs.keys()
     assert job["permissions"] == CALLED["jobs"]["gate"]["permissions"]
     assert CALLER["permissions"] == CALLED["permissions"] == {}
     runs = [s["run"] for s in CALLED["jobs"]["gate"]["steps"] if "run" in s]
@@ -445,15 +427,16 @@ def test_a_sum_of_means_has_the_interval_of_a_mean():
         sum_intervals(np.full((3, 1), np.nan), [1, 2, 3], np.ones((1, 1)))
 
 
+def ends(interval) -> tuple:
+    return interval.value, interval.low, interval.high
+
+
 def test_any_statistic_has_the_interval_of_a_mean():
     rng = np.random.default_rng(3)
     value, code = rng.normal(size=360), np.repeat(np.arange(60), 6)
 
     def mean_of(v):
         return lambda at: v[at].mean()
-
-    def ends(i):
-        return (i.value, i.low, i.high)
 
     for n in (
         72,

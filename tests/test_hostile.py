@@ -11,8 +11,9 @@ import socket
 import subprocess
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
@@ -43,6 +44,34 @@ ASKED = {"question": "How much is a dog?"}
 SCRIPT = "<script>window.owned=1</script><img src=x onerror=alert(1)>"
 
 
+def scripted() -> Models:
+    return Models(load_settings(), ScriptedChat(first_sentence), HashEmbedder())
+
+
+@contextmanager
+def served(
+    folder: Path, system: str = "naive", token: str = "", **limits
+) -> Iterator[httpx.Client]:
+    "A client of a service, whose library has one document."
+    how = {"system": system, "models": scripted(), "limits": Limits(**limits)}
+    service = Service(folder / "library", folder / "served", **how)
+    rules = rules_of(service, token=token, per_minute=1e9, tries=1e9)
+    headers = {"authorization": f"Bearer {token}"}
+    with (
+        running(make_app(service, rules, *home_page())) as url,
+        httpx.Client(base_url=url, timeout=120, headers=headers if token else {}) as client,
+    ):
+        upload(client, "fees.md", b"# Fees\n\nA dog costs four crowns on the ferry.\n")
+        yield client
+
+
+def upload(http: httpx.Client, name: str, data: bytes) -> dict:
+    "Add a document that is taken."
+    reply = http.post("/api/upload", files={"file": (name, data)})
+    assert reply.status_code == 200 and reply.json()["status"] == "added", reply.text
+    return reply.json()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Iterator[Path]:
     "The service's folder; the process works in it, too, so that a stray file would be found."
@@ -54,57 +83,59 @@ def folder(tmp_path_factory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def http(folder) -> Iterator[httpx.Client]:
-    "A client of the service, whose library has one document; at the end the service answers as at the beginning."
-    service = Service(
-        folder / "library",
-        folder / "served",
-        system="naive",
-        models=Models(load_settings(), ScriptedChat(first_sentence), HashEmbedder()),
-        limits=Limits(upload_bytes=2_000_000, pages=20),
-    )
-    rules = rules_of(service, token=TOKEN, per_minute=1e9, tries=1e9)
-    with running(make_app(service, rules, *home_page())) as url:
-        headers = {"authorization": f"Bearer {TOKEN}"}
-        with httpx.Client(base_url=url, timeout=120, headers=headers) as client:
-            upload(client, "fees.md", b"# Fees\n\nA dog costs four crowns on the ferry.\n")
-            yield client
-            assert "four crowns" in client.post("/api/query", json=ASKED).json()["answer"]
+    "A client of the service; at the end the service answers as at the beginning."
+    with served(folder, token=TOKEN, upload_bytes=2_000_000, pages=20) as client:
+        yield client
+        assert "four crowns" in client.post("/api/query", json=ASKED).json()["answer"]
 
 
-def upload(http: httpx.Client, name: str, data: bytes) -> dict:
-    "Add a document that is taken."
-    reply = http.post("/api/upload", files={"file": (name, data)})
-    assert reply.status_code == 200 and reply.json()["status"] == "added", reply.text
-    return reply.json()
+@pytest.fixture(scope="module")
+def talk(http) -> str:
+    "A conversation of one turn."
+    reply = http.post("/api/query", json=ASKED)
+    return f"/api/conversations/{reply.json()['conversation_id']}/1"
 
 
-def kept(http: httpx.Client, folder: Path) -> tuple[set[Path], list]:
-    "The files of the service without its logs, locks and index, and the documents of its library."
+def kept(http: httpx.Client, folder: Path) -> list:
+    "The files of the service without its logs, locks and index, and what it says that it holds."
 
     def counts(p):
         return p.is_file() and p.suffix not in (".jsonl", ".crc") and ".lock" not in p.name
 
     files = (p for p in folder.rglob("*") if not {"qdrant", "runs"} & set(p.parts))
-    return set(filter(counts, files)), http.get("/api/documents").json()
+    said = [http.get(f"/api/{what}").text for what in ("documents", "marks", "questions")]
+    return [set(filter(counts, files)), *said]
 
 
 @pytest.fixture
-def refused(http, folder) -> Iterator[Callable]:
+def refused(http, folder, talk) -> Iterator[Callable]:
     "Sends a request that must be refused; afterwards everything must be as it was."
     before = kept(http, folder)
 
     def send(method: str = "POST", path: str = "/api/upload", **request) -> None:
         if "content" in request:  # without it, whatever is sent is refused unread
             request["headers"] = {"content-type": "application/json"} | request.get("headers", {})
-        reply = http.request(method, path, **request)
-        assert 400 <= reply.status_code < 500, reply.status_code
-        assert reply.json()["error"]["message"]
+        about = path, {k: str(v)[:200] for k, v in request.items()}
+        reply = http.request(method, path.replace("TALK", talk), **request)
+        assert 400 <= reply.status_code < 500, (reply.status_code, about)
+        assert reply.json()["error"]["message"], about
 
     yield send
     assert kept(http, folder) == before
     assert not list((folder / "served" / "uploads").iterdir())
     assert not [*folder.rglob("*evil*"), *folder.parent.glob("*evil*")]
     assert not Path("/etc/cron.d/evil.txt").exists()
+
+
+REFUSED: dict[
+    str, Callable[[], Iterable[dict]]
+] = {}  # what it is -> requests, made when they are sent
+
+
+def posted(path: str, bodies: Iterable[object]) -> Callable[[], list[dict]]:
+    "Requests with these bodies, each as JSON if it is no bytes."
+    made = [b if isinstance(b, bytes) else json.dumps(b) for b in bodies]
+    return lambda: [{"path": path, "content": content} for content in made]
 
 
 # Files that are none
@@ -200,18 +231,15 @@ def test_a_file_that_is_none_or_too_much_is_refused(name, refused):
     refused(files={"file": (name, data() if callable(data) else data)})
 
 
-@pytest.mark.parametrize("size", range(200, 1000, 40))
-def test_a_pdf_that_is_cut_is_refused(size, refused):
-    refused(files={"file": ("cut.pdf", whole_pdf()[:size])})
+def cut_files() -> Iterator[dict]:
+    for size in range(200, 1000, 40):
+        yield {"files": {"file": ("cut.pdf", whole_pdf()[:size])}}
+    for twelfths in range(1, 11):
+        data = whole_docx()[: len(whole_docx()) * twelfths // 12]
+        yield {"files": {"file": ("cut.docx", data)}}
 
 
-@pytest.mark.parametrize("twelfths", range(1, 11))
-def test_a_docx_that_is_cut_is_refused(twelfths, refused):
-    size = len(whole_docx()) * twelfths // 12
-    refused(files={"file": ("cut.docx", whole_docx()[:size])})
-
-
-# Names that lead elsewhere
+# Names that lead elsewhere, or are odd
 
 
 EVIL = b"# Evil\n\nThis must never be found by anybody.\n"
@@ -222,19 +250,22 @@ NAMES = (
     *("x" * 250 + ".md", "evil.md/", "evil.md ../x", "%2e%2e%2fevil.py", "a//b.md"),
     *("~/.ssh/x.md", " .md"),
 )
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_leads_elsewhere_or_is_odd_is_refused(name, refused):
-    refused(files={"file": (name, EVIL)})
-
-
-@pytest.mark.parametrize("name", ["x" * 100, "a\0b", "a\u202eb", "a\nb"])
-def test_an_odd_name_of_a_collection_is_refused(name, refused):
-    refused(files={"file": ("evil.md", EVIL)}, data={"collection": name})
+ODD = ("x" * 100, "a\0b", "a\u202eb", "a\nb")
+REFUSED |= {
+    "a file that is cut": cut_files,
+    "a name": lambda: [{"files": {"file": (name, EVIL)}} for name in NAMES],
+    "a name of a collection": lambda: [
+        {"files": {"file": ("evil.md", EVIL)}, "data": {"collection": name}} for name in ODD
+    ],
+}
 
 
 # Requests that are none
+
+
+def chat_of(*messages: object, **more) -> dict:
+    "A request of the chat interface."
+    return {"model": "naive", "messages": list(messages), **more}
 
 
 QUESTIONS = (
@@ -248,101 +279,139 @@ QUESTIONS = (
     ASKED | {"stream": "perhaps"},
     ASKED | {"__proto__": {"a": 1}},
 )
-
-
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: json.dumps(q)[:60])
-def test_a_question_that_is_none_is_refused(question, refused):
-    refused(path="/api/query", content=json.dumps(question))
-
-
-BODIES = {
-    "empty": b"",
-    "torn": b"{",
-    "of Python": b"{'a': 1}",
-    "not UTF-8": b"\xff\xfe",
-    "deep lists": b"[" * 100_000,
-    "deep objects": b'{"question":' * 20_000,
-    "a megabyte": b'{"question": "' + b"x" * 1_100_000 + b'"}',
-    "NaN": b"NaN",
-    "zeros": b"\0" * 100,
-    "a question that is NaN": b'{"question": NaN}',
-    "infinity": b'{"a":1e999}',
-    "zeros in a text": b'"' + b"\\u0000" * 1000 + b'"',
-}
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_json_that_is_none_too_deep_or_too_long_is_refused(name, refused):
-    refused(path="/api/query", content=BODIES[name])
-
-
-def chat_of(*messages: object, **more) -> dict:
-    "A request of the chat interface."
-    return {"model": "naive", "messages": list(messages), **more}
-
-
+BODIES = (  # no JSON, too deep, too long
+    *(b"", b"{", b"{'a': 1}", b"\xff\xfe", b"[" * 100_000, b'{"question":' * 20_000),
+    b'{"question": "' + b"x" * 1_100_000 + b'"}',
+    *(b"NaN", b"\0" * 100, b'{"question": NaN}', b'{"a":1e999}', b'"' + b"\\u0000" * 1000 + b'"'),
+)
 USER = {"role": "user", "content": "x"}
 PICTURE = {"type": "image_url", "image_url": {"url": "http://127.0.0.1/"}}
-CHATS = {
-    "nothing": {},
-    "no message": chat_of(),
-    "only the system's": chat_of({"role": "system", "content": "x"}),
-    "only the assistant's": chat_of({"role": "assistant", "content": "x"}),
-    "no content": chat_of({"role": "user"}),
-    "no role": chat_of({"content": "x"}),
-    "an unknown role": chat_of({"role": "root", "content": "x"}),
-    "a picture": chat_of({"role": "user", "content": [PICTURE]}),
-    "five answers": chat_of(USER, n=5),
-    "an unknown model": chat_of(USER, model="gpt-4"),
-    "stream is a word": chat_of(USER, stream="perhaps"),
-    "too long": chat_of({"role": "user", "content": "x" * 9000}),
-    "numbers": chat_of(7, 7, 7),
+CHATS = (
+    *({}, chat_of(), chat_of(7, 7, 7)),
+    *(chat_of({"role": role, "content": "x"}) for role in ("system", "assistant", "root")),
+    *(chat_of({"role": "user"}), chat_of({"content": "x"})),
+    *(chat_of({"role": "user", "content": odd}) for odd in ([PICTURE], "x" * 9000)),
+    *(chat_of(USER, **odd) for odd in ({"n": 5}, {"model": "gpt-4"}, {"stream": "perhaps"})),
+)
+NOWHERE_AT_ALL = "0" * 16 + "#0-1"
+MARKS = (
+    *({"verdict": odd} for odd in ("good", ["right"], "<script>alert(1)</script>")),
+    *({"note": "x" * 2_001}, {"answer": "x" * 8_001}, {"answer": 7}, {"note": "\ud800"}),
+    *({"passage": odd} for odd in (NOWHERE_AT_ALL, "../../etc/passwd", "' or 1=1 --", "x\0y")),
+    *({"passage": "x" * 100_000}, {"thumb": "up"}),
+)
+DRAWN = (
+    {},
+    {"task_id": "../x"},
+    {"task_id": "x", "seed": -1},
+    {"task_id": "x", "keep": False},
+    [1],
+)
+SEARCHES = ("", "q=", f"q={'x' * 9_000}", "q=a&collection=../x", "q=%20")
+REFUSED |= {
+    "a question": posted("/api/query", QUESTIONS),
+    "JSON": posted("/api/query", BODIES),
+    "a chat": posted("/v1/chat/completions", CHATS),
+    "a mark": posted("TALK/mark", MARKS),
+    "a question that was not drawn": posted("/api/questions", DRAWN),
+    "a search": lambda: [{"method": "GET", "path": f"/api/search?{query}"} for query in SEARCHES],
 }
 
 
-@pytest.mark.parametrize("name", CHATS)
-def test_a_chat_that_is_none_is_refused(name, refused):
-    refused(path="/v1/chat/completions", content=json.dumps(CHATS[name]))
+# Addresses and senders
+
+
+TALK = f"/api/conversations/{'0' * 16}"
+NOWHERE = (
+    *("/api/conversations/../../etc/passwd", "/api/conversations/%2e%2e%2fx"),
+    *(TALK, f"{TALK}/1", f"{TALK}/x", "/api/search"),
+    *(f"{TALK}/1/why", f"{TALK}/-1/why", f"{TALK}/x/why", f"{TALK}/export"),
+    *("/static/../settings.ini", "/..%2f..%2fetc/passwd", "/api/documents/../../x", "/index.html"),
+    *("/api/questions?form=../x", "/api/questions/drawn?seed=-1", "/api/questions/drawn?seed=x"),
+    *("/.git/config", "/v1/models/gpt-4", "/redoc", "/api/nothing"),
+    *("/api/documents/%2e%2e", "/api/documents/' or 1=1", f"/api/documents/{'0' * 16}"),
+    *("/api/documents/%00", "/api/documents/%23", f"/api/documents/{'x' * 9_000}"),
+)
+NOTHING_TO_DELETE = (
+    *("/api/documents/../x", "/api/documents/%2e%2e", "/api/documents/' or 1=1"),
+    *(f"/api/documents/{'0' * 16}", "/api/documents/", TALK, "/api/conversations/%00", "/"),
+)
+GUARDED = ("/api/query", "/api/upload", "/v1/chat/completions", f"{TALK}/1/mark", "/api/questions")
+NO_TOKENS = ("", "Bearer", "Bearer x", f"Bearer {TOKEN}x", f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}")
+ORIGINS = """http://evil.example https://127.0.0.1 null http://127.0.0.1:1 file:// http://localhost.evil.example
+chrome-extension://x""".split()
+HOSTS = "evil.example 127.0.0.1.evil.example 169.254.169.254 evil.example:80 [ 0.0.0.0".split()
+OTHERS = [  # another page, or another name
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
+    *({"origin": o} for o in ORIGINS),
+    *({"host": h} for h in HOSTS),
+]
+REFUSED |= {
+    "an address": lambda: [{"method": "GET", "path": path} for path in NOWHERE],
+    "a deletion": lambda: [{"method": "DELETE", "path": path} for path in NOTHING_TO_DELETE],
+    "a method": lambda: [
+        {"method": m, "path": "/api/query"} for m in ("PUT", "PATCH", "TRACE", "OPTIONS", "CONNECT")
+    ],
+    "no token": lambda: [
+        {"path": path, "headers": {"authorization": token}, "content": b"{}"}
+        for path in GUARDED
+        for token in (*NO_TOKENS, TOKEN)
+    ],
+    "another page": lambda: [
+        {"path": "/api/query", "headers": h, "content": json.dumps(ASKED)} for h in OTHERS
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_means_no_good_is_refused(kind, refused):
+    for request in REFUSED[kind]():
+        refused(**request)
 
 
 # Systems that a client may not name
 
 
 LEFT = "import pathlib\npathlib.Path({!r}).touch()\n\n\ndef main(messages):\n    return 'evil'\n"
+ELSEWHERE = {  # ADDRESS: a server; FOLDER: of the service
+    "an address": "ADDRESS/v1",
+    "an address with a password": "http://me:secret@127.0.0.1/v1",
+    "an address with a query": "ADDRESS/v1?api_key=K",
+    "an address that climbs": "ADDRESS/../../../../outside/v1",
+    "https": "https://127.0.0.1/v1",
+    "a file": "FOLDER/main.py:main",
+    "a file by a relative path": "main.py:main",
+    "a file without a name": "main.py",
+    "a file that climbs": "../NAME/main.py:main",
+    "a file called as a system": "naive.py",
+    "a module": "json:dumps",
+    "a module of the package": "mtrag_nb.systems.baselines:NAIVE",
+    "a module below the folder": "main:main",
+    "a variant that is a file": "naive+FOLDER/main.py:main",
+    "an oracle": "naive+gold:retrieve",
+    "a variant": "ncl+published",
+    "an empty variant": "naive+",
+    "another case": "NAIVE",
+    "with a blank": " naive",
+    "a path": "../../naive",
+    "a zero byte": "naive\0",
+    "long": "http://" + "x" * 9000,
+}
 
 
 @pytest.fixture(scope="module")
 def elsewhere(folder) -> Iterator[dict[str, str]]:
     "Systems that are elsewhere, by kind; at the end none was opened: no address was asked, no file run, no folder made."
     listening = socket.create_server(("127.0.0.1", 0))
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    address = f"127.0.0.1:{listening.getsockname()[1]}"
     ran = folder / "ran"
     for name in ("main.py", "naive.py"):
         (folder / name).write_text(LEFT.format(str(ran)))
-    kinds = {
-        "an address": f"{address}/v1",
-        "an address with a password": f"{address.replace('//', '//me:secret@')}/v1",
-        "an address with a query": f"{address}/v1?api_key=K",
-        "an address that climbs": f"{address}/../../../../outside/v1",
-        "https": f"{address.replace('http', 'https')}/v1",
-        "a file": f"{folder / 'main.py'}:main",
-        "a file by a relative path": "main.py:main",
-        "a file without a name": "main.py",
-        "a file that climbs": f"../{folder.name}/main.py:main",
-        "a file called as a system": "naive.py",
-        "a module": "json:dumps",
-        "a module of the package": "mtrag_nb.systems.baselines:NAIVE",
-        "a module below the folder": "main:main",
-        "a variant that is a file": f"naive+{folder / 'main.py'}:main",
-        "an oracle": "naive+gold:retrieve",
-        "a variant": "ncl+published",
-        "an empty variant": "naive+",
-        "another case": "NAIVE",
-        "with a blank": " naive",
-        "a path": "../../naive",
-        "a zero byte": "naive\0",
-        "long": "http://" + "x" * 9000,
-    }
+    places = {"ADDRESS": f"http://{address}", "127.0.0.1/": f"{address}/"}
+    places |= {"FOLDER": str(folder), "NAME": folder.name}
+    kinds = dict(ELSEWHERE)
+    for mark, place in places.items():
+        kinds = {kind: name.replace(mark, place) for kind, name in kinds.items()}
     yield kinds
     listening.settimeout(0.1)
     with pytest.raises(TimeoutError):
@@ -351,35 +420,16 @@ def elsewhere(folder) -> Iterator[dict[str, str]]:
     assert not ran.exists() and not [*folder.rglob("*outside*"), *folder.parent.glob("*outside*")]
 
 
-ELSEWHERE = (
-    *("an address", "an address with a password", "an address with a query"),
-    *("an address that climbs", "https", "a file", "a file by a relative path"),
-    *("a file without a name", "a file that climbs", "a file called as a system", "a module"),
-    *("a module of the package", "a module below the folder", "a variant that is a file"),
-    *("an oracle", "a variant", "an empty variant", "another case", "with a blank", "a path"),
-    *("a zero byte", "long"),
-)
-ROUTES = {
-    "/api/query": lambda name: ASKED | {"system": name},
-    "/api/query streamed": lambda name: ASKED | {"system": name, "stream": True},
-    "/v1/chat/completions": lambda name: chat_of(USER, model=name),
-    "/v1/chat/completions streamed": lambda name: chat_of(USER, model=name, stream=True),
-}
-
-
 @pytest.mark.parametrize("kind", ELSEWHERE)
-@pytest.mark.parametrize("route", ROUTES)
-def test_a_client_names_only_systems_that_the_service_was_started_with(
-    route, kind, elsewhere, talk, folder, refused
-):
-    before = sorted((folder / "served" / "runs").iterdir())
-    refused(path=route.partition(" ")[0], content=json.dumps(ROUTES[route](elsewhere[kind])))
+def test_a_client_names_only_systems_of_the_service(kind, elsewhere, folder, refused):
+    name, before = elsewhere[kind], sorted((folder / "served" / "runs").iterdir())
+    for stream in ({}, {"stream": True}):
+        asked = ASKED | {"system": name} | stream
+        refused(path="/api/query", content=json.dumps(asked))
+        asked = chat_of(USER, model=name, **stream)
+        refused(path="/v1/chat/completions", content=json.dumps(asked))
+    refused("GET", f"/v1/models/{quote(name, safe='')}")
     assert sorted((folder / "served" / "runs").iterdir()) == before
-
-
-@pytest.mark.parametrize("kind", ELSEWHERE)
-def test_a_system_elsewhere_is_no_model(kind, elsewhere, refused):
-    refused("GET", f"/v1/models/{quote(elsewhere[kind], safe='')}")
 
 
 @pytest.fixture
@@ -387,16 +437,8 @@ def own_system(tmp_path) -> Iterator[tuple[httpx.Client, Path]]:
     "A client of a service that was started with a file of somebody's own as its system, and the folder."
     (tmp_path / "Mine 1.py").write_text("def main(messages):\n    return 'my own answer'\n")
     (tmp_path / "other.py").write_text(LEFT.format(str(tmp_path / "ran")))
-    service = Service(
-        tmp_path / "library",
-        tmp_path / "served",
-        system=f"{tmp_path / 'Mine 1.py'}:main",
-        models=Models(load_settings(), ScriptedChat(first_sentence), HashEmbedder()),
-    )
-    with running(make_app(service, rules_of(service, per_minute=1e9))) as url:
-        with httpx.Client(base_url=url, timeout=120) as client:
-            upload(client, "fees.md", b"# Fees\n\nA dog costs four crowns on the ferry.\n")
-            yield client, tmp_path
+    with served(tmp_path, f"{tmp_path / 'Mine 1.py'}:main") as client:
+        yield client, tmp_path
 
 
 def test_the_one_place_is_the_one_that_the_service_was_started_with(own_system):
@@ -447,11 +489,8 @@ SENT = {
 
 @pytest.mark.parametrize("path", SENT)
 def test_a_malformed_request_is_answered_or_refused_with_a_reason(path, http, talk):
-    rng, where, refused = (
-        random.Random(path),
-        path if "i/" in path or "v1" in path else talk + path,
-        0,
-    )
+    where = path if "i/" in path or "v1" in path else talk + path
+    rng, refused = random.Random(path), 0
     for _ in range(100 if ALL else 10):
         data = mutated(json.dumps(SENT[path]).encode(), rng)
         reply = http.post(where, content=data, headers={"content-type": "application/json"})
@@ -461,53 +500,7 @@ def test_a_malformed_request_is_answered_or_refused_with_a_reason(path, http, ta
     assert refused
 
 
-# Marks that are none
-
-
-@pytest.fixture(scope="module")
-def talk(http) -> str:
-    "A conversation of one turn."
-    reply = http.post("/api/query", json=ASKED)
-    return f"/api/conversations/{reply.json()['conversation_id']}/1"
-
-
-MARKS = {
-    "an unknown verdict": {"verdict": "good"},
-    "a verdict that is a list": {"verdict": ["right"]},
-    "a verdict of script": {"verdict": "<script>alert(1)</script>"},
-    "a long note": {"note": "x" * 2_001},
-    "a long answer": {"answer": "x" * 8_001},
-    "a number for an answer": {"answer": 7},
-    "a passage of nowhere": {"passage": "0" * 16 + "#0-1"},
-    "a passage that is a path": {"passage": "../../etc/passwd"},
-    "a passage that is SQL": {"passage": "' or 1=1 --"},
-    "a passage with a zero byte": {"passage": "x\0y"},
-    "a passage that is long": {"passage": "x" * 100_000},
-    "half a character": {"note": "\ud800"},
-    "an unknown field": {"thumb": "up"},
-}
-
-
-@pytest.mark.parametrize("name", MARKS)
-def test_a_mark_that_is_none_is_refused(name, talk, http, refused):
-    before = http.get("/api/marks").text
-    refused(path=f"{talk}/mark", content=json.dumps(MARKS[name]))
-    assert http.get("/api/marks").text == before
-
-
-@pytest.mark.parametrize("query", ["", "q=", f"q={'x' * 9_000}", "q=a&collection=../x", "q=%20"])
-def test_a_search_for_nothing_is_refused(query, refused):
-    refused("GET", f"/api/search?{query}")
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [{}, {"task_id": "../x"}, {"task_id": "x", "seed": -1}, {"task_id": "x", "keep": False}, [1]],
-    ids=str,
-)
-def test_a_question_that_was_not_drawn_is_refused(sent, http, refused):
-    refused(path="/api/questions", content=json.dumps(sent))
-    assert http.get("/api/questions").text == ""
+# What only looks bad is text, in every reply and on every page
 
 
 def test_a_drawn_question_of_script_stays_text_and_goes_with_its_document(http, folder):
@@ -541,74 +534,6 @@ def test_a_mark_of_script_stays_text_and_goes_with_its_conversation(http, folder
     http.delete(f"/api/conversations/{talk}")
     assert "zebra" not in http.get("/api/marks").text
     assert not any(b"zebra" in p.read_bytes() for p in folder.rglob("*") if p.is_file())
-
-
-# Addresses and senders
-
-
-TALK = f"/api/conversations/{'0' * 16}"
-NOWHERE = (
-    *("/api/conversations/../../etc/passwd", "/api/conversations/%2e%2e%2fx"),
-    *(TALK, f"{TALK}/1", f"{TALK}/x", "/api/search"),
-    *(f"{TALK}/1/why", f"{TALK}/-1/why", f"{TALK}/x/why", f"{TALK}/export"),
-    *("/static/../settings.ini", "/..%2f..%2fetc/passwd", "/api/documents/../../x", "/index.html"),
-    *("/api/questions?form=../x", "/api/questions/drawn?seed=-1", "/api/questions/drawn?seed=x"),
-    *("/.git/config", "/v1/models/gpt-4", "/redoc", "/api/nothing"),
-    *("/api/documents/%2e%2e", "/api/documents/' or 1=1", f"/api/documents/{'0' * 16}"),
-    *("/api/documents/%00", "/api/documents/%23", f"/api/documents/{'x' * 9_000}"),
-)
-NOTHING_TO_DELETE = (
-    *("/api/documents/../x", "/api/documents/%2e%2e", "/api/documents/' or 1=1"),
-    *(f"/api/documents/{'0' * 16}", "/api/documents/", TALK, "/api/conversations/%00", "/"),
-)
-
-
-@pytest.mark.parametrize("path", NOWHERE)
-def test_an_address_that_leads_nowhere_is_refused(path, refused):
-    refused("GET", path)
-
-
-@pytest.mark.parametrize("path", NOTHING_TO_DELETE)
-def test_what_is_not_there_cannot_be_deleted(path, refused):
-    refused("DELETE", path)
-
-
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "TRACE", "OPTIONS", "CONNECT"])
-def test_an_unknown_method_is_refused(method, refused):
-    refused(method, "/api/query")
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/api/query", "/api/upload", "/v1/chat/completions", f"{TALK}/1/mark", "/api/questions"],
-)
-@pytest.mark.parametrize(
-    "token",
-    ["", "Bearer", "Bearer x", f"Bearer {TOKEN}x", f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}", TOKEN],
-)
-def test_without_the_token_nothing_is_answered(path, token, refused):
-    refused(path=path, headers={"authorization": token}, content=b"{}")
-
-
-ORIGINS = """http://evil.example https://127.0.0.1 null http://127.0.0.1:1 file:// http://localhost.evil.example
-chrome-extension://x""".split()
-HOSTS = "evil.example 127.0.0.1.evil.example 169.254.169.254 evil.example:80 [ 0.0.0.0".split()
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        *({"origin": o} for o in ORIGINS),
-        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
-        *({"host": h} for h in HOSTS),
-    ],
-    ids=lambda headers: " ".join(headers.values()),
-)
-def test_a_request_of_another_page_or_under_another_name_is_refused(headers, refused):
-    refused(path="/api/query", headers=headers, content=json.dumps(ASKED))
-
-
-# What only looks bad is text, in every reply and on every page
 
 
 def test_a_script_in_a_document_its_name_and_a_question_stays_text(http):
@@ -664,10 +589,6 @@ def test_connections_that_hang_hold_nobody_up_and_leave_nothing_behind(http, ref
 
 
 # The service's own record, damaged, and a disk without room
-
-
-def scripted() -> Models:
-    return Models(load_settings(), ScriptedChat(first_sentence), HashEmbedder())
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """More than one machine: many turns in flight to a server that is full, slows down, drops connections or starts again, and shards on a
 Ray cluster of two nodes of which a worker is killed. Nothing is lost, and nothing that was answered is asked again."""
 
-import json
 import os
 import signal
 import subprocess
@@ -12,93 +11,64 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from zlib import crc32
 
 import pytest
 
-from mtrag_nb.app.cli import run
+from mtrag_nb.app.cli import ingest, live, run
+from mtrag_nb.app.evaluate import judge
 from mtrag_nb.core.files import Shard, read_json, read_jsonl, write_jsonl
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.settings import ModelSpec, load_settings
 from mtrag_nb.core.types import Passage, Task
+from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.models.server import ServerChat
 from mtrag_nb.runs.run import merge_runs, run_tasks
+from mtrag_nb.search.ingest import Corpus, build_index, merge_indexes
+from mtrag_nb.search.store import child_name, open_index
 from mtrag_nb.systems.baselines import NAIVE
+from tests.support import servers
+from tests.support.qdrant import qdrant
+from tests.support.servers import Asked, completion
 
 TURNS = 32
 
 
-class Handler(BaseHTTPRequestHandler):
+class Ferries:
     "Answers so many prompts at a time and no more, each in its own words; counts what it answered, by the prompt."
 
-    protocol_version = "HTTP/1.1"
-    most, seconds, drops = 99, 0.01, 0  # at a time; of a reply; every n-th connection is lost
-    guard, now, seen = threading.Lock(), 0, 0
-    answered: Counter = Counter()
+    def __init__(self, most: int = 99, seconds: float = 0.01, drops: int = 0, seen: int = 0):
+        self.most, self.seconds = most, seconds  # at a time; of a reply
+        self.drops, self.seen = drops, seen  # every n-th connection is lost
+        self.guard, self.now, self.answered = threading.Lock(), 0, Counter()
 
-    def do_GET(self):
-        self.send(200, {"data": [{"id": "any"}]})
-
-    def do_POST(self):
-        cls, body = type(self), json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        text = "\n".join(m["content"] for m in body["messages"])
-        with cls.guard:
-            cls.seen += 1
-            lost = cls.drops and cls.seen % cls.drops == 0
-            full = cls.now >= cls.most
-            cls.now += not full
+    def reply(self, asked: Asked) -> object:
+        if asked.method == "GET":
+            return {"data": [{"id": "any"}]}
+        text = "\n".join(m["content"] for m in asked.body["messages"])
+        with self.guard:
+            self.seen += 1
+            lost = self.drops and self.seen % self.drops == 0
+            full = self.now >= self.most
+            self.now += not full
         if full:
-            return self.send(429, {"error": "full"})
+            return 429, {"error": "full"}, {}
         time.sleep(self.seconds)
-        with cls.guard:
-            cls.now -= 1
-            cls.answered[text] += not lost
-        if lost:
-            self.close_connection = True
-            return self.connection.shutdown(2)
-        said = f"It costs {crc32(text.encode())} crowns."
-        choice = {"message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
-        usage = {"prompt_tokens": 9, "completion_tokens": 5}
-        self.send(200, {"choices": [choice], "usage": usage})
-
-    def send(self, status: int, body: dict) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def handle_one_request(self):
-        try:
-            super().handle_one_request()
-        except OSError:
-            self.close_connection = True
-
-    def log_message(self, *args):
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    allow_reuse_address, daemon_threads, request_queue_size = True, True, 128
-
-    def handle_error(self, *args):
-        "A client that is gone is no error of the server."
+        with self.guard:
+            self.now -= 1
+            self.answered[text] += not lost
+        return None if lost else completion(f"It costs {crc32(text.encode())} crowns.")
 
 
 @contextmanager
-def serving(port: int = 0, **how) -> Iterator[tuple[type[Handler], int]]:
-    "A server while the block runs: its handler, and its port."
-    kind = type("Own", (Handler,), {"guard": threading.Lock(), "answered": Counter(), **how})
-    with Server(("127.0.0.1", port), kind) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        try:
-            yield kind, server.server_port
-        finally:
-            server.shutdown()
+def serving(port: int = 0, **how) -> Iterator[tuple[Ferries, int]]:
+    "A server while the block runs: what answers, and its port."
+    ferries = Ferries(**how)
+    with servers.serving(ferries.reply, port) as server:
+        yield ferries, server.port
 
 
 def tasks(n: int = TURNS) -> list[Task]:
@@ -125,6 +95,25 @@ def answers(folder: Path, models: Models) -> list[str]:
     came = run_tasks(NAIVE, tasks(), folder, models.settings, **how)
     assert not [t for t in came.trajectories.values() if t.failed]
     return [line["predictions"][0]["text"] for _, line in read_jsonl(folder / "predictions.jsonl")]
+
+
+HASH, CHUNKS = HashEmbedder(), load_settings().chunks
+FARE = "What does ferry 7 to the island cost?"
+
+
+def hits(folder: Path, url: str = "", question=FARE, k=5, embedder=HASH, domain="govt") -> list:
+    "What an index finds by the vector of a question, and by its words."
+    vector = embedder.encode([question], query=True)[0]
+    with open_index(folder, embedder, CHUNKS, url) as index:
+        found = index.search(vector, k, domain), index.search_words(question, k, domain)
+        return [[(child_name(h), round(h.score, 5)) for h in some] for some in found]
+
+
+def indexed(folder: Path, shard: Shard | None = None, url: str = "") -> Path:
+    "An index of nine passages, or a shard of it."
+    corpus = Corpus(lambda: [p for t in tasks(9) for p in t.contexts])
+    build_index(corpus, folder, HASH, CHUNKS, url, shard=shard, progress=False)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -218,23 +207,17 @@ def cluster() -> Iterator[object]:
 def test_a_worker_that_is_killed_loses_nothing(cluster, tmp_path, monkeypatch):
     "Two nodes, four shards; one worker is killed within a shard. The merged run is the one of this process."
     monkeypatch.chdir(tmp_path)
-    lines = [
-        {
-            "conversation_id": t.conversation_id,
-            "task_id": t.id,
-            "turn": "1",
-            "Collection": "govt",
-            "input": [{"speaker": "user", "text": t.question}],
-            "contexts": [{"document_id": p.id, "text": p.text} for p in t.contexts],
-        }
-        for t in tasks(16)
-    ]
+    lines = []
+    for t in tasks(16):
+        about = {"conversation_id": t.conversation_id, "task_id": t.id, "turn": "1"}
+        about |= {"Collection": "govt", "input": [{"speaker": "user", "text": t.question}]}
+        contexts = [{"document_id": p.id, "text": p.text} for p in t.contexts]
+        lines.append({**about, "contexts": contexts})
     write_jsonl(tmp_path / "tasks.jsonl", lines)
     with serving(seconds=0.6) as (handler, port):
         settings = over(port).settings
-        settings = replace(
-            settings, batch_size=1, chat=ModelSpec("any", url=f"http://127.0.0.1:{port}/v1")
-        )
+        spec = ModelSpec("any", url=f"http://127.0.0.1:{port}/v1")
+        settings = replace(settings, batch_size=1, chat=spec)
         how = {"setting": "reference", "settings": settings, "progress": False}
         whole = run("tasks.jsonl", "whole", "naive", **how)
         asked = Counter({k: n for k, n in handler.answered.items() if "ferry" in k})
@@ -246,9 +229,8 @@ def test_a_worker_that_is_killed_loses_nothing(cluster, tmp_path, monkeypatch):
         killed, came = [], []
 
         def go():
-            came.append(
-                run("tasks.jsonl", "spread", "naive", on=f"ray:{cluster.address}", shard="4", **how)
-            )
+            place = {"on": f"ray:{cluster.address}", "shard": "4"}
+            came.append(run("tasks.jsonl", "spread", "naive", **place, **how))
 
         work = threading.Thread(target=go)
         work.start()
@@ -281,35 +263,22 @@ def timeless(x: object) -> object:
 
 
 @pytest.mark.parametrize("command", ["judge", "live", "ingest"])
-def test_what_else_goes_over_a_cluster_is_what_one_process_does(
-    command, cluster, tmp_path, monkeypatch
-):
+def test_the_rest_over_a_cluster_is_what_one_process_does(command, cluster, tmp_path, monkeypatch):
     "Judgements, live conversations and an index in three shards on two nodes: the same files, the same hits."
-    from mtrag_nb.app.evaluate import judge
-    from mtrag_nb.app.cli import ingest, live
-    from mtrag_nb.data.mtrag import sample_corpus, sample_dir
-    from mtrag_nb.search.store import child_name, open_index
-
     monkeypatch.chdir(tmp_path)
     place, reference = f"ray:{cluster.address}", sample_dir() / "reference.jsonl"
     with serving() as (_, port):
         spec = ModelSpec("any", url=f"http://127.0.0.1:{port}/v1")
-        settings = load_settings(
-            "laptop", {"stages.rewrite": "never", "stages.grade_threshold": -1}
-        )
-        settings, how = replace(settings, chat=spec), {"progress": False}
-        how["settings"] = settings
+        changes = {"stages.rewrite": "never", "stages.grade_threshold": -1}
+        settings = replace(load_settings("laptop", changes), chat=spec)
+        how = {"progress": False, "settings": settings}
         if command == "ingest":
             ingest(sample_corpus(), "whole", ["clapnq"], **how)
             ingest(sample_corpus(), "spread", ["clapnq"], on=place, shard="3", **how)
-            found = []
-            for folder in ("whole", "spread"):
-                embedder = Models(settings).embedder
-                index = open_index(folder, embedder, settings.chunks)
-                vector = embedder.encode(["What is the fee of the ferry?"], query=True)[0]
-                found.append([(child_name(h), round(h.score, 5)) for h in index.search(vector, 10)])
-                index.close()
-            assert found[0] == found[1] and len(found[0]) == 10
+            asked = {"question": "What is the fee of the ferry?", "k": 10, "domain": ""}
+            asked["embedder"] = Models(settings).embedder
+            whole, spread = (hits(folder, **asked) for folder in ("whole", "spread"))
+            assert whole == spread and len(whole[0]) == 10
             return
         given = {"setting": "reference", "limit": 12, **how}
         if command == "live":
@@ -392,29 +361,14 @@ ingest.merge_indexes(sys.argv[3:], sys.argv[2])
 
 def test_a_merge_of_indexes_that_is_killed_is_gone_on_with(tmp_path):
     "Before the first part, between two, and before it is finished: afterwards it has the hits of the whole."
-    from mtrag_nb.search.ingest import Corpus, build_index, merge_indexes
-    from mtrag_nb.search.store import child_name, open_index
-
-    passages = [p for t in tasks(9) for p in t.contexts]
-    embedder, how = HashEmbedder(), {"progress": False}
-    chunks = load_settings().chunks
-    parts = [tmp_path / f"part-{i}" for i in (1, 2, 3)]
-    build_index(Corpus(lambda: passages), tmp_path / "whole", embedder, chunks, **how)
-    for i, part in enumerate(parts, 1):
-        corpus = Corpus(lambda: passages)
-        build_index(corpus, part, embedder, chunks, shard=Shard(i, 3), **how)
-
-    def hits(folder):
-        vector = embedder.encode(["What does ferry 7 cost?"], query=True)[0]
-        with open_index(folder, embedder, chunks) as index:
-            return [(child_name(h), round(h.score, 5)) for h in index.search(vector, 5)]
-
+    whole = indexed(tmp_path / "whole")
+    parts = [indexed(tmp_path / f"part-{i}", Shard(i, 3)) for i in (1, 2, 3)]
     for n in (1, 2, 3, 4):
         out = tmp_path / f"out-{n}"
         command = [sys.executable, "-c", KILLED_INDEX, str(n), str(out), *map(str, parts)]
         assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
         merge_indexes(parts, out)
-        assert hits(out) == hits(tmp_path / "whole"), n
+        assert hits(out) == hits(whole), n
 
 
 # A Qdrant server: none can be had here, so its interface is one of its client's own engine over HTTP
@@ -422,33 +376,17 @@ def test_a_merge_of_indexes_that_is_killed_is_gone_on_with(tmp_path):
 
 def test_an_index_on_a_server_has_the_hits_of_the_one_in_a_folder(tmp_path):
     "Built there, brought there from two shards, and opened by another process's client: by vectors, by words and in one domain."
-    from mtrag_nb.search.ingest import Corpus, build_index, merge_indexes
-    from mtrag_nb.search.store import child_name, open_index
-    from tests.support.qdrant import qdrant
+    here = indexed(tmp_path / "here")
+    parts = [indexed(tmp_path / f"part-{i}", Shard(i, 2)) for i in (1, 2)]
 
-    passages = [p for t in tasks(9) for p in t.contexts]
-    embedder, chunks = HashEmbedder(), load_settings().chunks
-    question = "What does ferry 7 to the island cost?"
+    def loosely(*place):
+        return [{(name, round(score, 3)) for name, score in some} for some in hits(*place)]
 
-    def corpus():
-        return Corpus(lambda: passages)
-
-    def hits(folder, url=""):
-        vector = embedder.encode([question], query=True)[0]
-        with open_index(folder, embedder, chunks, url) as index:
-            found = index.search(vector, 5, "govt"), index.search_words(question, 5, "govt")
-            return [{(child_name(h), round(h.score, 3)) for h in hs} for hs in found]
-
-    build_index(corpus(), tmp_path / "here", embedder, chunks, progress=False)
-    for i in (1, 2):
-        part = tmp_path / f"part-{i}"
-        build_index(corpus(), part, embedder, chunks, shard=Shard(i, 2), progress=False)
-    parts = [tmp_path / "part-1", tmp_path / "part-2"]
     with qdrant() as (server, url):
-        build_index(corpus(), tmp_path / "there", embedder, chunks, url, progress=False)
-        assert hits(tmp_path / "there", url) == hits(tmp_path / "here")
-        assert not (tmp_path / "there" / "qdrant").exists()
+        there = indexed(tmp_path / "there", url=url)
+        assert loosely(there, url) == loosely(here)
+        assert not (there / "qdrant").exists()
     with qdrant() as (server, url):
         merge_indexes(parts, tmp_path / "merged", url)
-        assert hits(tmp_path / "merged", url) == hits(tmp_path / "here")
+        assert loosely(tmp_path / "merged", url) == loosely(here)
         assert any("query/batch" in line for line in server.asked)

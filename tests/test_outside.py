@@ -30,17 +30,9 @@ from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.evaluate.statistics import mean_interval
 from mtrag_nb.systems.outside import system_named
 from tests.conftest import ROOT
-from tests.support.foreign import (
-    FAULTS,
-    HEAD,
-    PROGRAMS,
-    SPANS,
-    asked,
-    blamed,
-    served,
-    table,
-    write_sample,
-)
+from tests.support.foreign import FAULTS, HEAD, PROGRAMS, SPANS, asked, blamed, served, table
+from tests.support.foreign import write_sample
+from tests.test_fuzz import places
 
 SAMPLE = sample_dir() / "reference.jsonl"
 MTRAG = Path(sys.executable).with_name("mtrag")
@@ -194,19 +186,16 @@ def test_a_run_that_is_killed_goes_on_and_asks_nothing_twice(documents, whole, t
     out = tmp_path / "run"
     with served(documents, "--trouble", "slow") as url:
         command = ["run", "--system", url, "--tasks", SAMPLE, "--out", out]
-        with subprocess.Popen(
-            [MTRAG, *map(str, command)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as first:
+        lines, quiet = out / "trajectories.jsonl", subprocess.DEVNULL
+        words = [MTRAG, *map(str, command)]
+        with subprocess.Popen(words, stdout=quiet, stderr=quiet) as first:
             until = time.monotonic() + 120
-            while time.monotonic() < until and (
-                not (out / "trajectories.jsonl").exists()
-                or (out / "trajectories.jsonl").read_bytes().count(b"\n") < 20
-            ):
+            while time.monotonic() < until:
+                if lines.exists() and lines.read_bytes().count(b"\n") >= 20:
+                    break
                 time.sleep(0.05)
             first.send_signal(signal.SIGKILL)
-        done = (out / "trajectories.jsonl").read_bytes().count(b"\n")
+        done = lines.read_bytes().count(b"\n")
         assert 20 <= done < 81
         second = mtrag(*command)
         assert second.returncode == 0, second.stderr
@@ -267,18 +256,6 @@ def sane(run: Run) -> None:
     blame(Evidence(again, BENCH.gold))
 
 
-def places(value: object, path: tuple = ()) -> list[tuple]:
-    "Every place in a value."
-    inner = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    return [path] * bool(path) + [q for k, v in inner for q in places(v, (*path, k))]
-
-
 WRONG = [
     None, True, -1, 0, 1e308, 10**400, "", "NaN", "9" * 400, "-9999999999999999999", "\ud800",
     "2026-13-45T99:99:99Z", "{", "[[[[", '{"documents": [null, 5, {"id": []}]}', [], {}, [[]],
@@ -294,7 +271,7 @@ def test_no_value_in_a_span_ends_in_a_traceback(data):
     spans = copy.deepcopy([*same])
     for _ in range(data.draw(st.integers(1, 3))):
         span = data.draw(st.sampled_from(spans))
-        *above, last = data.draw(st.sampled_from(places(span)))
+        *above, last = data.draw(st.sampled_from([path for path, _ in places(span)]))
         for key in above:
             span = span[key]
         span[last] = copy.deepcopy(data.draw(st.sampled_from(WRONG)))
@@ -330,10 +307,8 @@ def test_order_repetition_and_strange_parents_change_nothing_unseen(program, tmp
     for order in (spans[::-1], spans[1::2] + spans[::2], [s for s in spans for _ in (1, 2)]):
         run = read(order, tmp_path / "other")
         assert steps(run) == steps(whole)
-        twice = len(order) > len(spans)
-        assert run.manifest["imported"]["odd"].get("spans that are there twice", 0) == twice * len(
-            spans
-        )
+        odd = run.manifest["imported"]["odd"]
+        assert odd.get("spans that are there twice", 0) == len(order) - len(spans)
     roots = [s for s in spans if not s[key]]
     lost = [{**s, key: "00000000deadbeef"} if s in roots else s for s in spans]
     run = read(lost, tmp_path / "lost")
@@ -429,7 +404,7 @@ def test_runs_of_langsmith_are_read_as_the_spans_of_the_same_program(tmp_path):
 def test_a_page_of_phoenix_is_read_as_the_spans_of_the_same_program(tmp_path):
     spans = [json.loads(line) for line in KEPT["langgraph"].splitlines()]
     whole = read(spans, tmp_path / "whole")
-    page = [{**s, "id": n, "span_kind": "CHAIN", "status_code": "OK"} for n, s in enumerate(spans)]
+    page = [{**s, "id": n, "status_code": "OK"} for n, s in enumerate(spans)]
     for s in page:
         s["span_kind"] = s["attributes"]["openinference.span.kind"]
     (tmp_path / "page.json").write_text(json.dumps({"data": page, "next_cursor": None}), "utf-8")
@@ -457,6 +432,10 @@ def spanned(id: str, parent: str, name: str, at: int, **attributes) -> dict:
     return {**known, **times, "attributes": pairs}
 
 
+def message(side: str, **said: str) -> dict:
+    return {f"llm__{side}_messages__0__message__{k}": v for k, v in said.items()}
+
+
 def chain(asked: str = QUESTION, said: str | None = TICKET, parent: str = "", **shown) -> list:
     "A search and a model in a chain."
     root = {"openinference__span__kind": "CHAIN", "input__value": asked}
@@ -465,14 +444,8 @@ def chain(asked: str = QUESTION, said: str | None = TICKET, parent: str = "", **
     found = {"retrieval__documents__0__document__id": "d1"}
     found |= {"retrieval__documents__0__document__content": PASSAGE}
     model = {"openinference__span__kind": "LLM"}
-    model |= {
-        f"llm__input_messages__0__message__{k}": v
-        for k, v in {"role": "user", "content": f"{PASSAGE}\n{QUESTION}"}.items()
-    }
-    model |= {
-        f"llm__output_messages__0__message__{k}": v
-        for k, v in {"role": "assistant", "content": TICKET}.items()
-    }
+    model |= message("input", role="user", content=f"{PASSAGE}\n{QUESTION}")
+    model |= message("output", role="assistant", content=TICKET)
     return [
         spanned("a", parent, "chain", 1, **root),
         spanned("b", "a", "retrieve", 2, **search, **(shown or found)),
@@ -487,6 +460,13 @@ def parts(quote: Callable) -> str:
 
 DOTTED = {"document.id": "d1", "document.content": PASSAGE}
 BARE = {"lc": 1, "type": "constructor", "id": ["schema", "messages", "AIMessage"]}
+MADE = {"messages": [{**BARE, "kwargs": {"content": TICKET}}]}
+CHOICES = {"choices": [{"message": {"role": "assistant", "content": TICKET}}]}
+ASKED, ANSWERED = SAID.format(QUESTION), SAID.format(TICKET)
+BEFORE, AFTER = json.dumps({"messages": [ASKED]}), json.dumps({"messages": [ASKED, ANSWERED]})
+PDF = f"[Document(metadata={{'source': 'fees.pdf'}}, page_content={PASSAGE!r})]"
+WORKER = "run_in_threadpool"
+REQUEST = spanned("h", "", "POST /chat", 0, http__method="POST")
 FORMS = {
     "as they are": chain(),
     "a question in quotes": chain(json.dumps(QUESTION)),
@@ -494,32 +474,19 @@ FORMS = {
     "a question's parts as JSON": chain(parts(json.dumps)),
     "a question's parts of Python": chain(parts(repr)),
     "a list of LangChain": chain(f"[HumanMessage(content={QUESTION!r}, additional_kwargs={{}})]"),
-    "an answer of LangChain": chain(said=SAID.format(TICKET)),
-    "messages of LangChain": chain(
-        json.dumps({"messages": [SAID.format(QUESTION)]}),
-        json.dumps({"messages": [SAID.format(QUESTION), SAID.format(TICKET)]}),
-    ),
-    "a constructor": chain(
-        said=json.dumps({"messages": [{**BARE, "kwargs": {"content": TICKET}}]})
-    ),
+    "an answer of LangChain": chain(said=ANSWERED),
+    "messages of LangChain": chain(BEFORE, AFTER),
+    "a constructor": chain(said=json.dumps(MADE)),
     "generations": chain(said=json.dumps({"generations": [[{"text": TICKET}]]})),
-    "choices": chain(
-        said=json.dumps({"choices": [{"message": {"role": "assistant", "content": TICKET}}]})
-    ),
+    "choices": chain(said=json.dumps(CHOICES)),
     "null": chain(said="null"),
     "no output": chain(said=None),
     "documents in JSON": chain(retrieval__documents=json.dumps([DOTTED])),
     "documents, each in JSON": chain(retrieval__documents=[{"stringValue": json.dumps(DOTTED)}]),
-    "documents of LangChain": chain(
-        output__value=f"[Document(metadata={{'source': 'fees.pdf'}}, page_content={PASSAGE!r})]"
-    ),
+    "documents of LangChain": chain(output__value=PDF),
     "documents as texts": chain(output__value=json.dumps([PASSAGE])),
-    "below a request": [spanned("h", "", "POST /chat", 0, http__method="POST"), *chain(parent="h")],
-    "below a request and a worker": [
-        spanned("h", "", "POST /chat", 0, http__method="POST"),
-        spanned("w", "h", "run_in_threadpool", 0),
-        *chain(parent="w"),
-    ],
+    "below a request": [REQUEST, *chain(parent="h")],
+    "below a request and a worker": [REQUEST, spanned("w", "h", WORKER, 0), *chain(parent="w")],
     "the root lost": chain()[1:],
 }
 

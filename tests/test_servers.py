@@ -1,27 +1,25 @@
 """What real servers send and refuse: odd ends and counts, content in parts, thoughts in the text, parameters and roles that are not
-taken, quotas, redirects. Each was reported for other clients; a good reply is an answer, and what is none says why."""
+taken, quotas, redirects. Each was reported for other clients; a good reply is an answer, and what is none says why. What was right
+beside a wrong reply is recorded."""
 
+import os
 import random
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from mtrag_nb.core.settings import SERVERS, ModelSpec
 from mtrag_nb.core.text import thought_in, without_thinking
 from mtrag_nb.core.types import ReplyError, ServerError, SettingsError
+from mtrag_nb.models.calls import RecordedChat
 from mtrag_nb.models.chat import Prompt, Sampling, chat, choose
 from mtrag_nb.models.server import ServerChat
-from tests.support.servers import (
-    COUNTED,
-    DONE,
-    completion,
-    llama_cpp,
-    ollama,
-    openai,
-    piece,
-    serving,
-    vllm,
-)
+from tests.support.servers import COUNTED, DONE, Asked, completion, piece, serving
+from tests.support.servers import llama_cpp, ollama, openai, vllm
 
 A = "A ticket costs 12 crowns."
 ASKED = chat("Be brief.", "What does a ticket cost?")
@@ -45,6 +43,7 @@ def reply_to(answer, prompt: Prompt = ASKED, stream: bool = False, **how):
 # Replies that are answers
 
 USAGES = [None, [], {}, {"prompt_tokens": None, "completion_tokens": None}, {"total_tokens": 3.0}]
+FLOATS = {"prompt_tokens": 9.0, "completion_tokens": 5.0}
 ENDS = ["", "null", "None", "STOP", "Stop", "eos", "end_turn", "stop_sequence", "load", "COMPLETE"]
 ENDS += [None, "unknown", "finished"]
 CONTENTS = {
@@ -91,25 +90,19 @@ NAMED = [  # answers that speak of the marks
 ]
 
 
-@pytest.mark.parametrize("usage", USAGES, ids=str)
-def test_counts_that_are_missing_are_zero(usage):
+@pytest.mark.parametrize("usage", [*USAGES, FLOATS], ids=str)
+def test_counts_that_are_missing_are_zero_and_may_be_floats(usage):
     found, _ = reply_to(completion(A, usage=usage))
-    assert (found.text, found.tokens_in, found.tokens_out) == (A, 0, 0)
-
-
-def test_counts_may_be_floats():
-    found, _ = reply_to(completion(A, usage={"prompt_tokens": 9.0, "completion_tokens": 5.0}))
-    assert (found.tokens_in, found.tokens_out) == (9, 5) and type(found.tokens_in) is int
+    counts = (9, 5) if usage is FLOATS else (0, 0)
+    assert (found.text, found.tokens_in, found.tokens_out) == (A, *counts)
+    assert type(found.tokens_in) is int
 
 
 @pytest.mark.parametrize("ended", ENDS, ids=repr)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "in pieces"])
 def test_a_reply_may_end_by_many_names(ended, stream):
-    pieces = [
-        piece("A ticket ", ended if ended in ("", "null") else None),
-        piece(A[9:]),
-        piece(None, ended),
-    ]
+    begun = piece("A ticket ", ended if ended in ("", "null") else None)
+    pieces = [begun, piece(A[9:]), piece(None, ended)]
     found, _ = reply_to([*pieces, DONE] if stream else completion(A, ended), stream=stream)
     assert found.text == A and found.stop == ("string" if ended == "stop_sequence" else "end")
 
@@ -138,9 +131,10 @@ def test_an_answer_that_names_the_marks_stays_whole(text):
     assert (found.text, found.thought) == (text, "")
 
 
-def test_a_thought_is_only_at_the_beginning():
+def test_a_thought_is_only_at_the_beginning_and_an_empty_one_no_part_of_the_answer():
     found, _ = reply_to(completion(f"<think>a</think>{A}<think>b</think> It is open."))
     assert (found.text, found.thought) == (f"{A}<think>b</think> It is open.", "a")
+    assert reply_to(completion(f"<think>\n\n</think>\n\n{A}"))[0].text == A
 
 
 @pytest.mark.parametrize(
@@ -151,39 +145,19 @@ def test_a_thought_without_an_answer_is_none(text):
         reply_to(completion(text))
 
 
-def test_an_empty_thought_is_no_part_of_the_answer():
-    assert reply_to(completion(f"<think>\n\n</think>\n\n{A}"))[0].text == A
-
-
+HM = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]
+FIELDS = [piece(None, reasoning_content="H"), piece(None, reasoning_content="m.")]
+OTHER = {"choices": [{"index": 1, "delta": {"content": "No."}}]}
 STREAMS = {
     "parts": [piece([{"type": "text", "text": A}]), piece(None, "stop"), DONE],
-    "a thought in fields": [
-        piece(None, reasoning_content="H"),
-        piece(None, reasoning_content="m."),
-        piece(A, "stop"),
-        DONE,
-    ],
-    "a thought in parts": [
-        piece([{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]),
-        piece(A, "stop"),
-        DONE,
-    ],
-    "another reply beside it": [
-        piece(A[:9]),
-        {"choices": [{"index": 1, "delta": {"content": "No."}}]},
-        piece(A[9:], "stop"),
-        DONE,
-    ],
+    "a thought in fields": [*FIELDS, piece(A, "stop"), DONE],
+    "a thought in parts": [piece(HM), piece(A, "stop"), DONE],
+    "another reply beside it": [piece(A[:9]), OTHER, piece(A[9:], "stop"), DONE],
     "an end that is empty again": [piece(A), piece(None, "stop"), piece(None, ""), DONE],
     "no end but that of the stream": [piece(A), DONE],
     "no end of the stream": [piece(A), piece(None, "stop")],
     "nothing after the end": [piece(A, "stop"), DONE, piece(" More")],
-    "comments and names": [
-        ": hello\n\nevent: message\nid: 1\n",
-        piece(A, "stop"),
-        ": ping\n\n",
-        DONE,
-    ],
+    "comments": [": hello\n\nevent: message\nid: 1\n", piece(A, "stop"), ": ping\n\n", DONE],
     "a mark of the byte order": ["\ufeff", piece(A, "stop"), DONE],
     "choices that are null": [{"choices": None}, piece(A, "stop"), {"id": "x"}, DONE],
     "a delta that is null": [{"choices": [{"delta": None}]}, piece(A, "stop"), DONE],
@@ -197,16 +171,14 @@ def test_a_stream_is_put_together(events):
     found, bodies = reply_to(events, stream=True)
     assert found.text in (A, "A\u2028ticket\x85") and found.stop == "end"
     assert bodies[0]["stream"] and bodies[0]["stream_options"] == {"include_usage": True}
-    assert found.thought == (
-        "Hm." if "thinking" in str(events) or "reasoning" in str(events) else ""
-    )
+    thinks = "thinking" in str(events) or "reasoning" in str(events)
+    assert found.thought == ("Hm." if thinks else "")
 
 
 @pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n", "\r\r"], ids=repr)
 def test_lines_of_a_stream_end_in_three_ways(end):
-    lines = "".join(
-        f"data: {t}{end}" for t in ('{"choices": [{"delta": {"content": "Ok"}}]}', "[DONE]")
-    )
+    said = '{"choices": [{"delta": {"content": "Ok"}}]}'
+    lines = f"data: {said}{end}data: [DONE]{end}"
     assert reply_to(lambda asked: [lines], stream=True)[0].text == "Ok"
 
 
@@ -224,26 +196,6 @@ def test_bodies_with_marks_and_numbers_that_are_none(data):
     assert reply_to((200, data % inner, {}))[0].text == "Ok"
 
 
-FAULTS = {
-    "error": (completion(A, "error"), "broke off"),
-    "abort": (completion(A, "abort"), "broke off"),
-    "filter": (completion(A, "content_filter"), "filtered"),
-    "capitals": (completion(A, "CONTENT_FILTER"), "filtered"),
-    "tool": (completion(None, "tool_calls"), "called a tool"),
-    "picture": (completion([{"type": "image_url", "image_url": {}}]), "a dict instead of text"),
-    "empty parts": (completion([]), "replied nothing"),
-    "only a special token": (completion("<|im_end|>"), "replied nothing"),
-    "half a token": (completion(A, usage={"completion_tokens": 2.5}), "2.5 as completion_tokens"),
-    "two bodies": ((200, b'{"a": 1}\n{"b": 2}', {}), "not JSON"),
-}
-
-
-@pytest.mark.parametrize("answer, said", FAULTS.values(), ids=FAULTS)
-def test_what_is_no_answer_says_why(answer, said):
-    with pytest.raises(ServerError, match=said):
-        reply_to(answer)
-
-
 @pytest.mark.parametrize(
     "events",
     [
@@ -255,6 +207,175 @@ def test_what_is_no_answer_says_why(answer, said):
 def test_a_stream_that_breaks_off_is_no_answer(events):
     with pytest.raises(ServerError):
         reply_to(events, stream=True)
+
+
+# Replies that are none. A reply is as `serving` takes it, or a function that gives it.
+
+
+def with_logprobs(logprobs: object) -> dict:
+    "A reply with log-probabilities of a prompt."
+    return {**completion("RIGHT"), "prompt_logprobs": logprobs}
+
+
+def slow() -> None:
+    time.sleep(0.6)
+
+
+def drip() -> Iterator[bytes]:
+    for _ in range(20):
+        yield b" "
+        time.sleep(0.05)
+
+
+CALL = {"tool_calls": [{"function": {"name": "search", "arguments": "{}"}}]}
+NAN_TOKENS = b'{"choices": [{"message": {"content": "RIGHT"}}], "usage": {"prompt_tokens": NaN}}'
+NAN_LOGPROB = b'{"choices": [], "prompt_logprobs": [null, {"1": {"logprob": NaN}}]}'
+LOGPROBS = [None, {"1": {"logprob": -1.0}}, {"2": {"logprob": -0.5}}, {"3": {"logprob": -0.25}}]
+KEY = "sk-12345678-abcdefgh"
+WRONG_REPLIES: dict[str, object] = {
+    "content null": completion(None),
+    "content empty": completion(""),
+    "content blank": completion(" \n"),
+    "content a list of nothing": completion([]),
+    "content a picture": completion([{"type": "image_url", "image_url": {"url": "data:"}}]),
+    "content a number": completion(7),
+    "content an object": completion({}),
+    "content filtered": completion("", "content_filter"),
+    "half of it filtered": completion("RIG", "content_filter"),
+    "filtered in capitals": completion(A, "CONTENT_FILTER"),
+    "only a special token": completion("<|im_end|>"),
+    "tool call": completion(None, "tool_calls", **CALL),
+    "tool call and text": completion("RIGHT", "stop", **CALL),
+    "old function call": completion(None, "function_call"),
+    "thought only": completion(None, "length", reasoning_content="Let me see"),
+    "thought, then nothing": completion("", "stop", reasoning="Let me see"),
+    "cut off at once": completion("", "length"),
+    "refusal": completion(None, refusal="I will not."),
+    "ended by error": completion("RIG", "error"),
+    "aborted": completion(A, "abort"),
+    "ended by a list": completion("RIGHT", []),
+    "usage a half": completion(usage={"prompt_tokens": 2.5}),
+    "usage text": completion(usage={"prompt_tokens": "3"}),
+    "usage negative": completion(usage={"completion_tokens": -1}),
+    "usage a list": completion(usage=[1]),
+    "no choices": {"choices": []},
+    "choices null": {"choices": None},
+    "choices an object": {"choices": {}},
+    "choice a text": {"choices": ["RIGHT"]},
+    "message missing": {"choices": [{"text": "RIGHT"}]},
+    "error in 200": {"error": {"message": "overloaded"}},
+    "a list": (200, [1], {}),
+    "a text": (200, b'"RIGHT"', {}),
+    "null": (200, b"null", {}),
+    "empty body": (200, b"", {}),
+    "two bodies": (200, b'{"a": 1}\n{"b": 2}', {}),
+    "HTML": (200, b"<html>RIGHT</html>", {}),
+    "half JSON": (200, b'{"choices": [{"message": {"content": "RIG', {}),
+    "not UTF-8": (200, b'{"choices": "\xff"}', {}),
+    "NaN": (200, NAN_TOKENS, {}),
+    "deep": (200, b"[" * 5000, {}),
+    "401 with the key": (401, f"unknown key: {KEY}".encode(), {}),
+    "404": (404, b"no model", {}),
+    "500": (500, b"boom", {}),
+    "closed connection": lambda: None,
+    "slow drip": drip,
+}
+SAID = {  # what the error says
+    **dict.fromkeys(("ended by error", "aborted"), "broke off"),
+    **dict.fromkeys(("half of it filtered", "filtered in capitals"), "filtered"),
+    **dict.fromkeys(("content a list of nothing", "only a special token"), "replied nothing"),
+    "tool call": "called a tool",
+    "content a picture": "a dict instead of text",
+    "usage a half": "2.5 as prompt_tokens",
+    "two bodies": "not JSON",
+}
+WRONG_SCORES: dict[str, object] = {
+    "none": completion("RIGHT"),
+    "logprobs null": with_logprobs(None),
+    "logprobs empty": with_logprobs([]),
+    "one too few": with_logprobs(LOGPROBS[:3]),
+    "only the prompt's": with_logprobs(LOGPROBS[:2]),
+    "one too many": with_logprobs([*LOGPROBS, LOGPROBS[3]]),
+    "a token null": with_logprobs([*LOGPROBS[:3], None]),
+    "a token empty": with_logprobs([*LOGPROBS[:3], {}]),
+    "logprob null": with_logprobs([*LOGPROBS[:3], {"3": {"logprob": None}}]),
+    "logprob text": with_logprobs([*LOGPROBS[:3], {"3": {"logprob": "-1"}}]),
+    "logprob above 0": with_logprobs([*LOGPROBS[:3], {"3": {"logprob": 2.0}}]),
+    "another token": with_logprobs([*LOGPROBS[:3], {"9": {"logprob": -1.0}}]),
+    "not finite": (200, NAN_LOGPROB, {}),
+}
+ONCE_WRONG: dict[str, object] = {  # the next try is answered rightly
+    "429 with Retry-After": (429, b"slow down", {"Retry-After": "0"}),
+    "503": (503, b"warming up", {}),
+    "too slow": slow,
+}
+
+
+class Odd:
+    "A server that replies to every prompt with an odd word as it is told, and to all others rightly; four prompts to it."
+
+    def __init__(self, reply: object, once: bool = False):
+        self.reply, self.seen = reply, []
+        self.once = once  # whether only the first try of a prompt is replied to so
+        self.prompts = [chat("", word) for word in ("odd one", "two", "odd three", "four")]
+
+    def __call__(self, asked: Asked) -> object:
+        if asked.path == "/tokenize":
+            tokens = [0, 1, 2, 3] if len(asked.body["messages"]) > 1 else [0, 1]
+            return {"count": len(tokens), "tokens": tokens}
+        word = asked.body["messages"][0]["content"]
+        if word == "Be brief.":  # the client's own question, before a fingerprint
+            return completion("RIGHT")
+        again = word in self.seen
+        self.seen.append(word)
+        if self.reply is None or not word.startswith("odd") or self.once and again:
+            return with_logprobs(LOGPROBS)
+        return self.reply() if callable(self.reply) else self.reply
+
+    def is_right(self, model: RecordedChat, method: str = "generate") -> bool:
+        "Whether all four are answered, and as they should be."
+        if method == "generate":
+            return all(r.text == "RIGHT" for r in model.generate(self.prompts, 5))
+        found = model.score(self.prompts, ["yes"] * 4)
+        return all(s.logprob == -0.75 and s.tokens == 2 for s in found)
+
+
+@contextmanager
+def recorded(odd: Odd, folder: Path) -> Iterator[RecordedChat]:
+    "A client of the server, on record; the key stands in no record."
+    path = folder / "calls.jsonl"
+    with serving(odd) as server, patch.dict(os.environ, HOSTILE_KEY=f"{KEY}\n"):
+        spec = ModelSpec("any", url=server.url, api_key_env="HOSTILE_KEY")
+        model = RecordedChat(ServerChat(spec, timeout=0.4, patience=2.0, pause=0.01), path)
+        yield model
+        model.close()
+    assert KEY not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "method, name",
+    [*(("generate", n) for n in WRONG_REPLIES), *(("score", n) for n in WRONG_SCORES)],
+)
+def test_a_wrong_reply_is_an_error_and_what_was_right_is_recorded(method, name, tmp_path):
+    "The server mended, the same record is completed with the requests that were missing, and with no others."
+    odd = Odd((WRONG_REPLIES | WRONG_SCORES)[name])
+    with recorded(odd, tmp_path) as model:
+        with pytest.raises((ServerError, ReplyError), match=SAID.get(name)) as raised:
+            odd.is_right(model, method)
+        assert "12345678" not in str(raised.value)
+        assert len(model) == 2
+        odd.reply, odd.seen = None, []
+        assert odd.is_right(model, method)
+        assert sorted(odd.seen) == ["odd one", "odd three"]
+
+
+@pytest.mark.parametrize("name", ONCE_WRONG)
+def test_a_server_that_is_busy_once_is_asked_again(name, tmp_path):
+    odd = Odd(ONCE_WRONG[name], once=True)
+    with recorded(odd, tmp_path) as model:
+        assert odd.is_right(model) and len(model) == 4
+        odd.seen = []
+        assert odd.is_right(model) and not odd.seen
 
 
 # Requests that are refused
@@ -273,8 +394,9 @@ def refusing(says: dict[str, str], status: int = 400, taken=lambda body, key: ke
 
 
 UNSUPPORTED = "Unsupported parameter: '{}' is not supported with this model."
+OLD_NAME = UNSUPPORTED.format("max_tokens") + " Use 'max_completion_tokens' instead."
 REFUSALS = {
-    "max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    "max_tokens": OLD_NAME,
     "temperature": UNSUPPORTED.format("temperature"),
     "seed": "extra fields not permitted: seed",
 }
@@ -300,32 +422,21 @@ def fault(said: str, **more) -> dict:
 
 def forbidden(key: str) -> dict:
     "In the words of pydantic."
-    about = {
-        "type": "extra_forbidden",
-        "loc": ["body", key],
-        "msg": "Extra inputs are not permitted",
-    }
+    about = {"type": "extra_forbidden", "loc": ["body", key]}
+    about |= {"msg": "Extra inputs are not permitted"}
     return {"object": "error", "message": {"detail": [about]}}
 
 
 WORDS = {  # a kind of server and the parameter that it refuses -> its reply
     ("Azure", "stream_options"): fault("Unrecognized request argument supplied: stream_options"),
-    ("Azure", "max_tokens"): fault(
-        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
-        param="max_tokens",
-        code="unsupported_parameter",
-    ),
+    ("Azure", "max_tokens"): fault(OLD_NAME, param="max_tokens", code="unsupported_parameter"),
     ("OpenAI", "top_p"): fault(UNSUPPORTED.format("top_p"), param="top_p"),
     ("OpenAI", "stop"): fault(UNSUPPORTED.format("stop"), param="stop"),
     ("OpenAI", "top_k"): fault("Unrecognized request argument supplied: top_k"),
     ("Mistral", "seed"): forbidden("seed"),
     ("Mistral", "stream_options"): forbidden("stream_options"),
     ("Gemini", "seed"): [
-        {
-            "error": {
-                "message": 'Invalid JSON payload received. Unknown name "seed": Cannot find field.'
-            }
-        }
+        fault('Invalid JSON payload received. Unknown name "seed": Cannot find field.')
     ],
     ("Groq", "top_k"): fault("property 'top_k' is unsupported"),
     ("xAI", "stop"): {"code": "400", "error": "Argument not supported on this model: stop"},
@@ -333,11 +444,11 @@ WORDS = {  # a kind of server and the parameter that it refuses -> its reply
         "message": "Malformed input request: #: extraneous key [seed] is not permitted"
     },
     (
-        "a server in Rust",
+        "in Rust",
         "top_k",
-    ): "Failed to deserialize the JSON body into the target type: top_k: "
-    "unknown field `top_k`, expected one of `model`, `messages`, `max_tokens`, `temperature`, `seed`, `stop`",
-    ("a server in Go", "seed"): {"error": 'json: unknown field "seed"'},
+    ): "Failed to deserialize the JSON body into the target type: top_k: unknown "
+    "field `top_k`, expected one of `model`, `messages`, `max_tokens`, `temperature`, `seed`, `stop`",
+    ("in Go", "seed"): {"error": 'json: unknown field "seed"'},
 }
 
 

@@ -9,7 +9,6 @@ clone of this one in the place of its address.
 The last line reads `N passed, N failed`.
 """
 
-import argparse
 import email
 import json
 import os
@@ -17,12 +16,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from importlib import metadata
 from pathlib import Path
 
 import nbformat
+from common import OFFLINE, ROOT, Checks, arguments, environment
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from packaging.requirements import Requirement
@@ -30,7 +29,6 @@ from packaging.utils import canonicalize_name
 from wheel import build, copy_tree
 
 os.environ.pop("PYTHONPATH", None)  # nothing of this clone counts there
-ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))  # before this folder, whose program has the name of a tool
 import anywhere  # noqa: E402
 from outputs import COLOURS  # noqa: E402
@@ -92,24 +90,20 @@ def link(dists: dict[str, metadata.Distribution], packages: Path) -> None:
                 target.symlink_to(source)
 
 
-def environment(folder: Path, dists: dict[str, metadata.Distribution]) -> Path:
+def printed(python: Path, code: str, folder: Path) -> str:
+    "What a program prints there."
+    how = {"capture_output": True, "text": True, "check": True, "cwd": folder}
+    return subprocess.run([str(python), "-c", code], **how).stdout.strip()
+
+
+def as_colab(folder: Path, dists: dict[str, metadata.Distribution]) -> Path:
     "A Python with Colab's IPython and ipywidgets, and these distributions."
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    python = folder / "bin" / "python"
+    python = environment(folder) / "python"
     subprocess.run([str(python), "-m", "pip", "install", "-qq", *COLAB], check=True)
     link(dists, next((folder / "lib").glob("python*")) / "site-packages")
-    told = subprocess.run(
-        [str(python), "-c", VERSIONS], capture_output=True, text=True, check=True, cwd=folder
-    ).stdout.split()
+    told = printed(python, VERSIONS, folder).split()
     assert told == [c.partition("==")[2] for c in COLAB[:2]], told
     return python
-
-
-def installed(python: Path, folder: Path) -> str:
-    "Where that Python finds the project, or None."
-    return subprocess.run(
-        [str(python), "-c", WHERE], capture_output=True, text=True, check=True, cwd=folder
-    ).stdout.strip()
 
 
 def kernel(folder: Path, python: Path) -> dict:
@@ -122,15 +116,13 @@ def kernel(folder: Path, python: Path) -> dict:
     )
     return {
         **os.environ,
+        **OFFLINE,
         "JUPYTER_PATH": str(folder),
         "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         "IPYTHONDIR": str(folder / "ipython"),
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-        "TOKENIZERS_PARALLELISM": "false",
         "PIP_NO_INDEX": "1",
-        "PIP_NO_BUILD_ISOLATION": "0",
-    }  # 0: pip reads it as `--no-build-isolation`
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as `--no-build-isolation`
+    }
 
 
 def run(path: Path, env: dict) -> str:
@@ -138,13 +130,10 @@ def run(path: Path, env: dict) -> str:
     nb = nbformat.read(path, as_version=4)
     nb.cells = [c for c in nb.cells if not c.source.startswith(("#| slow\n", "#| gpu\n"))]
     os.environ["JUPYTER_PATH"] = env["JUPYTER_PATH"]
-    client = NotebookClient(
-        nb,
-        timeout=1800,
-        kernel_name="anywhere",
-        resources={"metadata": {"path": str(path.parent)}},
-        extra_arguments=["--log-level=ERROR", "--HistoryManager.enabled=False"],
-    )
+    place = {"metadata": {"path": str(path.parent)}}
+    quiet = ["--log-level=ERROR", "--HistoryManager.enabled=False"]
+    how = {"kernel_name": "anywhere", "resources": place, "extra_arguments": quiet}
+    client = NotebookClient(nb, timeout=1800, **how)
     try:
         client.execute(env=env)
     except (CellExecutionError, DeadKernelError) as e:
@@ -171,67 +160,56 @@ def cloned(folder: Path) -> Path:
     return folder
 
 
-def from_empty(tmp: Path, paths: list[Path]) -> list:
+def from_empty(checks: Checks, tmp: Path, paths: list[Path]) -> None:
     "Each notebook alone in an empty folder; its first cell installs the project."
-    wheel, clone, done = build(tmp), cloned(tmp / "repository"), []
+    wheel, clone = build(tmp), cloned(tmp / "repository")
     by_extras = {}
     for path in paths:
         by_extras.setdefault(tuple(anywhere.extras_of(code_of(path))), []).append(path)
     for n, (extras, some) in enumerate(by_extras.items()):
         dists = required(wheel, extras)
         print(f"[{','.join(extras)}]: {len(dists)} distributions", flush=True)
-        python = environment(tmp / f"venv{n}", dists)
+        python = as_colab(tmp / f"venv{n}", dists)
         env = kernel(tmp / f"jupyter{n}", python) | address(clone)
-        assert installed(python, tmp) == "None"
+        assert printed(python, WHERE, tmp) == "None"
         for path in some:
             folder = tmp / "empty" / path.relative_to(NBS).with_suffix("")
             folder.mkdir(parents=True)
-            done.append(timed("empty", path, shutil.copy(path, folder), env))
-        assert f"venv{n}" in installed(python, tmp), installed(python, tmp)
-    return done
+            ran(checks, "empty", path, shutil.copy(path, folder), env)
+        assert f"venv{n}" in printed(python, WHERE, tmp), printed(python, WHERE, tmp)
 
 
-def from_clone(tmp: Path, paths: list[Path]) -> list:
+def from_clone(checks: Checks, tmp: Path, paths: list[Path]) -> None:
     "Each notebook in its place in a clone; the first one's own first cell installs the project."
     wheel, clone = build(tmp), cloned(tmp / "clone")
-    python = environment(tmp / "venv_clone", required(wheel, ("gpu", "eval", "test")))
+    python = as_colab(tmp / "venv_clone", required(wheel, ("gpu", "eval", "test")))
     env = kernel(tmp / "jupyter_clone", python) | address(clone)
     chosen = [p for p in paths if p.relative_to(NBS).with_suffix("").as_posix() in IN_CLONE]
-    done = [timed("clone", p, clone / p.relative_to(ROOT), env) for p in chosen or paths]
-    assert "venv_clone" in installed(python, tmp), installed(python, tmp)
-    return done
+    for p in chosen or paths:
+        ran(checks, "clone", p, clone / p.relative_to(ROOT), env)
+    assert "venv_clone" in printed(python, WHERE, tmp), printed(python, WHERE, tmp)
 
 
-def timed(how: str, original: Path, path, env: dict) -> bool:
+def ran(checks: Checks, how: str, original: Path, path, env: dict) -> None:
     "Run a notebook and say what came of it."
-    name = original.relative_to(NBS).as_posix()
-    start = time.time()
-    problem = run(Path(path), env)
-    print(
-        f"{'FAIL' if problem else 'ok  '} {how} {name:36} {time.time() - start:7.1f} s",
-        problem,
-        flush=True,
-    )
-    return not problem
+    with checks(f"{how} {original.relative_to(NBS).as_posix()}"):
+        problem = run(Path(path), env)
+        assert not problem, problem
 
 
 def main() -> int:
-    ap = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ap, checks = arguments(__doc__), Checks()
     ap.add_argument("--only", choices=("empty", "clone"))
-    ap.add_argument(
-        "names", nargs="*", help="notebooks (default: all that open on Colab, but tour/04)"
-    )
-    args, done = ap.parse_args(), []
+    every = "notebooks (default: all that open on Colab, but tour/04)"
+    ap.add_argument("names", nargs="*", help=every)
+    args = ap.parse_args()
     paths = [Path(n).resolve() for n in args.names] or NOTEBOOKS
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as tmp:
         for how, test in (("empty", from_empty), ("clone", from_clone)):
             if args.only in (None, how):
                 (Path(tmp) / how).mkdir()
-                done += test(Path(tmp) / how, paths)
-    print(f"{sum(done)} passed, {len(done) - sum(done)} failed")
-    return 0 if all(done) else 1
+                test(checks, Path(tmp) / how, paths)
+    return checks.ended()
 
 
 if __name__ == "__main__":

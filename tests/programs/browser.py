@@ -9,7 +9,6 @@ with the JupyterLab 3 that understands it into .venv-ipywidgets7 (300 MB); axe-c
 temporary folder, or to FOLDER.
 """
 
-import argparse
 import contextlib
 import functools
 import json
@@ -17,26 +16,25 @@ import os
 import re
 import secrets
 import shutil
-import site
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-ROOT = Path(__file__).resolve().parents[2]
+import common
+from common import OFFLINE, ROOT
+
 sys.path.insert(0, str(ROOT / "tools"))
 RECORDED = ROOT / "data" / "recorded"
 CRAG, NAIVE = RECORDED / "sample_self_crag_graded", RECORDED / "sample_naive"
 OLD_WIDGETS = "jupyterlab==3.6.8 ipywidgets==7.7.1 jupyterlab-widgets==1.1.1 ipykernel"
-PHONE, DESKTOP, TALL = (
-    {"width": 390, "height": 844},
-    {"width": 1200, "height": 1000},
-    {"width": 1200, "height": 1900},
-)
+PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1200, "height": 1000}
+TALL = DESKTOP | {"height": 1900}
+# waits are so many times longer than an idle machine needs; bounds of speed take the best of several tries instead
+PATIENCE = 6
 
 
 # What the test needs
@@ -48,24 +46,13 @@ def chromium() -> str:
         if path := shutil.which(name):
             return path
     if os.name != "posix" or os.geteuid() != 0 or not shutil.which("apt-get"):
-        sys.exit(
-            "No Chromium here. Install it (on Debian or Ubuntu: sudo apt-get install chromium) and start again."
-        )
+        sys.exit("No Chromium here: install it (on Debian, Ubuntu: sudo apt-get install chromium).")
     print("installing Chromium", flush=True)
-    for command in (
-        ["apt-get", "update", "-qq"],
-        ["apt-get", "install", "-y", "-qq", "chromium", "fonts-dejavu-core"],
-    ):
-        subprocess.run(
-            command,
-            check=True,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-        )
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in ("update -qq", "install -y -qq chromium fonts-dejavu-core"):
+        words = ["apt-get", *command.split()]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=env)
     return shutil.which("chromium")
-
-
-PATIENCE = 6  # waits are so many times longer than an idle machine needs; bounds of speed take the best of several tries instead
 
 
 def playwright():
@@ -80,36 +67,38 @@ def playwright():
     return api
 
 
-AXE = "axe-core@4.10.3"
-
-
 def axe_source(folder: Path) -> str:
     "The accessibility checker, from npm."
     if not shutil.which("npm"):
-        sys.exit(
-            "No npm here. Install it (on Debian or Ubuntu: sudo apt-get install npm) and start again."
-        )
-    subprocess.run(
-        ["npm", "pack", "--silent", AXE], cwd=folder, check=True, stdout=subprocess.DEVNULL
-    )
-    subprocess.run(
-        ["tar", "xzf", next(folder.glob("axe-core-*.tgz")).name, "package/axe.min.js"],
-        cwd=folder,
-        check=True,
-    )
+        sys.exit("No npm here: install it (on Debian, Ubuntu: sudo apt-get install npm).")
+    for command in ("npm pack --silent axe-core@4.10.3", "tar xzf axe-core-4.10.3.tgz"):
+        subprocess.run(command.split(), cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return (folder / "package" / "axe.min.js").read_text(encoding="utf-8")
 
 
 def axe_findings(tab, axe: str, where: str = "document") -> list[list]:
     "What axe-core finds on a page: how bad, which rule, in which elements."
-    tab.evaluate(f"() => {{ {axe}; }}") if not tab.evaluate(
-        "typeof window.axe === 'object'"
-    ) else None
+    if not tab.evaluate("typeof window.axe === 'object'"):
+        tab.evaluate(f"() => {{ {axe}; }}")
     return tab.evaluate(
         "async where => (await axe.run(where === 'document' ? document : where, {resultTypes: ['violations']})).violations"
         ".map(v => [v.impact, v.id, v.nodes.map(n => n.html.slice(0, 120))])",
         where,
     )
+
+
+def serious(tab, axe: str, where: str = "document") -> list[list]:
+    "What is bad of that; the rest is only printed."
+    found = axe_findings(tab, axe, where)
+    bad = [v for v in found if v[0] in ("serious", "critical")]
+    for v in found:
+        if v not in bad:
+            print(f"     axe, {v[0]}: {v[1]}, {len(v[2])} places, e.g. {v[2][0][:90]}")
+    return bad
+
+
+def unfold_all(tab, where: str = "details") -> None:
+    tab.evaluate(f"document.querySelectorAll('{where}').forEach(d => d.open = true)")
 
 
 def old_environment() -> Path:
@@ -118,14 +107,9 @@ def old_environment() -> Path:
     python, made = folder / "bin" / "python", folder / ".made"
     if not made.exists() or made.read_text() != OLD_WIDGETS:
         print("making an environment with ipywidgets 7.7.1", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        subprocess.run(
-            [str(python), "-m", "pip", "install", "-qq", *OLD_WIDGETS.split()], check=True
-        )
-        packages = next((folder / "lib").glob("python*")) / "site-packages"
-        (packages / "rest.pth").write_text(
-            f"import site; site.addsitedir({site.getsitepackages()[0]!r})\n"
-        )
+        common.environment(folder, borrow=True)
+        pip = [str(python), "-m", "pip", "install", "-qq", "--ignore-installed"]
+        subprocess.run([*pip, *OLD_WIDGETS.split()], check=True)
         made.write_text(OLD_WIDGETS)
     return python
 
@@ -133,31 +117,17 @@ def old_environment() -> Path:
 # Bookkeeping
 
 
-class Checks:
-    "Counts what held and what did not; a failure is printed and does not stop the rest."
+class Checks(common.Checks):
+    "With a folder for screenshots."
 
     def __init__(self, shots: Path | None):
-        self.passed, self.failed = 0, 0
+        super().__init__()
         self.shots = shots or Path(tempfile.mkdtemp(prefix="shots-"))
         self.shots.mkdir(parents=True, exist_ok=True)
 
-    @contextlib.contextmanager
-    def __call__(self, name: str):
-        start = time.perf_counter()
-        try:
-            yield
-        except Exception as e:
-            self.failed += 1
-            where = "".join(traceback.format_tb(e.__traceback__)[-2:])
-            print(f"FAIL {name}\n{where}{type(e).__name__}: {str(e)[:1500]}", flush=True)
-        else:
-            self.passed += 1
-            print(f"ok   {name}  ({time.perf_counter() - start:.1f} s)", flush=True)
-
-    def ended(self) -> int:  # the exit code
-        "Say how it went."
-        print(f"screenshots: {self.shots}", f"{self.passed} passed, {self.failed} failed", sep="\n")
-        return 1 if self.failed else 0
+    def ended(self) -> int:
+        print(f"screenshots: {self.shots}")
+        return super().ended()
 
 
 ATTACKS = [
@@ -188,15 +158,12 @@ def hostile_run(folder: Path) -> Path:
         return f"{value}\n{attack}" if key in ATTACKED and isinstance(value, str) else value
 
     for name in ("trajectories.jsonl", "passages.jsonl"):
-        lines = [
-            spoilt(json.loads(line))
-            for line in (folder / name).read_text(encoding="utf-8").splitlines()
-        ]
+        kept = (folder / name).read_text(encoding="utf-8").splitlines()
+        lines = [spoilt(json.loads(line)) for line in kept]
         if name == "passages.jsonl":
             lines[0]["text"] += "x" * 50_000
-        (folder / name).write_text(
-            "".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8"
-        )
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / name).write_text(text, encoding="utf-8")
     return folder
 
 
@@ -219,10 +186,9 @@ from mtrag_nb.core.record import Judgement, Run
 run = Run({crag!r})
 bad = {{"faithfulness": Judgement("faithfulness", "text", 1, 1, 1)}}
 run.judgements = {{i: bad for i, t in run.trajectories.items() if t.answered and t.turn == 1}}"""
-TWO_RUNS = (
-    JUDGED.format(crag=str(CRAG))
-    + f"\ncrag, naive = Evidence(run, gold=gold), Evidence({str(NAIVE)!r}, gold=gold)"
-)
+TWO_RUNS = JUDGED.format(crag=str(CRAG))
+TWO_RUNS += f"\ncrag, naive = Evidence(run, gold=gold), Evidence({str(NAIVE)!r}, gold=gold)"
+BROWSE = HEAD, TWO_RUNS, "CaseBrowser([crag, naive], labels='labels.jsonl', timing=False)"
 
 
 # A JupyterLab
@@ -236,58 +202,39 @@ def jupyterlab(root: Path, python: str = sys.executable):
         port = s.getsockname()[1]
     token, url = secrets.token_hex(8), f"http://127.0.0.1:{port}"
     home = root / ".jupyter-test"
-    places = {
-        "JUPYTER_CONFIG_DIR": "config",
-        "JUPYTER_DATA_DIR": "data",
-        "JUPYTER_RUNTIME_DIR": "runtime",
-        "IPYTHONDIR": "ipython",
-        "JUPYTERLAB_SETTINGS_DIR": "lab",
-        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
-    }
-    env = {
-        **os.environ,
-        **{k: str(home / v) for k, v in places.items()},
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-    quiet = home / "lab" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    places = {"IPYTHONDIR": str(home / "ipython")}
+    places |= {f"JUPYTER_{k}_DIR": str(home / k.lower()) for k in ("CONFIG", "DATA", "RUNTIME")}
+    places |= {f"JUPYTERLAB_{k}_DIR": str(home / k.lower()) for k in ("SETTINGS", "WORKSPACES")}
+    env = {**os.environ, **OFFLINE, **places}
+    quiet = (
+        home
+        / "settings"
+        / "@jupyterlab"
+        / "apputils-extension"
+        / "notification.jupyterlab-settings"
+    )
     quiet.parent.mkdir(parents=True, exist_ok=True)
     quiet.write_text('{"fetchNews": "false"}')
-    command = [
-        python,
-        "-m",
-        "jupyterlab",
-        "--allow-root",
-        "--no-browser",
-        "--ip=127.0.0.1",
-        f"--port={port}",
-        f"--IdentityProvider.token={token}",
-        "--LabApp.expose_app_in_browser=True",
-        f"--ServerApp.root_dir={root}",
-    ]
+    command = [python, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1"]
+    command += [f"--port={port}", f"--IdentityProvider.token={token}"]
+    command += ["--LabApp.expose_app_in_browser=True", f"--ServerApp.root_dir={root}"]
     if python == sys.executable:
         command.append("--LabApp.extension_manager=readonly")  # JupyterLab 3 has no such setting
 
     def api(path, data=None):
-        request = Request(
-            url + path,
-            json.dumps(data).encode() if data else None,
-            {"Authorization": f"token {token}"},
-        )
+        sent = json.dumps(data).encode() if data else None
+        request = Request(url + path, sent, {"Authorization": f"token {token}"})
         return json.load(urlopen(request, timeout=20))
 
     def address(name: str, kernel: bool = True) -> str:
         # The kernel's session must be there before the page opens: else the page's own start races with run-all.
         if kernel:
-            api(
-                "/api/sessions",
-                {"path": name, "name": name, "type": "notebook", "kernel": {"name": "python3"}},
-            )
+            about = {"path": name, "name": name, "type": "notebook"}
+            api("/api/sessions", about | {"kernel": {"name": "python3"}})
         return f"{url}/lab/tree/{name}?reset&token={token}"
 
-    server = subprocess.Popen(
-        command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=root
-    )
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    server = subprocess.Popen(command, env=env, cwd=root, **silent)
     try:
         for _ in range(120):
             try:
@@ -306,21 +253,29 @@ def jupyterlab(root: Path, python: str = sys.executable):
             server.kill()
 
 
-def run_all(tab, expect, seconds: int = 120) -> float:
-    "Run every cell and wait for the last prompt; how long that took."
-    tab.wait_for_selector(
-        ".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=PATIENCE * 30_000
-    )
+def command_of(tab, command: str) -> None:
+    "A command on the notebook. Not awaited: it would wait for the kernel."
+    lab = "(window.jupyterapp || window.jupyterlab).commands"
+    tab.evaluate(f"command => {{ {lab}.execute('notebook:' + command) }}", command)
+
+
+def opened(browser, address: str, size: dict = TALL):
+    "A tab with a notebook, once its kernel is idle."
+    tab = browser.new_page(viewport=size)
+    tab.goto(address)
+    idle = ".jp-Notebook-ExecutionIndicator[data-status=idle]"
+    tab.wait_for_selector(idle, timeout=PATIENCE * 30_000)
     tab.wait_for_timeout(1500)
-    start = time.perf_counter()
-    # Not awaited: it would wait for the kernel.
-    tab.evaluate(
-        "() => { (window.jupyterapp || window.jupyterlab).commands.execute('notebook:run-all-cells') }"
-    )
-    expect(tab.locator(".jp-CodeCell .jp-InputPrompt").last).to_have_text(
-        re.compile(r"\[\d+\]"), timeout=seconds * 1000
-    )
-    return time.perf_counter() - start
+    return tab
+
+
+PROMPT, RAN = ".jp-CodeCell .jp-InputPrompt", re.compile(r"\[\d+\]")
+
+
+def run_all(tab, expect, seconds: int = 120) -> None:
+    "Run every cell and wait for the last prompt."
+    command_of(tab, "run-all-cells")
+    expect(tab.locator(PROMPT).last).to_have_text(RAN, timeout=seconds * 1000)
 
 
 class Panel:
@@ -329,10 +284,14 @@ class Panel:
     def __init__(self, tab, expect):
         self.tab, self.expect = tab, expect
 
-    def choose(self, name: str, value: str):
-        self.tab.locator(
-            f".widget-dropdown:has(label:text-is('{name}')) select"
-        ).first.select_option(value)
+    def choose(self, name: str, value: str, place: str = "", body: str = ""):
+        "Choose, and see what is to stand in its place and in the turn."
+        chosen = self.tab.locator(f".widget-dropdown:has(label:text-is('{name}')) select").first
+        chosen.select_option(value)
+        if place:
+            self.expect(self.place).to_contain_text(place)
+        if body:
+            self.expect(self.body).to_contain_text(body)
 
     def press(self, name: str):
         self.tab.get_by_role("button", name=name, exact=True).first.click()
@@ -341,9 +300,8 @@ class Panel:
         self.tab.locator("input[placeholder^='words in']").first.fill(text)
 
     def html(self, n: int):
-        return self.tab.locator(".widget-html-content").nth(
-            n
-        )  # place, (beside it), strip, body, said
+        "place, (beside it), strip, body, said"
+        return self.tab.locator(".widget-html-content").nth(n)
 
     def listed(self):
         return self.tab.locator(".widget-select select").first
@@ -380,30 +338,21 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.body).to_contain_text("Tidebase 4 Starter")
         panel.shot(checks.shots / f"{name}-first.png")
     with checks(f"{name}: filters"):
-        panel.choose("system", "sample_self_crag_graded")
-        expect(panel.place).to_contain_text("of 16 turns")
-        panel.choose("domain", "clapnq")
-        expect(panel.place).to_contain_text("of 11 turns")
-        panel.choose("turn", "6")
-        expect(panel.place).to_contain_text("1 of 1 turns")
-        expect(panel.body).to_contain_text("refused: hallucination loop exhausted")
+        panel.choose("system", "sample_self_crag_graded", "of 16 turns")
+        panel.choose("domain", "clapnq", "of 11 turns")
+        panel.choose("turn", "6", "1 of 1 turns", "refused: hallucination loop exhausted")
         panel.choose("turn", "any")
-        panel.choose("ended", "i dont know")
-        expect(panel.body).to_contain_text("refused:")
-        panel.choose("reason", "irrelevant docs")
-        expect(panel.body).to_contain_text("refused: irrelevant docs")
+        panel.choose("ended", "i dont know", body="refused:")
+        panel.choose("reason", "irrelevant docs", body="refused: irrelevant docs")
         for c in ("reason", "ended", "domain"):
             panel.choose(c, "any")
         panel.choose("outcome", "failed")
-        panel.choose("failed at", "grade")
-        expect(panel.body).to_contain_text("Failed first at grade: the gold passage was rank")
+        panel.choose("failed at", "grade", body="Failed first at grade: the gold passage was rank")
         for c in ("failed at", "outcome"):
             panel.choose(c, "any")
-        panel.choose("show", "judge against K-precision")
-        expect(panel.body).to_contain_text("judge 0.10")
+        panel.choose("show", "judge against K-precision", body="judge 0.10")
         panel.shot(checks.shots / f"{name}-disagreement.png")
-        panel.choose("show", "every turn")
-        expect(panel.place).to_contain_text("of 16 turns")
+        panel.choose("show", "every turn", "of 16 turns")
     with checks(f"{name}: next and previous"):
         before = panel.place.inner_text()
         panel.press("next")
@@ -427,17 +376,14 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         panel.listed().select_option(index=0)
         expect(panel.place).to_contain_text("1 of 16 turns")
         expect(panel.body).to_contain_text("Will there be downtime?")
-        boxes = [e.bounding_box() for e in (panel.listed(), panel.body)]
-        assert (
-            boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
-            and boxes[0]["y"] < boxes[1]["y"] + boxes[1]["height"]
-        ), boxes
+        left, right = (e.bounding_box() for e in (panel.listed(), panel.body))
+        assert left["x"] + left["width"] <= right["x"], (left, right)
+        assert left["y"] < right["y"] + right["height"], (left, right)
         panel.shot(checks.shots / f"{name}-list.png")
         tab.get_by_label("highest first").first.uncheck()
         panel.choose("sort by", "order of the run")
     with checks(f"{name}: the strip leads to the other turns of the conversation"):
-        panel.choose("turn", "2")
-        expect(panel.place).to_contain_text("of 3 turns")
+        panel.choose("turn", "2", "of 3 turns")
         strip = tab.locator(".widget-button", has_text=re.compile(r"^[✓✗~–] 1$")).first
         strip.click()
         expect(panel.place).to_contain_text("of 32 turns")
@@ -455,25 +401,17 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.body).to_contain_text("sample_naive")
         panel.shot(checks.shots / f"{name}-comparison.png")
         panel.press("sample_naive")
-        panel.choose("show", "every turn")
-        expect(panel.place).to_contain_text("of 16 turns")
+        panel.choose("show", "every turn", "of 16 turns")
         expect(panel.body).not_to_contain_text("they part here")
     with checks(f"{name}: a label and a note are appended"):
         tab.locator("input[placeholder='choose or write']").first.fill("bad retrieval")
         tab.locator(".widget-textarea textarea").first.fill("gold <b>missing</b>")
         panel.press("save label")
         expect(panel.said).to_contain_text("saved bad retrieval")
-        (line,) = [
-            json.loads(x)
-            for x in (folder / "labels.jsonl").read_text(encoding="utf-8").splitlines()
-        ]
-        assert (line["label"], line["note"], line["run"]) == (
-            "bad retrieval",
-            "gold <b>missing</b>",
-            "sample_self_crag_graded",
-        )
-        panel.choose("show", "labelled")
-        expect(panel.place).to_contain_text("1 of 1 turns")
+        (line,) = (folder / "labels.jsonl").read_text(encoding="utf-8").splitlines()
+        kept = [json.loads(line)[k] for k in ("label", "note", "run")]
+        assert kept == ["bad retrieval", "gold <b>missing</b>", "sample_self_crag_graded"]
+        panel.choose("show", "labelled", "1 of 1 turns")
         panel.press("next")
         expect(panel.place).to_contain_text("1 of 1 turns")
         panel.choose("show", "every turn")
@@ -484,9 +422,7 @@ def hostile(checks: Checks, tab, expect) -> None:
     panel = Panel(tab, expect)
     with checks("lab: hostile texts are texts"):
         panel.body.scroll_into_view_if_needed(timeout=PATIENCE * 10_000)
-        tab.evaluate(
-            "document.querySelectorAll('.jp-OutputArea details').forEach(d => d.open = true)"
-        )
+        unfold_all(tab, ".jp-OutputArea details")
         expect(panel.body).to_contain_text("it costs $5 and then $6")
         expect(panel.body).to_contain_text("<script>document.title='owned'")
         for _ in range(6):
@@ -509,36 +445,20 @@ def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
     from tests.support.large_run import large_run
 
     large_run(folder / "large", Run(CRAG))
-    notebook(
-        folder / "large.ipynb",
-        HEAD,
-        f"CaseBrowser({str(folder / 'large')!r}, labels='large.jsonl')",
-    )
-    tab = browser.new_page(viewport=DESKTOP)
-    tab.goto(address("large.ipynb"))
-    tab.wait_for_selector(
-        ".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=PATIENCE * 30_000
-    )
-    tab.wait_for_timeout(1500)
-
-    def do(command: str):
-        tab.evaluate(
-            "command => { (window.jupyterapp || window.jupyterlab).commands.execute('notebook:' + command) }",
-            command,
-        )
-
-    prompts, panel = tab.locator(".jp-CodeCell .jp-InputPrompt"), Panel(tab, expect)
+    cell = f"CaseBrowser({str(folder / 'large')!r}, labels='large.jsonl')"
+    notebook(folder / "large.ipynb", HEAD, cell)
+    tab = opened(browser, address("large.ipynb"), DESKTOP)
+    panel = Panel(tab, expect)
     with checks("lab: 2,000 trajectories open within 3 s"):
-        do("run-cell-and-select-next")  # the imports are not the browser's
-        expect(prompts.nth(0)).to_have_text(re.compile(r"\[\d+\]"), timeout=PATIENCE * 60_000)
+        command_of(tab, "run-cell-and-select-next")  # the imports are not the browser's
+        expect(tab.locator(PROMPT).nth(0)).to_have_text(RAN, timeout=PATIENCE * 60_000)
         took = []
-        while (
-            len(took) < 9 and min(took, default=9) >= 3
-        ):  # a machine that is busy with other things gets nine tries
-            do("clear-cell-output")
+        # a machine that is busy with other things gets nine tries
+        while len(took) < 9 and min(took, default=9) >= 3:
+            command_of(tab, "clear-cell-output")
             expect(panel.place).to_have_count(0)
             start = time.perf_counter()
-            do("run-cell")
+            command_of(tab, "run-cell")
             expect(panel.place).to_contain_text("1 of 2000 turns", timeout=PATIENCE * 15_000)
             took.append(round(time.perf_counter() - start, 2))
         print(f"     seconds from running the cell to the turn on the screen: {took}")
@@ -574,22 +494,14 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
     from nbconvert import HTMLExporter
 
     evil = f"CaseBrowser({str(folder / 'hostile')!r}, labels='x.jsonl', timing=False)"
-    unguarded = (
-        "from IPython.display import HTML\nHTML(\"<p id='unguarded'>it costs $5 and then $6</p>\")"
-    )
-    path = notebook(
-        folder / "saved.ipynb",
-        unguarded,
-        HEAD,
-        TWO_RUNS,
-        "CaseBrowser([crag, naive], labels='x.jsonl', timing=False)",
-        evil,
-    )
+    unguarded = "<p id='unguarded'>it costs $5 and then $6</p>"
+    unguarded = f"from IPython.display import HTML\nHTML({unguarded!r})"
+    browsing = "CaseBrowser([crag, naive], labels='x.jsonl', timing=False)"
+    path = notebook(folder / "saved.ipynb", unguarded, *BROWSE[:2], browsing, evil)
     with checks("the notebook is executed, and its widget state stripped"):
         nb = nbformat.read(path, as_version=4)
-        NotebookClient(
-            nb, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
-        ).execute()
+        place = {"metadata": {"path": str(folder)}}
+        NotebookClient(nb, timeout=300, kernel_name="python3", resources=place).execute()
         nbformat.write(nb, path)
         from outputs import WIDGET_VIEW, strip_widgets
 
@@ -598,39 +510,33 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
     with checks("exported by nbconvert, every turn is there"):
         text, _ = HTMLExporter().from_filename(str(path))
         html.write_text(text, encoding="utf-8")
-        lines = [
-            line
-            for run in (CRAG, NAIVE)
-            for line in (run / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()
-        ]
+        kept = (p / "trajectories.jsonl" for p in (CRAG, NAIVE))
+        lines = [x for path in kept for x in path.read_text(encoding="utf-8").splitlines()]
         turns = [json.loads(line)["question"] for line in lines]
         assert text.count("<b>Turn ") == len(turns) + 16
     for name, size, scheme in [("desktop-light", DESKTOP, "light"), ("phone-dark", PHONE, "dark")]:
         errors, asked = [], []
         context = browser.new_context(viewport=size, color_scheme=scheme, offline=False)
-        context.route(
-            lambda url: not url.startswith("file:"),
-            lambda route: (asked.append(route.request.url), route.abort()),
-        )
+
+        def stop(route, asked=asked):
+            asked.append(route.request.url)
+            route.abort()
+
+        context.route(lambda url: not url.startswith("file:"), stop)
         tab = context.new_page()
         tab.on("pageerror", lambda e: errors.append(str(e)))
         with checks(f"exported page, {name}: opens without a server and without a script error"):
             tab.goto(html.as_uri())
             tab.wait_for_timeout(1000)
-            output = tab.locator(
-                ".jp-OutputArea-output", has_text="16 turns of 3 conversations"
-            ).first
+            output = tab.locator(OWN_OUTPUT, has_text=SAVED).first
             expect(output).to_contain_text("sample_self_crag_graded")
-            tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-            for question in turns[:16]:
-                assert " ".join(question.split())[:40] in " ".join(output.inner_text().split()), (
-                    question
-                )
+            unfold_all(tab)
+            shown = " ".join(output.inner_text().split())
+            assert all(" ".join(question.split())[:40] in shown for question in turns[:16])
             harmless(tab, "body")
             assert not errors, errors
-            assert not [u for u in asked if "cdn" not in u], (
-                asked
-            )  # nbconvert's own template asks for require.js and MathJax
+            # nbconvert's own template asks for require.js and MathJax
+            assert not [u for u in asked if "cdn" not in u], asked
             boxes = "document.querySelectorAll('.jp-OutputArea-output > div, .jp-RenderedHTMLCommon > div')"
             wide = tab.evaluate(f"[...{boxes}].map(e => e.scrollWidth - e.clientWidth)")
             assert max(wide) <= 1, wide
@@ -639,20 +545,20 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
         tab = browser.new_page(viewport=DESKTOP)
         tab.goto(address("saved.ipynb", kernel=False))
         # JupyterLab makes a formula of two prices, but not of ours.
-        expect(tab.locator("[data-jupyter-id=unguarded] mjx-container")).to_have_count(
-            1, timeout=PATIENCE * 30_000
-        )
-        output = tab.locator(".jp-OutputArea-output", has_text="16 turns of 3 conversations").first
+        formula = tab.locator("[data-jupyter-id=unguarded] mjx-container")
+        expect(formula).to_have_count(1, timeout=PATIENCE * 30_000)
+        output = tab.locator(OWN_OUTPUT, has_text=SAVED).first
         expect(output).to_be_visible(timeout=PATIENCE * 30_000)
         output.locator("summary").first.click()
         output.locator("details details summary").first.click()
         expect(output).to_contain_text("content words stand in no passage")
         output.screenshot(path=checks.shots / "lab-untrusted.png")
-        tab.evaluate(
-            "document.querySelectorAll('.jp-OutputArea details').forEach(d => d.open = true)"
-        )
+        unfold_all(tab, ".jp-OutputArea details")
         harmless(tab, ".jp-OutputArea-output")
         tab.close()
+
+
+OWN_OUTPUT, SAVED = ".jp-OutputArea-output", "16 turns of 3 conversations"
 
 
 def recordings() -> list:
@@ -660,13 +566,11 @@ def recordings() -> list:
     from mtrag_nb.data.mtrag import read_gold, read_queries, sample_dir
     from mtrag_nb.evaluate.scores import Evidence
 
-    queries = [
+    places = [
         sample_dir() / "retrieval_tasks" / d / f"{d}_rewrite.jsonl" for d in ("clapnq", "cloud")
     ]
-    gold = read_gold(
-        sample_dir() / "reference.jsonl",
-        {k: v for path in queries for k, v in read_queries(path).items()},
-    )
+    queries = {k: v for path in places for k, v in read_queries(path).items()}
+    gold = read_gold(sample_dir() / "reference.jsonl", queries)
     return [Evidence(folder, gold=gold) for folder in (CRAG, NAIVE)]
 
 
@@ -678,27 +582,23 @@ def views(checks: Checks, browser, folder: Path) -> None:
     crag, naive = recordings()
     talk = next(iter(crag.conversations))
     third = crag.conversations[talk][2].task_id
-    pages = {
-        "conversation": ConversationView(crag, talk, opened=third).save(
-            folder / "conversation.html"
-        ),
-        "run": RunView(crag).save(folder / "run.html"),
-        "case": CaseView(pick_cases(crag, naive)[0], crag, naive).save(folder / "case.html"),
-        "published": PublishedView(
-            next(p for p in published_cases() if p.question.startswith("How many teams"))
-        ).save(folder / "published.html"),
+    pick = next(p for p in published_cases() if p.question.startswith("How many teams"))
+    shown = {
+        "conversation": ConversationView(crag, talk, opened=third),
+        "run": RunView(crag),
+        "case": CaseView(pick_cases(crag, naive)[0], crag, naive),
+        "published": PublishedView(pick),
+        "hostile": RunView(folder / "hostile"),
     }
-    pages["hostile"] = RunView(folder / "hostile").save(folder / "hostile.html")
+    pages = {name: view.save(folder / f"{name}.html") for name, view in shown.items()}
+    screens = [("desktop", DESKTOP), ("phone", PHONE)]
     screens = [
-        ("desktop", DESKTOP, "light"),
-        ("desktop-dark", DESKTOP, "dark"),
-        ("phone", PHONE, "light"),
-        ("phone-dark", PHONE, "dark"),
+        (f"{name}{'-dark' * (scheme == 'dark')}", size, scheme)
+        for name, size in screens
+        for scheme in ("light", "dark")
     ]
     for size_name, size, scheme in screens:
-        with checks(
-            f"static pages on {size_name}: nothing wider than the screen, no script error, nothing asked for"
-        ):
+        with checks(f"static pages on {size_name}: none is too wide, no script error, no request"):
             context, errors = browser.new_context(viewport=size, color_scheme=scheme), []
             tab = context.new_page()
             tab.on("pageerror", lambda e: errors.append(str(e)))
@@ -706,12 +606,11 @@ def views(checks: Checks, browser, folder: Path) -> None:
             for name, path in pages.items():
                 tab.goto(path.as_uri())
                 if name == "hostile":
-                    tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+                    unfold_all(tab)
                 assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"], name
                 harmless(tab, "body")
-                tab.screenshot(
-                    path=checks.shots / f"{name}-{size_name}.png", full_page=name != "hostile"
-                )
+                shot = checks.shots / f"{name}-{size_name}.png"
+                tab.screenshot(path=shot, full_page=name != "hostile")
             assert not errors, errors
             context.close()
     with checks("on paper the folds are open"):
@@ -740,46 +639,32 @@ print(json.dumps({"version": ipywidgets.__version__, "forms": sorted(bundle), "v
 """
 
 
-OWN_OUTPUT = ".jp-OutputArea-output"
-
-
 def accessible(checks: Checks, browser, folder: Path) -> None:
     "axe-core finds nothing serious on case cards, and nothing in the outputs of an exported notebook; the rest of that is nbconvert's."
     from nbconvert import HTMLExporter
 
     pages = [folder / "case.html", folder / "published.html"]
     exported = folder / "walkthrough.html"
-    exported.write_text(
-        HTMLExporter().from_filename(str(ROOT / "nbs" / "tour" / "00_walkthrough.ipynb"))[0],
-        encoding="utf-8",
-    )
+    tour = ROOT / "nbs" / "tour" / "00_walkthrough.ipynb"
+    exported.write_text(HTMLExporter().from_filename(str(tour))[0], encoding="utf-8")
     axe = axe_source(folder)
     for scheme in ("light", "dark"):
         context = browser.new_context(viewport=DESKTOP, color_scheme=scheme)
         context.route(lambda url: not url.startswith("file:"), lambda route: route.abort())
         tab = context.new_page()
-        with checks(
-            f"axe-core, {scheme}: nothing serious on {len(pages)} pages of case cards, every fold open"
-        ):
+        with checks(f"axe-core, {scheme}: nothing serious on pages of case cards, every fold open"):
             for path in pages:
                 tab.goto(path.as_uri())
-                tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-                serious = [v for v in axe_findings(tab, axe) if v[0] in ("serious", "critical")]
-                assert not serious, (path.name, serious)
-        with checks(
-            f"axe-core, {scheme}: nothing serious in the outputs of the exported walk-through"
-        ):
+                unfold_all(tab)
+                found = serious(tab, axe)
+                assert not found, (path.name, found)
+        with checks(f"axe-core, {scheme}: nothing serious in the outputs of the walk-through"):
             tab.goto(exported.as_uri())
-            tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+            unfold_all(tab)
             assert tab.locator(OWN_OUTPUT).count() > 3
-            serious = [
-                v for v in axe_findings(tab, axe, OWN_OUTPUT) if v[0] in ("serious", "critical")
-            ]
-            assert not serious, serious
-            for v in axe_findings(tab, axe):
-                print(
-                    f"     the whole page, {v[0]}: {v[1]}, {len(v[2])} places, e.g. {v[2][0][:90]}"
-                )
+            found = serious(tab, axe, OWN_OUTPUT)
+            assert not found, found
+            print("     the whole page:", *(v[:2] for v in axe_findings(tab, axe)))
         context.close()
 
 
@@ -789,19 +674,13 @@ def two_versions(checks: Checks) -> None:
         runs = [str(CRAG), str(NAIVE)]
         said = []
         for python in (str(old_environment()), sys.executable):
-            done = subprocess.run(
-                [python, "-c", PROBE, *runs],
-                capture_output=True,
-                text=True,
-                env={**os.environ, "HF_HUB_OFFLINE": "1"},
-            )
+            how = {"capture_output": True, "text": True, "env": {**os.environ, **OFFLINE}}
+            done = subprocess.run([python, "-c", PROBE, *runs], **how)
             assert done.returncode == 0, done.stderr[-2000:]
             said.append(json.loads(done.stdout.splitlines()[-1]))
         versions = [s.pop("version") for s in said]
-        assert versions[0] == "7.7.1" and versions[1].startswith("8.") and said[0] == said[1], (
-            versions,
-            said,
-        )
+        assert versions[0] == "7.7.1" and versions[1].startswith("8."), versions
+        assert said[0] == said[1], said
         print(f"     ipywidgets {versions[0]} and {versions[1]}: {', '.join(said[0]['forms'])}")
 
 
@@ -856,8 +735,7 @@ def pictures(browser, expect, folder: Path) -> None:
     cell = f"CaseBrowser([Evidence({str(RECORDED)!r} + '/' + name, gold=gold) for name in {runs}], timing=False)"
     notebook(folder / "cases.ipynb", HEAD, cell)
     with jupyterlab(folder) as address:
-        tab = browser.new_page(viewport={"width": 1700, "height": 1900})
-        tab.goto(address("cases.ipynb"))
+        tab = opened(browser, address("cases.ipynb"), {"width": 1700, "height": 1900})
         run_all(tab, expect, 600)
         tab.wait_for_timeout(3000)
         at = tab.locator(".jp-OutputArea-output").last.bounding_box()
@@ -867,9 +745,8 @@ def pictures(browser, expect, folder: Path) -> None:
         tab.close()
 
 
-def arguments(about: str) -> argparse.ArgumentParser:
-    whole = argparse.RawDescriptionHelpFormatter
-    ap = argparse.ArgumentParser(description=about, formatter_class=whole)
+def arguments(about: str):
+    ap = common.arguments(about)
     ap.add_argument("--shots", type=Path, help="where screenshots go (default: a temporary folder)")
     return ap
 
@@ -900,39 +777,22 @@ def main(argv=None) -> int:
             views(checks, browser, folder)
             accessible(checks, browser, folder)
             two_versions(checks)
-            notebook(
-                folder / "browse.ipynb",
-                HEAD,
-                TWO_RUNS,
-                "CaseBrowser([crag, naive], labels='labels.jsonl', timing=False)",
-            )
-            notebook(
-                folder / "hostile.ipynb",
-                HEAD,
-                f"CaseBrowser({str(folder / 'hostile')!r}, labels='x.jsonl')",
-            )
             old = folder / "old"
             old.mkdir()
-            notebook(
-                old / "browse.ipynb",
-                HEAD,
-                TWO_RUNS,
-                "CaseBrowser([crag, naive], labels='labels.jsonl', timing=False)",
-            )
+            for place in (folder, old):
+                notebook(place / "browse.ipynb", *BROWSE)
+            evil = f"CaseBrowser({str(folder / 'hostile')!r}, labels='x.jsonl')"
+            notebook(folder / "hostile.ipynb", HEAD, evil)
             with jupyterlab(old, str(old_environment())) as address:
-                tab = browser.new_page(viewport=TALL)
-                tab.goto(address("browse.ipynb"))
+                tab = opened(browser, address("browse.ipynb"))
                 with checks("lab3, ipywidgets 7.7.1: browse.ipynb opens and runs"):
                     run_all(tab, api.expect)
-                click_through(checks, tab, api.expect, old, "lab3")
+                    click_through(checks, tab, api.expect, old, "lab3")
                 tab.close()
             with jupyterlab(folder) as address:
-                for name, test in [
-                    ("browse", functools.partial(click_through, folder=folder)),
-                    ("hostile", hostile),
-                ]:
-                    tab = browser.new_page(viewport=TALL)
-                    tab.goto(address(f"{name}.ipynb"))
+                clicking = functools.partial(click_through, folder=folder)
+                for name, test in [("browse", clicking), ("hostile", hostile)]:
+                    tab = opened(browser, address(f"{name}.ipynb"))
                     with checks(f"lab: {name}.ipynb opens and runs"):
                         run_all(tab, api.expect)
                     test(checks, tab, api.expect)

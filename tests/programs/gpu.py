@@ -39,32 +39,14 @@ CHILD, PARENT, KEPT, WRITTEN = (
 )  # characters; passages of a prompt; tokens of an answer
 CHILDREN = 1_560_000  # of 400 characters, in the four corpora of MTRAG
 
-LLAMA_8B = {
-    "vocab_size": 128256,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "initializer_range": 0.02,
-}
-QWEN_14B = {
-    "vocab_size": 152064,
-    "hidden_size": 5120,
-    "intermediate_size": 13824,
-    "num_hidden_layers": 48,
-    "num_attention_heads": 40,
-    "num_key_value_heads": 8,
-    "initializer_range": 0.02,
-}
-XLMR_LARGE = {
-    "vocab_size": 250002,
-    "hidden_size": 1024,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "intermediate_size": 4096,
-}
+LLAMA_8B = {"vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336}
+LLAMA_8B |= {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
+LLAMA_8B |= {"head_dim": 128, "initializer_range": 0.02}
+QWEN_14B = {"vocab_size": 152064, "hidden_size": 5120, "intermediate_size": 13824}
+QWEN_14B |= {"num_hidden_layers": 48, "num_attention_heads": 40, "num_key_value_heads": 8}
+QWEN_14B |= {"initializer_range": 0.02}
+XLMR_LARGE = {"vocab_size": 250002, "hidden_size": 1024, "intermediate_size": 4096}
+XLMR_LARGE |= {"num_hidden_layers": 24, "num_attention_heads": 16}
 
 
 def cuda() -> bool:
@@ -120,11 +102,9 @@ def as_transformers(model: TransformersChat, prompt: Prompt, tokens: int) -> lis
 
     loaded = model.load()
     ids = torch.tensor([model.encode(prompt)], device=loaded.device)
-    how = {"do_sample": False, "repetition_penalty": 1.0}
+    how = {"do_sample": False, "repetition_penalty": 1.0, "max_new_tokens": tokens}
     with torch.inference_mode():
-        out = loaded.model.generate(
-            ids, max_new_tokens=tokens, attention_mask=torch.ones_like(ids), **how
-        )
+        out = loaded.model.generate(ids, attention_mask=torch.ones_like(ids), **how)
     return out[0, ids.shape[1] :].tolist()
 
 
@@ -137,9 +117,8 @@ def chat_row(spec: ModelSpec, batch_size: int) -> dict:
     model.generate(asked[:1], 2)  # kernels are built on the first call
     read, reading = timed(lambda: model.generate(asked, 1))
     wrote, both = timed(lambda: model.generate(asked, WRITTEN))
-    scored, choosing = timed(
-        lambda: model.score([p for p in asked for _ in "ab"], ["yes", "no"] * len(asked))
-    )
+    twice = [p for p in asked for _ in "ab"]
+    scored, choosing = timed(lambda: model.score(twice, ["yes", "no"] * len(asked)))
     peak = memory(peak=True) - before
     alone = model.generate(asked[:1], 32)[0]
     ids = as_transformers(model, asked[0], 32)
@@ -186,12 +165,16 @@ def helper_rows(embedder: Path, reranker: Path, device: str, dtype: str, n: int)
     judge = _CrossEncoderReranker(ModelSpec(str(reranker), device=device, dtype=dtype))
     judge.score("What is it?", children[:16])
     _, scoring = timed(lambda: judge.score("What is it?", children[: n // 4]))
-    reranked = {
-        "pairs a second": n // 4 / scoring,
-        "GiB at the most": (memory(peak=True) - before) / 2**30,
-    }
+    taken = (memory(peak=True) - before) / 2**30
+    reranked = {"pairs a second": n // 4 / scoring, "GiB at the most": taken}
     judge.unload()
     return {"embedder": embedded, "reranker": reranked}
+
+
+def ingest(*how: str) -> None:
+    "The sample's passages into an index."
+    if code := mtrag(["ingest", "--passages", *map(str, sample_corpus()), *how]):
+        raise RuntimeError(f"mtrag ingest ended with {code}")
 
 
 def profile_row(folder: Path, chat_model: Path, device: str, dtype: str, turns: int) -> dict:
@@ -204,9 +187,7 @@ def profile_row(folder: Path, chat_model: Path, device: str, dtype: str, turns: 
     given = ["--profile", "t4", *(w for k, v in changes.items() for w in ("--set", f"{k}={v}"))]
     given += ["--index", str(index)]
     before = memory()
-    code = mtrag(["ingest", "--passages", *map(str, sample_corpus()), *given])
-    if code:
-        raise RuntimeError(f"mtrag ingest ended with {code}")
+    ingest(*given)
     words = ["run", "--system", "self_crag", "--as", "published", "--tasks", str(tasks), *given]
     words += ["--out", str(run), "--limit", str(turns)]
     code, seconds = timed(partial(mtrag, words))
@@ -233,9 +214,7 @@ def answers(run: Path) -> dict[str, tuple[str, str]]:
 def sample_rows(folder: Path, device: str, turns: int, keep: Callable[[dict], None]) -> None:
     "Self-CRAG as published over the sample, by the laptop's own models: on the GPU in four bits and in fp32, and on the CPU."
     tasks, index = sample_dir() / "reference.jsonl", folder / "index"
-    code = mtrag(["ingest", "--passages", *map(str, sample_corpus()), "--index", str(index)])
-    if code:
-        raise RuntimeError(f"mtrag ingest ended with {code}")
+    ingest("--index", str(index))
     on_gpu = [f"chat.device={device}", f"embedder.device={device}"]
     half = "fp32" if device == "cpu" else "fp16"
     ways = {

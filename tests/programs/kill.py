@@ -29,6 +29,7 @@ from pathlib import Path
 import httpx
 import torch  # noqa: F401 (before the forks: a run names the machine, and asks torch for it)
 
+from mtrag_nb.core.files import read_json, read_jsonl
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import Gold, InUse, Passage
@@ -43,9 +44,12 @@ from mtrag_nb.serve.api import make_app, rules_of
 from mtrag_nb.serve.library import Library
 from mtrag_nb.serve.serve import home_page
 from mtrag_nb.serve.service import Service
-from cut import cut_run, cut_tasks, doubled, essence
+from tests.support.cut import cut_run, cut_tasks, doubled, essence
 from tests.support.servers import running
 from tests.support.traces import traces
+
+
+Work, Check = Callable[[Path], None], Callable[[Path], bool]
 
 
 class SlowHash(HashEmbedder):
@@ -61,53 +65,45 @@ def judge(run: Path, out: Path, pause: float = 0.005) -> None:
 
     def reply(prompt):
         time.sleep(pause)
-        return (
-            "Reasoning: it is.\nHallucination: no\nScore: 8"
-            if "Score" in prompt.messages[-1][1]
-            else "yes"
-        )
+        scored = "Score" in prompt.messages[-1][1]
+        return "Reasoning: it is.\nHallucination: no\nScore: 8" if scored else "yes"
 
-    models = Models(
-        load_settings("laptop", {"batch_size": 2}),
-        chat=ScriptedChat(reply),
-        embedder=HashEmbedder(),
-    )
-    gold = {t.id: Gold(t.id, answerability="ANSWERABLE") for t in cut_tasks()}
-    judge_run(
-        run, cut_tasks(), gold, models.settings, "text", out=out, models=models, progress=False
-    )
+    settings, tasks = load_settings("laptop", {"batch_size": 2}), cut_tasks()
+    models = Models(settings, chat=ScriptedChat(reply), embedder=HashEmbedder())
+    gold = {t.id: Gold(t.id, answerability="ANSWERABLE") for t in tasks}
+    judge_run(run, tasks, gold, settings, "text", out=out, models=models, progress=False)
 
 
 def judgements(folder: Path) -> list[str]:
     "What was judged, without what it cost."
-    lines = (folder / "judgements.jsonl").read_text(encoding="utf-8").splitlines()
-    return sorted(
-        json.dumps({k: v for k, v in json.loads(line).items() if k != "calls"}, sort_keys=True)
-        for line in lines
-    )
+    lines = (o for _, o in read_jsonl(folder / "judgements.jsonl"))
+    return sorted(json.dumps(o | {"calls": None}, sort_keys=True) for o in lines)
 
 
 def ingest(folder: Path) -> None:
     "Build an index of 300 passages."
-    corpus = [
-        Passage(f"p{i}", f"Passage {i} names the fee of ferry {i}. " * 8, domain="govt")
-        for i in range(300)
-    ]
+    text = "Passage {0} names the fee of ferry {0}. " * 8
+    corpus = [Passage(f"p{i}", text.format(i), domain="govt") for i in range(300)]
     build_index(corpus, folder, SlowHash(), batch=32, progress=False)
 
 
-def forked(
-    work: Callable[[], None], seconds: float, sign: Path | None = None
-) -> bool:  # True: it ended by itself
-    "Do work in a process of its own, and kill it after so long, or when a file is there. Raises RuntimeError if it fails."
-    pid = os.fork()
-    if not pid:
-        try:
-            work()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
+def child(work: Callable[[], None]) -> int:
+    "A process of its own that works: its number. Its exit code is 3 if somebody else is at work there."
+    if pid := os.fork():
+        return pid
+    try:
+        work()
+    except InUse:
+        os._exit(3)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def forked(work: Callable[[], None], seconds: float, sign: Path | None = None) -> bool:
+    "Work in a process of its own, killed after so long or when a file is there; whether it ended by itself. Raises RuntimeError if it fails."
+    pid = child(work)
     end = time.monotonic() + seconds
     while time.monotonic() < end and not (sign and sign.exists()):
         found, status = os.waitpid(pid, os.WNOHANG)
@@ -121,14 +117,7 @@ def forked(
     return False
 
 
-def attack(
-    name: str,
-    work: Callable[[Path], None],
-    check: Callable[[Path], bool],
-    folder: Path,
-    kills: int,
-    longest: float = 0.4,
-) -> None:
+def attack(name: str, work: Work, check: Check, folder: Path, kills: int, longest: float = 0.4):
     "Kill the work again and again; whenever it has ended all the same, check what there is, and begin anew."
     rng, killed, ended = random.Random(0), 0, 0
     while killed < kills:
@@ -155,17 +144,13 @@ class Shelf:
 
     def __init__(self, folder: Path):
         self.folder, self.rng, self.told = folder, random.Random(0), Counter()
-        self.holds, self.words = (
-            {},
-            set(),
-        )  # name of a document -> a word that only it has; all such words there ever were
+        # name of a document -> a word that only it has; all such words there ever were
+        self.holds, self.words = {}, set()
 
     def write(self, name: str) -> str:
         "Write a document, or another of that name; its word."
         word = "".join(self.rng.choices(string.ascii_lowercase, k=24))
-        text = f"The ferry carries {word} and is back before night comes. " * self.rng.randint(
-            1, 60
-        )
+        text = f"The ferry carries {word} and is back before night. " * self.rng.randint(1, 60)
         self.path(name).parent.mkdir(exist_ok=True)
         self.path(name).write_text(f"# About {name}\n\n{text}")
         self.words.add(word)
@@ -182,9 +167,8 @@ class Shelf:
         "Open the library as it was left, and write down what it is."
         names = [e.name for e in Library(self.folder).documents()]
         with open_index(self.folder, HashEmbedder()) as index:
-            sound = len(
-                index.search(HashEmbedder().encode(["x"])[0], 10**5)
-            ) == index.manifest.total("children")
+            found = index.search(HashEmbedder().encode(["x"])[0], 10**5)
+            sound = len(found) == index.manifest.total("children")
         left = strangers(self.folder)
         answer.write_text(json.dumps([names, sorted(traces(self.folder, self.words)), sound, left]))
 
@@ -192,11 +176,9 @@ class Shelf:
         "Make a change, killed until it is there; after each kill the library must be as before or as after, sound, and tell nothing more."
         states = [[sorted(s), sorted(s.values()), True, []] for s in (self.holds, after)]
         for n in range(100):
-            sign, seconds = (
-                (self.next() / "manifest.json", 600)
-                if self.rng.random() < 0.3
-                else (None, self.rng.uniform(0, longest) * (1 + n // 4))
-            )
+            sign, seconds = None, self.rng.uniform(0, longest) * (1 + n // 4)
+            if self.rng.random() < 0.3:
+                sign, seconds = self.next() / "manifest.json", 600
             ended, answer = forked(work, seconds, sign), self.folder.with_name("answer.json")
             at = "made" if strangers(self.folder) else "elsewhere"
             self.told["ended" if ended else at] += 1
@@ -228,30 +210,22 @@ def attack_library(folder: Path, rounds: int) -> None:
     for n in range(rounds):
         name = f"{n}.md"
         for _ in range(2):
-            word = shelf.write(name)
-            shelf.change(
-                lambda: add(library.folder, shelf.path(name)), {**shelf.holds, name: word}, longest
-            )
+            holds = {**shelf.holds, name: shelf.write(name)}
+            shelf.change(lambda: add(library.folder, shelf.path(name)), holds, longest)
         name = shelf.rng.choice(sorted(shelf.holds))
-        shelf.change(
-            lambda: library.remove([name]),
-            {k: w for k, w in shelf.holds.items() if k != name},
-            longest / 2,
-        )
+        holds = {k: w for k, w in shelf.holds.items() if k != name}
+        shelf.change(lambda: library.remove([name]), holds, longest / 2)
         shelf.path(name).unlink()
     if not forked(lambda: add(folder / "at-once", folder / "documents"), 600):
         raise SystemExit("library: it takes too long")
-    whole, made = (
-        json.loads((f / "manifest.json").read_text()) for f in (folder / "at-once", library.folder)
-    )
-    if {**whole, "generation": 0} != {**made, "generation": 0}:
+    made = [read_json(f / "manifest.json") for f in (folder / "at-once", library.folder)]
+    if made[0] | {"generation": 0} != made[1] | {"generation": 0}:
         raise SystemExit("library: it is not what one made at once is")
     killed = shelf.told["made"] + shelf.told["elsewhere"]
-    print(
-        f"library  {killed:4} kills in {3 * rounds} changes ({shelf.told['made']} with two generations in the folder), "
-        f"{shelf.told['made all the same']} of them too late; "
-        "always as before or after, and no trace of what was removed"
-    )
+    print(f"library  {killed:4} kills in {3 * rounds} changes", end=" ")
+    print(f"({shelf.told['made']} with two generations in the folder),", end=" ")
+    print(f"{shelf.told['made all the same']} of them too late; always as before or after", end="")
+    print(", and no trace of what was removed")
 
 
 @contextmanager
@@ -357,9 +331,9 @@ def attack_marks(folder: Path, kills: int) -> None:
             deleted += 1
         else:
             raise SystemExit("marks: a deletion does not end")
-    print(
-        f"marks    {kills:4} kills while {many} marks came from two tabs, {deleted} in deletions of conversations; each mark that was taken is there, none of what was deleted"
-    )
+    print(f"marks    {kills:4} kills while {many} marks came from two tabs,", end=" ")
+    print(f"{deleted} in deletions of conversations; each mark that was taken is there", end="")
+    print(", none of what was deleted")
 
 
 def delete(url: str, talk: str) -> None:
@@ -367,29 +341,11 @@ def delete(url: str, talk: str) -> None:
         httpx.delete(f"{url}/api/conversations/{talk}", timeout=60)
 
 
-def started(work: Callable[[], None], gate: int) -> int:
-    "A process that waits for the gate to be closed, and then works; its exit code is 3 if somebody else does. Gives its number."
-    pid = os.fork()
-    if pid:
-        return pid
-    os.read(gate, 1)
-    try:
-        work()
-    except InUse:
-        os._exit(3)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
-
-
-def together(
-    name: str, work: Callable[[Path], None], check: Callable[[Path], bool], folder: Path, times: int
-) -> None:
+def together(name: str, work: Work, check: Check, folder: Path, times: int) -> None:
     "Two processes begin the same work at the same moment, again and again: one must work, and the other must say so."
     for n in range(times):
         here, (gate, opener) = folder / f"two-{name}{n}", os.pipe()
-        pids = [started(lambda: work(here), gate) for _ in range(2)]
+        pids = [child(lambda: (os.read(gate, 1), work(here))) for _ in range(2)]
         os.close(gate)
         time.sleep(0.05)
         os.write(opener, b"go")
@@ -409,11 +365,9 @@ def main(kills: int = 20, rounds: int = 10) -> None:
     "All of it."
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (
-            cut_run(folder / "whole"),
-            judge(folder / "whole", folder / "judged"),
-            ingest(folder / "index"),
-        )
+        cut_run(folder / "whole")
+        judge(folder / "whole", folder / "judged")
+        ingest(folder / "index")
         run, judged = essence(Run(folder / "whole")), judgements(folder / "judged")
         index = (folder / "index" / "manifest.json").read_bytes()
         works = {
@@ -429,10 +383,8 @@ def main(kills: int = 20, rounds: int = 10) -> None:
         attack_library(folder, rounds)
         attack_marks(folder / "service", kills)
         names = sorted(p.name for p in (folder / "documents").iterdir())
-        works["library"] = (
-            lambda f: add(f, folder / "documents"),
-            lambda f: library_is_whole(f, names),
-        )
+        documents = folder / "documents"
+        works["library"] = (lambda f: add(f, documents), lambda f: library_is_whole(f, names))
         for name, (work, check) in works.items():
             together(name, work, check, folder, kills)
 

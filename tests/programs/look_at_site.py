@@ -5,22 +5,19 @@
 Pages are served on this machine and looked at by Chromium. The last line reads `N passed, N failed`.
 """
 
-import argparse
 import functools
 import http.server
-import shutil
 import sys
-import tempfile
 import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
-ROOT = Path(__file__).resolve().parents[2]
-MOST, FIRST = (
-    1_000_000,
-    200_000,
-)  # bytes of a page; of all that the first page fetches, compressed as a web server would
+from browser import Checks, arguments, launched
+from common import ROOT
+
+# bytes of a page; of all that the first page fetches, compressed as a web server would
+MOST, FIRST = 1_000_000, 200_000
 LOOKED_AT = {
     "first": "index.html",
     "chapter": "nbs/tour/05_real_systems.html",
@@ -74,13 +71,11 @@ def look(site: Path, url: str, shots: Path):
     from axe_playwright_python.sync_playwright import Axe
     from playwright.sync_api import sync_playwright
 
-    name = next(n for n in ("chromium", "chromium-browser", "google-chrome") if shutil.which(n))
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which(name), args=["--no-sandbox"])
+        browser = launched(play)
         for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)):
-            context = browser.new_context(
-                viewport={"width": width, "height": 900}, color_scheme=scheme
-            )
+            size = {"width": width, "height": 900}
+            context = browser.new_context(viewport=size, color_scheme=scheme)
             for what, path in LOOKED_AT.items():
                 page, came = context.new_page(), []
                 page.on("response", lambda r, came=came: came.append(r))
@@ -111,32 +106,22 @@ def look(site: Path, url: str, shots: Path):
 
 
 def main() -> int:
-    ap = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ap = arguments(__doc__)
     ap.add_argument("site", nargs="?", type=Path, default=ROOT / "_docs")
-    ap.add_argument("--shots", type=Path)
     args = ap.parse_args()
-    shots = args.shots or Path(tempfile.mkdtemp())
-    shots.mkdir(parents=True, exist_ok=True)
-    lost = broken(args.site)
-    large = [
-        f"{p} {p.stat().st_size}" for p in args.site.rglob("*.html") if p.stat().st_size > MOST
-    ]
-    checks = [
-        (f"{len(list(args.site.rglob('*.html')))} pages: no link leads nowhere", "\n".join(lost)),
-        ("no page of more than 1 MB", "\n".join(large)),
-    ]
+    checks, pages = Checks(args.shots), list(args.site.rglob("*.html"))
+    large = [f"{p} {p.stat().st_size}" for p in pages if p.stat().st_size > MOST]
+    found = [(f"{len(pages)} pages: no link leads nowhere", "\n".join(broken(args.site)))]
+    found.append(("no page of more than 1 MB", "\n".join(large)))
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=args.site)
     http.server.SimpleHTTPRequestHandler.log_message = lambda *_: None
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    checks += look(args.site, f"http://127.0.0.1:{server.server_port}/", shots)
-    for what, problem in checks:
-        print(f"{'FAIL' if problem else 'ok  '} {what} {problem}")
-    failed = sum(bool(problem) for _, problem in checks)
-    print(f"pictures: {shots}\n{len(checks) - failed} passed, {failed} failed")
-    return bool(failed)
+    found += look(args.site, f"http://127.0.0.1:{server.server_port}/", checks.shots)
+    for what, problem in found:
+        with checks(what):
+            assert not problem, problem
+    return checks.ended()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from unittest.mock import patch
 
-from browser import Checks
+from common import Checks
 
 from mtrag_nb.app.cli import run
 from mtrag_nb.core.files import write_jsonl
@@ -93,9 +93,8 @@ def test_set(folder: Path) -> Counter:
     how = {"system": "selective", "progress": False}
     runs = [run(given, folder / "r1", setting="reference", **how)]
     runs += [run(found, folder / "r2", index=folder / "library", **how)]
-    for tasks, done, n in zip(
-        (given, found), runs, (kinds.total(), kinds.total() - kinds["unanswerable"])
-    ):
+    counts = kinds.total(), kinds.total() - kinds["unanswerable"]
+    for tasks, done, n in zip((given, found), runs, counts):
         assert len(done.trajectories) == n and not any(t.failed for t in done.trajectories.values())
         assert check_format("C", tasks, done.folder / "predictions.jsonl").lines == n
     return kinds
@@ -110,40 +109,38 @@ def main() -> int:
     if missing := [str(p) for p in MANUALS if not p.exists()]:
         print(f"not installed: {', '.join(missing)}", "0 passed, 0 failed", sep="\n")
         return 0
-    checks, answerable = Checks(Path()), [n for n, (_, wanted, _) in enumerate(ASKED) if wanted]
+    checks, answerable = Checks(), [n for n, (_, wanted, _) in enumerate(ASKED) if wanted]
 
     def worst_first(self, query, domain="", task_id="", turns=()):
         nodes = self.ranked(query, domain, turns)  # a person's own search goes by `ranked`
         return self.as_retrieval(nodes[::-1][: self.settings.rerank_k])
 
     keep_nothing = {"nexus.correct": "0.99", "nexus.ambiguous": "0.99"}
+
+    def answerable_of(name, **how):
+        came = talk(folder / name, **how)
+        found = stages([c for n, c in enumerate(came) if n in answerable])
+        print(found)
+        return found
+
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        with checks(
-            "fifteen marked turns: each is judged, and of each that failed a stage is named"
-        ):
+        with checks("fifteen marked turns: each is judged, and a stage is named for what failed"):
             came = talk(folder / "plain")
             print(*(f"{c:60.60} {q}" for c, (q, *_) in zip(came, ASKED)), stages(came), sep="\n")
             assert len(came) == 15 and not {"not judged", "undecided"} & set(came)
             assert not any("no stage" in c for c in came)
         with checks("a grade that keeps nothing is named"):
-            found = stages(
-                [c for n, c in enumerate(talk(folder / "grade", **keep_nothing)) if n in answerable]
-            )
-            print(found)
+            found = answerable_of("grade", **keep_nothing)
             assert found["grade"] > len(answerable) / 2 and set(found) <= {"grade", "retrieve"}
         with (
             checks("a search that returns the worst first is named"),
             patch.object(Retriever, "retrieve", worst_first),
         ):
-            found = stages([c for n, c in enumerate(talk(folder / "retrieve")) if n in answerable])
-            print(found)
+            found = answerable_of("retrieve")
             assert found["retrieve"] > len(answerable) / 2, found
         with checks("a library that has not got the manual is named"):
-            found = stages(
-                [c for n, c in enumerate(talk(folder / "index", late=True)) if n in answerable]
-            )
-            print(found)
+            found = answerable_of("index", late=True)
             assert found == {"index": len(answerable)}
         with checks("a test set is drawn from the manuals, and run over in both ways"):
             kinds = test_set(folder / "drawn")

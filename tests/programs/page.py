@@ -16,18 +16,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from browser import Checks, arguments, axe_findings, axe_source, launched, playwright
-from serve_load import started
+from browser import Checks, arguments, axe_source, launched, playwright, serious
+from common import started
 
 from mtrag_nb.data.mtrag import read_gold
 from tests.support.specimens import docx, pdf, word_paragraph
 
-SCREENS = [
-    ("desktop-light", {"width": 1280, "height": 900}, "light"),
-    ("desktop-dark", {"width": 1280, "height": 900}, "dark"),
-    ("phone-light", {"width": 390, "height": 844}, "light"),
-    ("phone-dark", {"width": 390, "height": 844}, "dark"),
-]
+SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+SCREENS = [(f"{n}-{s}", size, s) for n, size in SIZES.items() for s in ("light", "dark")]
 
 
 def filler(what: str) -> str:
@@ -80,14 +76,10 @@ def documents(folder: Path) -> list[Path]:
     "A PDF, a DOCX and an HTML page."
     hours = docx(word_paragraph("Opening hours", "berschrift1"), *map(word_paragraph, HOURS))
     parrot = (
-        b"<script>window.owned = 1</script> A parrot travels for one crown, says <b>nobody</b>.\n"
+        "<script>window.owned = 1</script> A parrot travels for one crown, says <b>nobody</b>.\n"
     )
-    made = {
-        "ferry.pdf": pdf(FERRY)[0],
-        "hours.docx": hours,
-        "island.html": ISLAND.encode(),
-        HOSTILE: parrot,
-    }
+    made = {"ferry.pdf": pdf(FERRY)[0], "hours.docx": hours}
+    made |= {"island.html": ISLAND.encode(), HOSTILE: parrot.encode()}
     for name, data in made.items():
         (folder / name).write_bytes(data)
     return [folder / name for name in made]
@@ -136,50 +128,52 @@ class Visit:
     "A browser's window on the page, and what it did."
 
     def __init__(self, browser, url: str, size: dict, scheme: str, axe: str):
-        self.context = browser.new_context(
-            viewport=size, color_scheme=scheme, accept_downloads=True
-        )
-        self.tab, self.url, self.size, self.axe, self.errors, self.asked = (
-            self.context.new_page(),
-            url,
-            size,
-            axe,
-            [],
-            [],
-        )
+        how = {"viewport": size, "color_scheme": scheme, "accept_downloads": True}
+        self.context = browser.new_context(**how)
+        self.tab, self.errors, self.asked = self.context.new_page(), [], []
+        self.url, self.size, self.axe = url, size, axe
         self.tab.on("pageerror", lambda e: self.errors.append(str(e)))
-        self.tab.on(
-            "console",
-            lambda m: (
-                self.errors.append(m.text)
-                if m.type == "error" and "status of 4" not in m.text
-                else None
-            ),
-        )
+        self.tab.on("console", self.hear)
         self.context.on("request", lambda r: self.asked.append(r.url))
         self.tab.goto(url)
 
+    def hear(self, message) -> None:
+        if message.type == "error" and "status of 4" not in message.text:
+            self.errors.append(message.text)
+
     def elsewhere(self) -> list[str]:
         "Requests that left the machine."
-        return [
-            u
-            for u in self.asked
-            if urlsplit(u).scheme in ("http", "https")
-            and urlsplit(u).netloc != urlsplit(self.url).netloc
-        ]
+        here, asked = urlsplit(self.url).netloc, [urlsplit(u) for u in self.asked]
+        return [u.geturl() for u in asked if u.scheme in ("http", "https") and u.netloc != here]
 
     def fits(self) -> None:
-        assert self.tab.evaluate("document.documentElement.scrollWidth") <= self.size["width"], (
-            "wider than the screen"
-        )
+        width = self.tab.evaluate("document.documentElement.scrollWidth")
+        assert width <= self.size["width"], "wider than the screen"
 
     def accessible(self) -> None:
         "Nothing serious is found by axe-core."
-        found = axe_findings(self.tab, self.axe)
-        serious = [v for v in found if v[0] in ("serious", "critical")]
-        assert not serious, serious
-        for v in found:
-            print(f"     axe, {v[0]}: {v[1]} {v[2][:1]}")
+        found = serious(self.tab, self.axe)
+        assert not found, found
+
+    def looks(self, shot: Path, whole: bool = False) -> None:
+        "It fits; a picture of it."
+        self.fits()
+        self.tab.screenshot(path=shot, full_page=whole)
+
+    def downloaded(self, link: str) -> Path:
+        "What a link downloads."
+        with self.tab.expect_download() as got:
+            self.tab.get_by_role("link", name=link).click()
+        file = Path(got.value.path()).with_suffix(".jsonl")
+        return Path(got.value.path()).rename(file)
+
+    def find_lost(self, turn) -> object:
+        "Ask why of a turn, and search the library for the passage that it lacks: its place in the list."
+        press(turn, "Why?")
+        box = turn.get_by_role("textbox", name="search the library")
+        box.fill("suitcases of twenty kilograms")
+        press(turn, "search: ")
+        return turn.get_by_role("list", name="Passages of the library").locator("li").first
 
     def unharmed(self) -> None:
         assert self.tab.evaluate("window.owned") is None, "a script of a document ran"
@@ -194,25 +188,22 @@ class Visit:
         return turn
 
 
+def press(where, name: str) -> None:
+    where.get_by_role("button", name=name).click()
+
+
 def marks(checks: Checks, v: Visit, name: str) -> None:
     "Offsets count characters, whatever JavaScript counts."
     with checks(f"{name}: marks stand where they belong behind characters outside the BMP"):
         text = "\N{OCTOPUS}" * 12 + " our notes. It opens at nine. The keeper sleeps."
         at = text.index("It opens"), text.index(" The keeper")
-        shown = v.tab.evaluate(
-            "([text, marks]) => passageText({ text, marks }).map(x => x.textContent ?? x)",
-            [text, [at]],
-        )
+        said = "([text, marks]) => passageText({ text, marks }).map(x => x.textContent ?? x)"
+        shown = v.tab.evaluate(said, [text, [at]])
         assert shown == [text[: at[0]], "It opens at nine.", " The keeper sleeps."], shown
-        claim = {
-            "start": at[0],
-            "end": at[1],
-            "cites": [],
-            "supported": False,
-            "problem": "no source",
-        }
+        claim = {"start": at[0], "end": at[1], "cites": [], "supported": False}
         said = "([answer_, claims]) => answer({ answer: answer_, claims }, {}).querySelector('.unsaid').textContent"
-        assert v.tab.evaluate(said, [text, [claim]]) == "It opens at nine."
+        given = [text, [claim | {"problem": "no source"}]]
+        assert v.tab.evaluate(said, given) == "It opens at nine."
 
 
 def put_in(checks: Checks, v: Visit, expect, paths: list[Path], name: str) -> None:
@@ -229,14 +220,15 @@ def put_in(checks: Checks, v: Visit, expect, paths: list[Path], name: str) -> No
         broken = paths[0].parent / "broken.pdf"
         broken.write_bytes(b"no PDF at all")
         v.tab.locator("#files").set_input_files(str(broken))
-        expect(v.tab.locator("#uploads")).to_contain_text(
-            "refused: the content is no PDF", timeout=3 * 60_000
-        )
-        v.tab.locator("#uploads").get_by_role("button", name="ok").click()
+        told = v.tab.locator("#uploads")
+        expect(told).to_contain_text("refused: the content is no PDF", timeout=3 * 60_000)
+        press(told, "ok")
         expect(v.tab.locator("#documents")).to_contain_text(HOSTILE)
         v.unharmed()
-        v.fits()
-        v.tab.screenshot(path=checks.shots / f"page-documents-{name}.png", full_page=True)
+        v.looks(checks.shots / f"page-documents-{name}.png", True)
+
+
+ON_PASSAGE = "document.activeElement.classList.contains('passage')"
 
 
 def converse(checks: Checks, v: Visit, expect, name: str) -> None:
@@ -248,29 +240,24 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
             expect(turns[-1]).to_contain_text(wanted)
     with checks(f"{name}: a citation opens its passage, the sentence marked, the page named"):
         turns[5].locator(".sources button", has_text="page 2").click()
-        expect(turns[5].locator(".facts")).not_to_contain_text(
-            "supported"
-        )  # a copy supports itself
+        # a copy supports itself
+        expect(turns[5].locator(".facts")).not_to_contain_text("supported")
         passage = turns[5].locator(".passage:not([hidden])").first
         expect(passage.locator("mark", has_text="thirty days")).to_be_visible()
         expect(turns[5].locator(".sources button[aria-expanded=true]")).to_contain_text("ferry.pdf")
         turns[2].locator(".cite").first.click()
-        assert v.tab.evaluate("document.activeElement.classList.contains('passage')"), (
-            "the number in the text leads there, too"
-        )
-        v.fits()
-        v.tab.screenshot(path=checks.shots / f"page-citation-{name}.png")
+        assert v.tab.evaluate(ON_PASSAGE), "the number in the text leads there, too"
+        v.looks(checks.shots / f"page-citation-{name}.png")
     with checks(f"{name}: the refusal says why"):
         expect(turns[0].locator(".box.warn")).to_contain_text("passed the grade")
         turns[0].locator("details.more summary").click()
         expect(turns[0].locator("details.more")).to_contain_text("left out")
         turns[0].scroll_into_view_if_needed()
-        v.fits()
-        v.tab.screenshot(path=checks.shots / f"page-refusal-{name}.png")
+        v.looks(checks.shots / f"page-refusal-{name}.png")
     with checks(f"{name}: why in words, and the turn as notebooks show it"):
-        turns[2].get_by_role("button", name="Why?").click()
+        press(turns[2], "Why?")
         expect(turns[2].locator(".about ol").first).to_contain_text("ambiguous")
-        turns[2].get_by_role("button", name="every step").click()
+        press(turns[2], "every step")
         expect(v.tab.frame_locator("#why-page").locator("body")).to_contain_text("Passages")
         v.tab.screenshot(path=checks.shots / f"page-why-{name}.png")
         v.tab.keyboard.press("Escape")
@@ -287,34 +274,24 @@ def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
         turns[2].get_by_role("textbox", name="a note").fill("right & <b>good</b>")
         turns[2].get_by_role("button", name="save: a note").click()
     lost = turns[1]
-    with checks(
-        f"{name}: a passage is searched for and marked, and the turn says which stage lost it"
-    ):
-        lost.get_by_role("button", name="Why?").click()
+    with checks(f"{name}: a passage is found and marked, and the turn says which stage lost it"):
+        found = v.find_lost(lost)
         thrown = lost.get_by_role("list", name="Passages that were found")
         expect(thrown).to_contain_text(re.compile(r"thrown away: no 0\.\d\d \(limit 0.53\)"))
-        lost.get_by_role("textbox", name="search the library").fill("suitcases of twenty kilograms")
-        lost.get_by_role("button", name="search: ").click()
-        found = lost.get_by_role("list", name="Passages of the library").locator("li").first
-        found.get_by_role("button", name="Luggage").click()
+        press(found, "Luggage")
         expect(found.locator(".passage")).to_contain_text("twenty kilograms")
-        found.get_by_role("button", name="this passage answers it").click()
+        press(found, "this passage answers it")
         expect(lost.locator(".came")).to_contain_text("Failed first at grade")
         expect(v.tab.locator("#marked")).to_have_text("3")
     with checks(f"{name}: the marks are a file of tasks and gold"):
         unfold(v)
-        with v.tab.expect_download() as got:
-            v.tab.get_by_role("link", name="tasks and gold").click()
-        file = Path(got.value.path()).with_suffix(".jsonl")
-        Path(got.value.path()).rename(file)
-        assert [g.answerability for g in read_gold(file).values()].count("ANSWERABLE") == 2
+        gold = read_gold(v.downloaded("tasks and gold")).values()
+        assert [g.answerability for g in gold].count("ANSWERABLE") == 2
 
 
 def draw(checks: Checks, v: Visit, expect, name: str) -> None:
     "A test set drawn from the documents: two questions accepted, one thrown away, the file read as tasks."
-    with checks(
-        f"{name}: questions are drawn, accepted and thrown away; the file has tasks and gold"
-    ):
+    with checks(f"{name}: questions are drawn, accepted, thrown away; the file has tasks and gold"):
         v.tab.locator("#set-fold > summary").focus()
         v.tab.keyboard.press("Enter")
         v.tab.locator("#draw").focus()
@@ -323,20 +300,15 @@ def draw(checks: Checks, v: Visit, expect, name: str) -> None:
         expect(drawn.nth(2)).to_be_visible(timeout=3 * 60_000)
         n = drawn.count()
         for k in (0, 1):
-            drawn.nth(k).get_by_role("button", name="accept").click()
+            press(drawn.nth(k), "accept")
             expect(v.tab.locator("#kept")).to_have_text(str(k + 1))
-        drawn.nth(2).get_by_role("button", name="throw away").click()
+        press(drawn.nth(2), "throw away")
         expect(drawn).to_have_count(n - 1)
-        v.fits()
         v.accessible()
-        v.tab.screenshot(path=checks.shots / f"page-set-{name}.png", full_page=True)
-        with v.tab.expect_download() as got:
-            v.tab.get_by_role("link", name="with passages").click()
-        file = Path(got.value.path()).with_suffix(".jsonl")
-        Path(got.value.path()).rename(file)
-        assert len(read_gold(file)) == 2
+        v.looks(checks.shots / f"page-set-{name}.png", True)
+        assert len(read_gold(v.downloaded("with passages"))) == 2
         for k in (0, 1):
-            drawn.nth(k).get_by_role("button", name="accept").click()
+            press(drawn.nth(k), "accept")
         expect(v.tab.locator("#set")).to_be_hidden()
         v.tab.locator("#set-fold > summary").click()
 
@@ -356,33 +328,26 @@ def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
         expect(v.tab.locator("article.turn")).to_have_count(len(QUESTIONS))
         expect(v.tab.locator("article.turn").nth(1).locator(".came")).to_contain_text("grade")
         unfold(v)
-        with v.tab.expect_download() as got:
-            v.tab.get_by_role("link", name="as JSON").click()
-        assert "four crowns" in Path(got.value.path()).read_text(encoding="utf-8")
+        assert "four crowns" in v.downloaded("as JSON").read_text(encoding="utf-8")
     with checks(f"{name}: nothing serious for axe-core, nothing wider than the screen"):
         v.accessible()
-        v.fits()
-        v.tab.screenshot(path=checks.shots / f"page-talk-{name}.png", full_page=True)
+        v.looks(checks.shots / f"page-talk-{name}.png", True)
     with checks(f"{name}: by the keyboard alone"):
         v.tab.locator("#fresh").focus()
         v.tab.keyboard.press("Enter")
         expect(v.tab.locator("#question")).to_be_focused()
         v.tab.keyboard.type("How much is a bicycle?")
         v.tab.keyboard.press("Enter")
-        expect(v.tab.locator("article.turn").last).to_contain_text(
-            "nine crowns", timeout=3 * 120_000
-        )
+        turn = v.tab.locator("article.turn").last
+        expect(turn).to_contain_text("nine crowns", timeout=3 * 120_000)
         for _ in range(12):
             v.tab.keyboard.press("Shift+Tab")
             if v.tab.evaluate("document.activeElement.className.includes('cite')"):
                 break
         v.tab.keyboard.press("Enter")
-        assert v.tab.evaluate("document.activeElement.classList.contains('passage')"), (
-            "the passage has the focus"
-        )
-        assert v.tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", (
-            "and one sees it"
-        )
+        assert v.tab.evaluate(ON_PASSAGE), "the passage has the focus"
+        outline = v.tab.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline == "solid", "and one sees it"
     with checks(f"{name}: an answer that rests only on the question before says so"):
         turn = v.ask("Who is the CEO?", expect)
         expect(turn.locator(".box.warn")).to_contain_text("do not seem to answer")
@@ -394,19 +359,16 @@ def collections(checks: Checks, v: Visit, expect, name: str) -> None:
         unfold(v)
         v.tab.locator("#talks .talk", has_text=QUESTIONS[0][0]).click()
         turn = v.tab.locator("article.turn").nth(5)
-        turn.locator(".sources li", has_text="page 2").get_by_role(
-            "button", name="show in the document"
-        ).click()
+        press(turn.locator(".sources li", has_text="page 2"), "show in the document")
         book = v.tab.get_by_role("dialog", name="ferry.pdf")
         expect(book.locator("mark", has_text="thirty days")).to_be_in_viewport()
         expect(book.locator("h3", has_text="page 2")).to_have_count(1)
         said = " ".join(book.locator("#book-text").inner_text().split())
         assert said.count("A dog travels with its owner") == said.count("thirty days") == 1
-        v.fits()
         v.accessible()
-        v.tab.screenshot(path=checks.shots / f"page-book-{name}.png")
+        v.looks(checks.shots / f"page-book-{name}.png")
         v.tab.keyboard.press("Escape")
-        v.tab.get_by_role("button", name=f"read {HOSTILE}").click()
+        press(v.tab, f"read {HOSTILE}")
         expect(v.tab.locator("#book-text")).to_contain_text("<b>nobody</b>")
         v.tab.keyboard.press("Escape")
     with checks(f"{name}: a question to one collection finds nothing of the others"):
@@ -422,7 +384,7 @@ def collections(checks: Checks, v: Visit, expect, name: str) -> None:
 def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
     "A document that is deleted is neither cited nor found any more; the conversation is deleted, too."
     with checks(f"{name}: a deleted document is cited no more"):
-        v.tab.get_by_role("button", name="delete ferry.pdf").click()
+        press(v.tab, "delete ferry.pdf")
         v.tab.screenshot(path=checks.shots / f"page-sure-{name}.png")
         v.tab.locator("#yes").click()
         expect(v.tab.locator("#count")).to_have_text("3")
@@ -431,34 +393,31 @@ def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
         turn = v.ask(QUESTIONS[2][0], expect)
         expect(turn).not_to_contain_text("four crowns")
         expect(turn).not_to_contain_text("ferry.pdf")
-        turn.get_by_role("button", name="Why?").click()
-        turn.get_by_role("button", name="every step").click()
-        expect(v.tab.frame_locator("#why-page").locator("body")).not_to_contain_text(
-            "A dog travels with its owner"
-        )
+        press(turn, "Why?")
+        press(turn, "every step")
+        why = v.tab.frame_locator("#why-page").locator("body")
+        expect(why).not_to_contain_text("A dog travels with its owner")
         v.tab.keyboard.press("Escape")
     with checks(f"{name}: a mark says that its document is gone"):
         v.tab.locator("#talks .talk", has_text=QUESTIONS[0][0]).click()
         lost = v.tab.locator("article.turn").nth(1)
-        lost.get_by_role("button", name="Why?").click()
+        press(lost, "Why?")
         marked = lost.get_by_role("list", name="Marked passages")
         expect(marked).to_contain_text("not in the library any more")
     with checks(f"{name}: every document and conversation deleted"):
-        while v.tab.locator("#documents button[aria-label^=delete]").count():
-            n = v.tab.locator("#documents button[aria-label^=delete]").count()
-            v.tab.locator("#documents button[aria-label^=delete]").first.click()
+        every = v.tab.locator("#documents button[aria-label^=delete]")
+        for n in range(every.count(), 0, -1):
+            every.first.click()
             v.tab.locator("#yes").click()
-            expect(v.tab.locator("#documents button[aria-label^=delete]")).to_have_count(n - 1)
+            expect(every).to_have_count(n - 1)
         for talk in range(v.tab.locator("#talks .talk").count(), 0, -1):
             v.tab.locator("#talks .talk").first.click()
-            v.tab.locator("#talks").get_by_role("button", name="delete").click()
+            press(v.tab.locator("#talks"), "delete")
             v.tab.locator("#yes").click()
             expect(v.tab.locator("#talks .talk")).to_have_count(talk - 1)
         v.tab.reload()
         expect(v.tab.locator("#marks")).to_be_hidden()
-    with checks(
-        f"{name}: no request left the machine, no error in a script, nothing of a document ran"
-    ):
+    with checks(f"{name}: no request left the machine, no error, nothing of a document ran"):
         assert not v.elsewhere(), v.elsewhere()
         assert not v.errors, v.errors
         v.unharmed()
@@ -509,20 +468,15 @@ def pictures(browser, url: str, expect, paths: list[Path]) -> None:
     turn.locator("details.more summary").click()
     turn.scroll_into_view_if_needed()
     picture(v, "refusal")
-    paths[0].write_bytes(
-        pdf(FERRY)[0]
-    )  # long passages, of which the grade throws the right one away
+    # long passages, of which the grade throws the right one away
+    paths[0].write_bytes(pdf(FERRY)[0])
     v.tab.locator("#files").set_input_files(str(paths[0]))
     expect(v.tab.locator("#uploads")).to_contain_text("replaced", timeout=3 * 60_000)
     v.tab.locator("#fresh").click()
     turn = v.ask(QUESTIONS[0][0], expect)
-    turn.get_by_role("button", name="this answer is right").click()
+    press(turn, "this answer is right")
     lost = v.ask(QUESTIONS[1][0], expect)
-    lost.get_by_role("button", name="Why?").click()
-    lost.get_by_role("textbox", name="search the library").fill("suitcases of twenty kilograms")
-    lost.get_by_role("button", name="search: ").click()
-    found = lost.get_by_role("list", name="Passages of the library").locator("li").first
-    found.get_by_role("button", name="this passage answers it").click()
+    press(v.find_lost(lost), "this passage answers it")
     expect(lost.locator(".came")).to_contain_text("Failed first at grade")
     lost.evaluate("e => e.scrollIntoView()")
     picture(v, "marks")
@@ -530,18 +484,13 @@ def pictures(browser, url: str, expect, paths: list[Path]) -> None:
 
 def main(argv=None) -> int:
     ap = arguments(__doc__)
-    ap.add_argument(
-        "--screens", nargs="+", default=[name for name, *_ in SCREENS], help="only these"
-    )
-    ap.add_argument(
-        "--systems", nargs="*", default=["naive", "self_crag"], help="asked besides the page's own"
-    )
+    names = [name for name, *_ in SCREENS]
+    ap.add_argument("--screens", nargs="+", default=names, help="only these")
+    others, more = ["naive", "self_crag"], "asked besides the page's own"
+    ap.add_argument("--systems", nargs="*", default=others, help=more)
     ap.add_argument("--set", action="append", default=[], help="a setting of the service, as serve")
-    ap.add_argument(
-        "--pictures",
-        action="store_true",
-        help="make the pictures of the walk-through, and nothing else",
-    )
+    only = "make the pictures of the walk-through, and nothing else"
+    ap.add_argument("--pictures", action="store_true", help=only)
     args = ap.parse_args(argv)
     api, checks = playwright(), Checks(args.shots)
     with (
@@ -612,7 +561,7 @@ def delete_others(v: Visit, expect) -> None:
         n = others.count()
         others.first.click()
         expect(v.tab.locator("#talks .talk[aria-current=true]")).to_contain_text("bicycle")
-        v.tab.locator("#talks").get_by_role("button", name="delete").click()
+        press(v.tab.locator("#talks"), "delete")
         v.tab.locator("#yes").click()
         expect(v.tab.locator("#talks .talk", has_text="How much is a bicycle")).to_have_count(n - 1)
 

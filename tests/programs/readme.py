@@ -10,22 +10,19 @@ where it listens. A block below "`NAME.py`:" or "`NAME.jsonl`:" is that file; py
 reads `N passed, N failed, N left out`.
 """
 
-import argparse
 import os
 import re
 import shlex
 import shutil
 import signal
-import site
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
+from common import OFFLINE, ROOT, Checks, arguments, environment
 from wheel import build
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/commands.md", "docs/SKILL.md")
 ADDRESS = re.compile(r'"(mtrag_nb\S*) @ git\+\S+"')
 ELSEWHERE = {
@@ -56,13 +53,9 @@ def files(page: str) -> dict[str, str]:
 
 def listening(command: str, **how) -> tuple[int, str]:
     "Start what listens, wait until it says where, and stop it: its exit code and what it wrote."
-    with subprocess.Popen(
-        ["bash", "-c", f"exec {command.partition('#')[0]}"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **how,
-    ) as p:
+    words = ["bash", "-c", f"exec {command.partition('#')[0]}"]
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(words, **both, **how) as p:
         said = []
         for line in p.stdout:
             said.append(line)
@@ -71,30 +64,31 @@ def listening(command: str, **how) -> tuple[int, str]:
         return p.wait(), "".join(said) if any("http://" in line for line in said) else "no address"
 
 
-def environment(folder: Path, borrow: bool) -> dict[str, str]:
+def run(command: str, listens: bool, **how) -> tuple[int, str]:
+    "Run a line in bash: its exit code and what it wrote."
+    if listens:
+        return listening(command, **how)
+    how |= {"input": QUESTION, "capture_output": True, "text": True}
+    done = subprocess.run(["bash", "-c", command], **how)
+    return done.returncode, done.stdout + done.stderr
+
+
+def shell(folder: Path, borrow: bool) -> dict[str, str]:
     "The variables of a shell in a new environment."
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    if borrow:
-        rest = next(folder.glob("lib/python*/site-packages")) / "rest.pth"
-        rest.write_text(site.getsitepackages()[0] + "\n")
-    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    for name in ("MTRAG_DATA", "PYTHONPATH"):
-        env.pop(name, None)
-    return env
+    path = f"{environment(folder, borrow)}{os.pathsep}{os.environ['PATH']}"
+    own = {k: v for k, v in os.environ.items() if k not in ("MTRAG_DATA", "PYTHONPATH")}
+    return {**own, **OFFLINE, "PATH": path}
 
 
 def main() -> int:
-    ap = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ap, checks = arguments(__doc__), Checks()
     ap.add_argument("--list", action="store_true", help="say what would be run")
     ap.add_argument("--borrow", action="store_true", help="install no package of the systems anew")
     args = ap.parse_args()
     # A shell's background job ignores Ctrl-C, and so would the server that it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     page = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in PAGES)
-    todo, passed, failed = commands(page), 0, 0
+    todo = commands(page)
     left_out = sum(bool(where) for _, where in todo)
     if args.list:
         for command, where in todo:
@@ -117,22 +111,14 @@ def main() -> int:
             if line != command:
                 systems = "[" in ADDRESS.search(command)[1]
                 n = sum(1 for _ in Path(tmp).glob("env*"))
-                env = environment(Path(tmp) / f"env{n}", args.borrow and systems)
+                env = shell(Path(tmp) / f"env{n}", args.borrow and systems)
                 if args.borrow and systems:
                     line = line.replace("pip install", "pip install --no-deps --force-reinstall", 1)
-            start, how = time.time(), {"cwd": folder, "env": env}
-            if command.startswith(LISTENS):
-                code, said = listening(line, **how)
-            else:
-                how |= {"input": QUESTION, "capture_output": True, "text": True}
-                done = subprocess.run(["bash", "-c", line], **how)
-                code, said = done.returncode, done.stdout + done.stderr
-            passed, failed = passed + (not code), failed + bool(code)
-            told = "\n".join(said.strip().splitlines()[-12:])
-            mark = f"FAIL ({code})" if code else "ok  "
-            print(f"{mark} {time.time() - start:6.1f} s  $ {command}\n{told}\n", flush=True)
-    print(f"{passed} passed, {failed + (not passed)} failed, {left_out} left out")
-    return 1 if failed or not passed else 0
+            with checks(f"$ {command}"):
+                code, said = run(line, command.startswith(LISTENS), cwd=folder, env=env)
+                print("\n".join(said.strip().splitlines()[-12:]))
+                assert not code, code
+    return checks.ended(f", {left_out} left out")
 
 
 if __name__ == "__main__":

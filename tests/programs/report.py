@@ -16,15 +16,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from browser import Checks, arguments, launched, playwright
-from page import SCREENS, Visit, axe_source
+from browser import Checks, arguments, axe_source, launched, playwright, unfold_all
+from common import ROOT
+from page import SCREENS, Visit
 from pypdf import PdfReader
 
 from mtrag_nb.core.files import write_json, write_jsonl
 from mtrag_nb.core.record import Run, turn_line
 from mtrag_nb.show.report import report
 
-ROOT = Path(__file__).resolve().parents[2]
 RECORDED, REFERENCE = ROOT / "data" / "recorded", ROOT / "data" / "sample" / "reference.jsonl"
 FOUR = ("sample_self_crag", "sample_ncl", "sample_agents", "sample_naive")
 WRITE = """import sys, time
@@ -59,23 +59,13 @@ def copied_reference(times: int, path: Path) -> Path:
     return path
 
 
-def written(
-    path: Path, reference: Path, *runs: Path
-) -> tuple[float, int, int, int]:  # CPU seconds, bytes, files beside, their bytes
-    "Write a report in a process of its own, as the command does."
-    done = subprocess.run(
-        [sys.executable, "-c", WRITE, str(path), str(reference), *map(str, runs)],
-        capture_output=True,
-        text=True,
-    )
+def written(path: Path, reference: Path, *runs: Path) -> tuple[float, int, int, int]:
+    "Write a report in a process of its own, as the command does: CPU seconds, bytes, files beside it, their bytes."
+    command = [sys.executable, "-c", WRITE, *map(str, (path, reference, *runs))]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    beside = [*path.with_name(f"{path.stem}.turns").glob("*.html")]
-    return (
-        float(done.stdout.split()[-1]),
-        path.stat().st_size,
-        len(beside),
-        sum(p.stat().st_size for p in beside),
-    )
+    beside = [p.stat().st_size for p in path.with_name(f"{path.stem}.turns").glob("*.html")]
+    return float(done.stdout.split()[-1]), path.stat().st_size, len(beside), sum(beside)
 
 
 def forked_run(folder: Path, times: int) -> Path:
@@ -88,11 +78,8 @@ def forked_run(folder: Path, times: int) -> Path:
     }
     for place, (name, otherwise) in passed_off.items():
         fork = Run(copied_run(name, times, folder / place))
-        identity = {
-            **fork.manifest["identity"],
-            "system": f"{run.system}+{otherwise}",
-            "replays": {"run": run.state},
-        }
+        changes = {"system": f"{run.system}+{otherwise}", "replays": {"run": run.state}}
+        identity = {**fork.manifest["identity"], **changes}
         write_json(fork.folder / "manifest.json", {**fork.manifest, "identity": identity})
     return folder
 
@@ -118,15 +105,11 @@ def reports(folder: Path) -> dict[str, tuple[Path, tuple]]:
 def list_works(v: Visit) -> None:
     "Filter by a count, search, sort, go to a turn; the fold of the turn opens."
     tab, shown = v.tab, "document.querySelectorAll('#list tbody tr:not([hidden])').length"
-    for link in (
-        tab.locator("section#runs a.f[data-n]").all()[:6]
-        + tab.locator("section#mechanisms a.f[data-n]").all()
-    ):
+    counts = tab.locator("section#runs a.f[data-n]").all()[:6]
+    told = "n => document.querySelector('#told').innerText.startsWith(n + ' of ')"
+    for link in counts + tab.locator("section#mechanisms a.f[data-n]").all():
         link.click()
-        tab.wait_for_function(
-            "n => document.querySelector('#told').innerText.startsWith(n + ' of ')",
-            arg=link.get_attribute("data-n"),
-        )
+        tab.wait_for_function(told, arg=link.get_attribute("data-n"))
         assert tab.evaluate(shown) == min(int(link.get_attribute("data-n")), 200)
     assert ":" in tab.locator("#told").inner_text()
     tab.locator("#all").click()
@@ -146,9 +129,8 @@ def list_works(v: Visit) -> None:
     tokens = [int(x) for x in tab.locator("#list tbody tr td:last-child").all_inner_texts()]
     assert tokens == sorted(tokens) and len(tokens) == every
     tab.locator("#list tbody th a").first.click()
-    tab.wait_for_function(
-        "() => document.getElementById(location.hash.slice(1))?.closest('details').open"
-    )  # unfolded
+    unfolded = "document.getElementById(location.hash.slice(1))?.closest('details').open"
+    tab.wait_for_function(f"() => {unfolded}")
     v.fits()
 
 
@@ -183,47 +165,34 @@ def whole_without_script(checks: Checks, browser, path: Path) -> None:
         context.close()
 
 
+CUT = """[...document.querySelectorAll('main > section .wide')].filter(e => e.scrollWidth > e.clientWidth + 1)
+.map(e => e.getAttribute('aria-label'))"""
+
+
 def looks(checks: Checks, browser, axe: str, pages: dict) -> None:
     "Each report on each screen."
+    screens = {"four": SCREENS, "one": SCREENS[1:3], "forked": SCREENS[1:3]}
     for name, (path, _) in pages.items():
-        for screen, size, scheme in (
-            SCREENS
-            if name == "four"
-            else SCREENS[1:3]
-            if name in ("one", "forked")
-            else SCREENS[:1]
-        ):
-            with checks(
-                f"{name}, {screen}: nothing is cut off, nothing serious for axe-core, no request, no script error"
-            ):
+        for screen, size, scheme in screens.get(name, SCREENS[:1]):
+            with checks(f"{name}, {screen}: nothing is cut off or serious, no request, no error"):
                 start = time.perf_counter()
                 v = Visit(browser, path.as_uri(), size, scheme, axe)
                 print(f"     opened in {time.perf_counter() - start:.2f} s")
-                v.tab.screenshot(
-                    path=checks.shots / f"report-{name}-{screen}.png",
-                    full_page=name in ("one", "four", "forked"),
-                )
-                v.fits()
+                v.looks(checks.shots / f"report-{name}-{screen}.png", name in screens)
                 if size["width"] > 1000 and name == "four":
-                    cut = v.tab.evaluate(
-                        "[...document.querySelectorAll('main > section .wide')].filter(e => e.scrollWidth > e.clientWidth"
-                        " + 1).map(e => e.getAttribute('aria-label'))"
-                    )
+                    cut = v.tab.evaluate(CUT)
                     assert not cut, cut
                 list_works(v)
-                v.tab.evaluate(
-                    "document.querySelectorAll('#more details, #turns > details').forEach(d => d.open = true)"
-                )
+                unfold_all(v.tab, "#more details, #turns > details")
                 if name != "2000":
                     v.accessible()
-                assert not v.errors and all(u.startswith("file:") for u in v.asked), (
-                    v.errors,
-                    v.asked,
-                )
+                asked = [u for u in v.asked if not u.startswith("file:")]
+                assert not v.errors and not asked, (v.errors, asked)
                 v.context.close()
 
 
-FRAMES = "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))"  # drawn, and once more
+# drawn, and once more
+FRAMES = "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))"
 
 
 def opens_fast(checks: Checks, browser, path: Path) -> None:
@@ -263,15 +232,11 @@ def main(argv=None) -> int:
     with tempfile.TemporaryDirectory() as folder, api.sync_playwright() as p:
         axe, pages = axe_source(Path(folder)), reports(Path(folder))
         for name, (_, (seconds, size, files, beside)) in pages.items():
-            print(
-                f"{name:12} {seconds:5.1f} CPU-seconds  {size / 1e6:5.2f} MB, beside it {files} files of {beside / 1e6:.1f} MB"
-            )
+            print(f"{name:12} {seconds:5.1f} CPU-seconds  {size / 1e6:5.2f} MB")
+            print(f"{'':12} beside it {files} files of {beside / 1e6:.1f} MB")
         with checks("four runs of 16 turns: at most 1.5 MB and 5 CPU-seconds"):
-            assert (
-                pages["four"][1][0] <= 5
-                and pages["four"][1][1] <= 1.5e6
-                and not pages["four"][1][2]
-            )
+            seconds, size, files, _ = pages["four"][1]
+            assert seconds <= 5 and size <= 1.5e6 and not files
         browser = launched(p)
         looks(checks, browser, axe, pages)
         whole_without_script(checks, browser, pages["four"][0])

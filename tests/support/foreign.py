@@ -28,39 +28,18 @@ from mtrag_nb.systems.outside import outside, system_named
 from mtrag_nb.systems.system import System
 
 PROGRAMS = Path(__file__).parents[1] / "foreign"
-FAULTS = {  # program -> fault -> the stage that must be named
-    "langgraph": {
-        "retriever": "retrieve",
-        "grader": "grade",
-        "generator": "generate",
-        "refusal": "gate",
-    },
-    "llamaindex": {
-        "retriever": "retrieve",
-        "reranker": "rerank",
-        "generator": "generate",
-        "refusal": "gate",
-    },
-    "otel": {
-        "retriever": "retrieve",
-        "grader": "grade",
-        "generator": "generate",
-        "refusal": "gate",
-    },
-    "function": {
-        "retriever": "retrieve",
-        "grader": "grade",
-        "generator": "generate",
-        "refusal": "gate",
-    },
-    # A reply holds an answer and its passages. What was dropped before was never seen, and a refusal is the answerer's.
-    "endpoint": {
-        "retriever": "retrieve",
-        "grader": "retrieve",
-        "generator": "generate",
-        "refusal": "generate",
-    },
+NAMED = {"retriever": "retrieve", "grader": "grade", "generator": "generate", "refusal": "gate"}
+RERANKED = {
+    "retriever": "retrieve",
+    "reranker": "rerank",
+    "generator": "generate",
+    "refusal": "gate",
 }
+# A reply holds an answer and its passages. What was dropped before was never seen, and a refusal is the answerer's.
+REPLIED = NAMED | {"grader": "retrieve", "refusal": "generate"}
+# program -> fault -> the stage that must be named
+FAULTS = {"langgraph": NAMED, "llamaindex": RERANKED, "otel": NAMED, "function": NAMED}
+FAULTS["endpoint"] = REPLIED
 SPANS = ("langgraph", "llamaindex", "otel")  # the others are run
 HEAD = ["program", "fault in the", "stage", "right before", "broken by it", "named", "share"]
 

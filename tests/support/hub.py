@@ -13,15 +13,8 @@ from mtrag_nb.core.types import digest
 from tests.support.web import Answer, FolderServer
 
 
-LARGE = (
-    ".safetensors",
-    ".bin",
-    ".pth",
-    ".pt",
-    ".onnx",
-    ".gguf",
-    ".jpg",
-)  # kept as large files, with a SHA-256
+# kept as large files, with a SHA-256
+LARGE = (".safetensors", ".bin", ".pth", ".pt", ".onnx", ".gguf", ".jpg")
 
 
 def _refusal(status: int, code: str, message: str) -> Answer:
@@ -31,18 +24,11 @@ def _refusal(status: int, code: str, message: str) -> Answer:
 
 def _facts(root: Path, path: Path) -> dict:
     "What the hub tells of a file."
-    facts = {
-        "type": "file",
-        "path": path.relative_to(root).as_posix(),
-        "size": path.stat().st_size,
-        "oid": checksum(path, "0" * 40),
-    }
-    large = (
-        {"lfs": {"oid": checksum(path, "0" * 64), "size": facts["size"], "pointerSize": 134}}
-        if path.suffix in LARGE
-        else {}
-    )
-    return facts | large
+    name, size = path.relative_to(root).as_posix(), path.stat().st_size
+    facts = {"type": "file", "path": name, "size": size, "oid": checksum(path, "0" * 40)}
+    if path.suffix in LARGE:
+        facts["lfs"] = {"oid": checksum(path, "0" * 64), "size": size, "pointerSize": 134}
+    return facts
 
 
 class StandInHub(FolderServer):
@@ -56,13 +42,11 @@ class StandInHub(FolderServer):
     ):
         super().__init__(folder)
         self.gated, self.tokens = set(gated), set(tokens)
-        self.facts = cache(
-            lambda name: [
-                _facts(self.folder / name, p)
-                for p in sorted((self.folder / name).rglob("*"))
-                if p.is_file()
-            ]
-        )
+        self.facts = cache(self._files)
+
+    def _files(self, name: str) -> list[dict]:
+        root = self.folder / name
+        return [_facts(root, p) for p in sorted(root.rglob("*")) if p.is_file()]
 
     def answer(self, path: str, headers: Mapping[str, str]) -> Answer:
         "What the hub says of a path."
@@ -87,27 +71,18 @@ class StandInHub(FolderServer):
 
     def _about(self, name: str) -> dict:
         "A repository: its commit, whether it has a gate, its files."
-        return {
-            "_id": digest(name),
-            "id": name,
-            "modelId": name,
-            "sha": self.commit(name),
-            "private": False,
-            "tags": [],
-            "downloads": 0,
-            "likes": 0,
-            "gated": "manual" if name in self.gated else False,
-            "siblings": [{"rfilename": f["path"]} for f in self.facts(name)],
-        }
+        gated = "manual" if name in self.gated else False
+        about = {"_id": digest(name), "id": name, "modelId": name, "sha": self.commit(name)}
+        about |= {"private": False, "tags": [], "downloads": 0, "likes": 0, "gated": gated}
+        return about | {"siblings": [{"rfilename": f["path"]} for f in self.facts(name)]}
 
     def _gate(self, name: str, headers: Mapping[str, str]) -> Answer | None:
         "The refusal, if these headers do not pass the gate."
         token = headers.get("authorization", "").removeprefix("Bearer ")
         if name not in self.gated or token in self.tokens:
             return None
-        return _refusal(
-            403 if token else 401, "GatedRepo", f"Access to model {name} is restricted."
-        )
+        status = 403 if token else 401
+        return _refusal(status, "GatedRepo", f"Access to model {name} is restricted.")
 
     def _file(self, name: str, file: str) -> Answer:
         "A file of a repository."
@@ -115,11 +90,8 @@ class StandInHub(FolderServer):
         if facts is None:
             return _refusal(404, "EntryNotFound", f"{file} is not in {name}")
         etag = facts["lfs"]["oid"] if "lfs" in facts else facts["oid"]
-        return Answer(
-            200,
-            (self.folder / name / file).read_bytes(),
-            {"ETag": f'"{etag}"', "X-Repo-Commit": self.commit(name)},
-        )
+        headers = {"ETag": f'"{etag}"', "X-Repo-Commit": self.commit(name)}
+        return Answer(200, (self.folder / name / file).read_bytes(), headers)
 
 
 def hub_environment(
@@ -128,13 +100,7 @@ def hub_environment(
     token: str = "",
 ) -> dict[str, str]:
     "The environment in which huggingface_hub talks to a stand-in and to nobody else."
-    return {
-        "HF_ENDPOINT": url,
-        "HF_HUB_OFFLINE": "0",
-        "HF_HOME": str(home),
-        "HF_HUB_CACHE": str(Path(home) / "hub"),
-        "HF_TOKEN": token,
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    }
+    quiet = dict.fromkeys(("XET", "TELEMETRY", "PROGRESS_BARS"), "1")
+    places = {"HF_HOME": str(home), "HF_HUB_CACHE": str(Path(home) / "hub")}
+    about = {"HF_ENDPOINT": url, "HF_HUB_OFFLINE": "0", "HF_TOKEN": token}
+    return about | places | {f"HF_HUB_DISABLE_{name}": value for name, value in quiet.items()}

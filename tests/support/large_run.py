@@ -28,27 +28,17 @@ def large_run(
             return {k: moved(v, n) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
             return [moved(v, n) for v in value]
-        return (
-            f"p{(number[value] * 61 + n) % passages}"
-            if isinstance(value, str) and value in number
-            else value
-        )
+        known = isinstance(value, str) and value in number
+        return f"p{(number[value] * 61 + n) % passages}" if known else value
 
     def turn(n: int) -> dict:
         t, talk, place = turns_there[n % len(turns_there)], f"big{n // 9}", n % 9 + 1
-        t = replace(
-            t,
-            task_id=f"{talk}<::>{place}",
-            conversation_id=talk,
-            turn=place,
-            question=f"{t.question} ({n})",
-        )
+        ids = {"task_id": f"{talk}<::>{place}", "conversation_id": talk, "turn": place}
+        t = replace(t, question=f"{t.question} ({n})", **ids)
         return moved(turn_line(t), n)
 
     write_jsonl(folder / "passages.jsonl", (plain(passage(n)) for n in range(passages)))
     write_jsonl(folder / "trajectories.jsonl", (turn(n) for n in range(turns)))
-    write_json(
-        folder / "manifest.json",
-        {**like.manifest, "identity": {**like.manifest["identity"], "system": "large"}},
-    )
+    identity = {**like.manifest["identity"], "system": "large"}
+    write_json(folder / "manifest.json", {**like.manifest, "identity": identity})
     return folder

@@ -2,52 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
+
+from tests.support.servers import Asked, serving
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *args):
-        "Nothing is printed."
-
-    def _answer(self) -> None:
-        size = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(size) or b"null")
-        path = urlsplit(self.path).path
-        self.server.asked.append(f"{self.command} {path}")
-        try:
-            with self.server.guard:
-                status, result = 200, self.server.result(self.command, path, body)
-        except KeyError as e:
-            status, result = 404, {"error": str(e)}
-        said = {"result": result, "status": "ok", "time": 0.0}
-        data = json.dumps(said).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    do_GET = do_PUT = do_POST = do_DELETE = _answer
-
-
-class StandInQdrant(ThreadingHTTPServer):
-    "A server; what was asked of it is in `asked`."
-
-    daemon_threads = True
+class StandInQdrant:
+    "What a server does; what was asked of it is in `asked`."
 
     def __init__(self):
         from qdrant_client import QdrantClient
 
-        super().__init__(("127.0.0.1", 0), _Handler)
         self.local, self.asked, self.guard = QdrantClient(":memory:"), [], threading.Lock()
+
+    def reply(self, asked: Asked) -> object:
+        self.asked.append(f"{asked.method} {asked.path}")
+        try:
+            with self.guard:
+                status, result = 200, self.result(asked.method, asked.path, asked.body)
+        except KeyError as e:
+            status, result = 404, {"error": str(e)}
+        return status, {"result": result, "status": "ok", "time": 0.0}, {}
 
     def result(self, method: str, path: str, body: dict | None) -> object:
         "What a request gives, as JSON. Raises KeyError for one that an index does not make."
@@ -93,9 +71,6 @@ def _json(x) -> object:
 @contextmanager
 def qdrant() -> Iterator[tuple[StandInQdrant, str]]:
     "A server while the block runs, and its address."
-    with StandInQdrant() as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        try:
-            yield server, f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
+    qdrant = StandInQdrant()
+    with serving(qdrant.reply) as server:
+        yield qdrant, server.url.removesuffix("/v1")

@@ -1,15 +1,18 @@
-"""Chat servers that stand in for real ones: they take what those take and reply in the same shapes, as their documentation has
-them. The model behind them counts."""
+"""The one HTTP server of the tests, and chat servers that stand in for real ones: they take what those take and reply in the same
+shapes, as their documentation has them. The model behind them counts."""
 
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 COUNTED = "One, two, three, four, five, six, seven, eight,"
 
@@ -18,10 +21,11 @@ COUNTED = "One, two, three, four, five, six, seven, eight,"
 class Asked:
     "A request."
 
-    path: str
-    body: dict
+    path: str  # without its query
+    body: Any  # a JSON value
     headers: Mapping[str, str]  # in any case
     n: int = 0  # how many came before it
+    method: str = "POST"
 
     @property
     def last(self) -> dict:
@@ -36,15 +40,22 @@ class Asked:
 class Serving:
     "A server on this machine, and what it was asked."
 
-    url: str
+    url: str  # of a chat server: it ends in /v1
     asked: list[Asked] = field(default_factory=list)
+    open: bool = True  # at the end connections that are kept alive get no more answers
 
     @property
     def bodies(self) -> list[dict]:
         return [a.body for a in self.asked]
 
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url).port
 
-Answering = Callable[[Asked], object]  # a JSON value, events as a list, or status, body and headers
+
+# A JSON value; events as a list; status, body and headers; an iterator of bytes, of a body whose length is not said;
+# or None, and the connection is lost
+Answering = Callable[[Asked], object]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -52,41 +63,66 @@ class _Handler(BaseHTTPRequestHandler):
     reply: Answering
     serving: Serving
 
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        asked = Asked(self.path, body, self.headers, len(self.serving.asked))
+    def answer(self) -> None:
+        if not self.serving.open:
+            self.close_connection = True
+            return
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null")
+        path = unquote(self.path.partition("?")[0])
+        asked = Asked(path, body, self.headers, len(self.serving.asked), self.command)
         self.serving.asked.append(asked)
         said = type(self).reply(asked)
-        if isinstance(said, list):
+        if said is None:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+        elif isinstance(said, Iterator):
+            self.send(200, said, {"Connection": "close"})
+        elif isinstance(said, list):
             data = "".join(s if isinstance(s, str) else f"data: {json.dumps(s)}\n\n" for s in said)
-            return self.send(200, data, {"Content-Type": "text/event-stream"})
-        status, body, headers = said if isinstance(said, tuple) else (200, said, {})
-        self.send(status, body, {"Content-Type": "application/json", **headers})
+            self.send(200, data, {"Content-Type": "text/event-stream"})
+        else:
+            status, body, headers = said if isinstance(said, tuple) else (200, said, {})
+            self.send(status, body, {"Content-Type": "application/json", **headers})
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = answer
 
     def send(self, status: int, body: object, headers: dict[str, str]) -> None:
-        body = body if isinstance(body, (bytes, str)) else json.dumps(body)
-        data = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+        if not isinstance(body, Iterator):
+            body = body if isinstance(body, (bytes, str)) else json.dumps(body)
+            data = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+            body, headers = [data], {"Content-Length": str(len(data)), **headers}
         self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(data))}.items():
+        for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(data)
+        for data in body if self.command != "HEAD" else ():
+            self.wfile.write(data)
+
+    def handle_one_request(self):
+        try:
+            super().handle_one_request()
+        except OSError:
+            self.close_connection = True  # the client is gone
 
     def log_message(self, *args):
         pass
 
 
+class _Server(ThreadingHTTPServer):
+    allow_reuse_address, daemon_threads, request_queue_size = True, True, 128
+
+
 @contextmanager
-def serving(reply: Answering) -> Iterator[Serving]:
+def serving(reply: Answering, port: int = 0) -> Iterator[Serving]:
     "A server while the block runs."
     kind = type("Handler", (_Handler,), {"reply": staticmethod(reply)})
-    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
-        server.daemon_threads = True
+    with _Server(("127.0.0.1", port), kind) as server:
         kind.serving = Serving(f"http://127.0.0.1:{server.server_port}/v1")
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         try:
             yield kind.serving
         finally:  # also where the block raises: a server that is closed and not stopped spins
+            kind.serving.open = False
             server.shutdown()
 
 
