@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import mtrag_nb
 import pytest
-from mtrag_nb.app.cli import demo, ingest, main, run
+from mtrag_nb.app.cli import COMMANDS, _about_systems, demo, ingest, main, run
 from mtrag_nb.app.evaluate import cases, report
 from mtrag_nb.core.files import Shard, data_dir, write_jsonl
 from mtrag_nb.core.settings import load_place, load_settings
@@ -24,10 +24,10 @@ from mtrag_nb.models.local import EMBEDDED
 from mtrag_nb.search.edge import EdgeClient, EdgeLocked
 from mtrag_nb.search.store import Manifest
 from mtrag_nb.serve import serve
-from mtrag_nb.serve.library import Library
 from mtrag_nb.serve.reply import for_reading
+from mtrag_nb.serve.serve import library
 from mtrag_nb.systems.baselines import QUOTE
-from mtrag_nb.systems.outside import ANSWERING, SERVING, configured
+from mtrag_nb.systems.outside import SERVING, SYSTEMS, configured, system_named
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = data_dir("recorded") / "sample_naive"
@@ -145,8 +145,11 @@ def test_the_library_that_was_changed_last_is_asked(tmp_path, monkeypatch):
     assert serve._last_index() == Path("indexes/notes")
 
 
+def test_help_says_of_each_system_what_it_says_of_itself():
+    assert _about_systems() == {name: system_named(name).about for name in SYSTEMS}
+
+
 def test_a_terminal_is_answered_as_the_page_is_unless_a_change_says_how():
-    assert ANSWERING["laptop"] == SERVING
     settings = configured(SERVING)
     assert (settings.own.generator, for_reading(settings).own.generator) == ("quote", "best")
     assert for_reading(settings, ["nexus.generator"]) == settings
@@ -211,21 +214,15 @@ def test_the_shards_of_an_index_are_put_together_by_the_command(tmp_path):
         ("demo --recorded --minutes 9", "--recorded goes alone"),
         ("demo --recorded --profile t4", "--recorded goes alone"),
         ("reproduce nexus --recorded --as published", "--recorded takes --out alone"),
-        ("ingest --documents n.md --index x --collection own --on ray --shard 2", "--on go with"),
-        ("ingest --passages a.jsonl --index x --collection own", "--collection goes with"),
     ],
 )
 def test_an_option_that_would_be_dropped_is_refused(typed, told, capsys):
     assert main(typed.split()) == 2 and told in capsys.readouterr().err
 
 
-def test_an_option_that_is_given_again_adds_to_what_was_given(tmp_path):
-    for name in ("fees", "dogs", "bees"):
-        (tmp_path / f"{name}.md").write_text(f"# Of {name}\n\nThe {name} are on the ferry.\n")
-    fees, dogs, bees = (str(tmp_path / f"{name}.md") for name in ("fees", "dogs", "bees"))
-    into = ["--index", str(tmp_path / "index"), "--collection", "own"]
-    assert main(["ingest", "--documents", fees, "--documents", dogs, bees, *into]) == 0
-    assert len(Library(tmp_path / "index").documents()) == 3
+def test_an_option_that_is_given_again_adds_to_what_was_given():
+    typed = COMMANDS["ingest"].read(*"--index x --passages a --passages b c".split())
+    assert typed.passages == ["a", "b", "c"]
 
 
 def asked_of(program: str, questions: list, folder: Path, monkeypatch, **how):
@@ -325,7 +322,7 @@ def test_a_path_or_phrase_alone_does_where_several_may_stand(tmp_path):
     page.write_text("# Rules\n\nDogs sleep outside.\n")
     models = Models(load_settings(), None, HashEmbedder())
     how = {"models": models, "progress": False}
-    assert ingest(index=tmp_path / "index", documents=page, collection="r", **how)
+    assert library("add", page, index=tmp_path / "index", **how)
     with pytest.raises(DataError, match="no passages of the wanted domains") as e:
         ingest(sample_corpus()[0], tmp_path / "none", "no", **how)
     assert sample_corpus()[0].name in str(e.value)

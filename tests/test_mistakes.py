@@ -517,7 +517,7 @@ def test_a_limit_that_is_given_as_text_is_named():
 
 @pytest.mark.parametrize("odd", ["corpus.jsonl", Path("corpus.jsonl"), {"a": "b"}, [{"text": "a"}]])
 def test_what_is_no_passage_is_named_before_an_index_is_begun(odd, tmp_path):
-    with pytest.raises(SettingsError, match=r"wanted are passages, not a \w+: .*read_corpus"):
+    with pytest.raises(SettingsError, match=r"wanted are passages, not [\w ]+: .*read_corpus"):
         build_index(odd, tmp_path / "index", HashEmbedder())
     assert not (tmp_path / "index").exists()
 
@@ -525,3 +525,23 @@ def test_what_is_no_passage_is_named_before_an_index_is_begun(odd, tmp_path):
 def test_passages_are_no_files_to_ingest(tmp_path):
     with pytest.raises(SettingsError, match="ingest takes files, not a Passage; build_index"):
         ingest([Passage("a", "A dog costs four crowns.")], tmp_path / "index")
+
+
+@pytest.mark.parametrize("place", ["files", "notes.md", DONE])
+def test_a_folder_of_other_things_is_no_library_to_come(place):
+    for command in (["serve", "--out", "odd", "--library"], ADD):
+        code, lines = outcome(*command, place)
+        assert code == 2
+        assert (
+            "a folder that is not there, or is empty" in lines[-1]
+            or "this is no index" in lines[-1]
+        )
+    assert not Path("odd").exists()
+
+
+def test_a_command_says_in_one_line_whose_threshold_stays():
+    words = "run --tasks none.jsonl --out odd --set stages.grade=scale".split()
+    command = [sys.executable, "-c", "from mtrag_nb.app.cli import main; main()", *words]
+    said = subprocess.run(command, capture_output=True, text=True).stderr.splitlines()
+    assert said[0].startswith("mtrag: stages.grade_threshold=0.19 was not chosen for scale: set it")
+    assert len(said) == 2

@@ -21,6 +21,7 @@ import re
 import shutil
 import sys
 import textwrap
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
@@ -33,15 +34,15 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origin
 
 from .. import __version__
-from ..core.files import Shard, data_dir, disk_full, read_jsonl, sized
+from ..core.files import Shard, data_dir, disk_full, read_json, read_jsonl, sized
 from ..core.html import text_table
 from ..core.record import Run, Trajectory, telemetry, tell
 from ..core.settings import DEFAULT, PROFILES, Address, ModelSpec, Settings
-from ..core.settings import SparseSettings, names_code, unknown_name, with_settings
+from ..core.settings import SparseSettings, names_code, plugins, unknown_name, with_settings
 from ..core.text import clipped
 from ..core.types import DOMAINS, DataError, DiskFull, ModelNotFound, MTRAGError
 from ..core.types import PartlyFailed, ServerError, SettingsError, Task, not_installed
-from ..core.types import plain, quiet, require_packages
+from ..core.types import kind_words, plain, quiet, require_packages
 from ..data.mtrag import FETCHED, OFFICIAL_COMMIT, OFFICIAL_URL, PARTS, Benchmark
 from ..data.mtrag import FormatReport, check_format, fetch_data, files_there, official_dir
 from ..data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
@@ -185,8 +186,8 @@ class _CommandLine(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         for action in self._actions:
-            if action.choices is not None and not isinstance(action.choices, Mapping):
-                action.choices = list(action.choices)  # once: it looks into all packages
+            if isinstance(action.choices, Option):  # which looks into all packages: once, if shown
+                action.choices = None if action.metavar else list(action.choices)
             if about := getattr(action, "about", ""):
                 action.help = (about() if callable(about) else about).replace("%", "%%")
         return super().format_help()
@@ -330,16 +331,6 @@ _JSON = "print JSON, and everything else to stderr"
 _CHAT = "the chat model: an OpenAI-compatible server (http://HOST/v1), or weights by name or folder"
 
 # %% ../../nbs/app/00_cli.ipynb #setup001
-def _note_thresholds(settings: Settings, before: Settings, changes: Mapping) -> None:
-    "Say on stderr whose threshold stayed as it was, though another way to grade or to check decides."
-    for stage in ("grade", "check"):
-        way, key = getattr(settings.stages, stage), f"stages.{stage}_threshold"
-        if way not in ("verdict", getattr(before.stages, stage)) and key not in changes:
-            kept = getattr(settings.stages, f"{stage}_threshold")
-            said = f"{key}={kept:g} was not chosen for {way}: set it, or measure it"
-            print(f"{said} (mtrag calibrate)", file=sys.stderr)
-
-
 @dataclass(frozen=True)
 class Setup:
     "How the stages decide, and with which models and store: `--profile` and what stands beside it."
@@ -397,12 +388,13 @@ class Setup:
         base = setup.base()
         if self.config:
             changes = {**resolve_name(CONFIG)(self.config, value.configured(base)), **changes}
-        settings = value.configured(base, changes)
         if not self.calibrated:
-            _note_thresholds(settings, value.configured(base), changes)
-            return settings
+            return value.configured(base, changes)
         from mtrag_nb.evaluate.calibrate import calibrated
 
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the file has the thresholds
+            settings = value.configured(base, changes)
         return calibrated(settings, self.calibrated, but=changes)
 
 
@@ -437,10 +429,14 @@ Cluster = Annotated[str, Option("ray[:ADDRESS]", about=_ON)]
 _PLACES = "or your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does its own retrieval"
 
 
-def _system_choices() -> tuple[str, ...]:
-    from mtrag_nb.systems.outside import system_names
+@cache
+def _about_systems() -> dict[str, str]:
+    "Name -> what a system says of itself, so that help loads none."
+    return read_json(data_dir("paper") / "systems.json")
 
-    return (*system_names(), "FILE.py:NAME", "http://HOST/v1")
+
+def _system_choices() -> tuple[str, ...]:
+    return (*_about_systems(), *plugins("system"), "FILE.py:NAME", "http://HOST/v1")
 
 
 def _system_named(name: str) -> "System":
@@ -452,9 +448,7 @@ class SystemOption(Option):
 
     def __init__(self, default: str = ""):  # what is said of the default
         def about() -> str:
-            from mtrag_nb.systems.outside import system_names
-
-            each = [f"{s}: {_system_named(s).about}" for s in system_names()]
+            each = [f"{name}: {said}" for name, said in _about_systems().items()]
             return "; ".join([*each, _PLACES]) + default
 
         super().__init__("", "", about, _system_choices)
@@ -818,23 +812,10 @@ def _print_index(index: str | Path, manifest: "Manifest") -> None:
     print(f"{index}: {total('passages')} passages as {nodes}, {parts}")
 
 # %% ../../nbs/app/00_cli.ipynb #b98c6d97
-def _check_ingest(files: list, documents: list, collection, of_passages, sparse) -> None:
-    "Raises SettingsError for options that do not go together."
-    if bool(files) == bool(documents):
-        raise SettingsError("ingest takes --passages, or --documents with --collection")
-    if odd := next((f for f in (*files, *documents) if not isinstance(f, (str, Path))), None):
-        raise SettingsError(f"ingest takes files, not a {type(odd).__name__}; build_index passages")
-    if files and collection:
-        raise SettingsError("--collection goes with --documents; passages have their domains")
-    if documents and (of_passages or not sparse):
-        options = "--domain, --cap, --no-sparse, --hnsw, --shard and --on"
-        raise SettingsError(f"{options} go with --passages")
-
-
 @done()
 def ingest(
-    passages: Iterable[File] = (),  # corpus files: .jsonl, .jsonl.gz or .zip
-    index: NeededDir = "",  # the index folder
+    passages: Iterable[File],  # corpus files: .jsonl, .jsonl.gz or .zip
+    index: Dir,  # the index folder
     domains: _Domains = None,
     settings: Chosen = None,
     cap: int | None = None,  # at most N children of each domain, in whole passages
@@ -843,19 +824,15 @@ def ingest(
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
     shard: ShardOf = "",
     on: Cluster = "",
-    documents: Iterable[File] = (),  # PDF, DOCX, HTML, Markdown and text files, for a library
-    collection: str = "",  # with --documents: what they are filtered by, any name
     *,
     models: "calls.Models | None" = None,
     progress: bool = True,
-) -> bool:  # False if a document could not be read
-    "Build an index of corpus files, or finish one; documents of one's own are added to a library."
-    passages, documents = list(passages), list(documents)
-    _check_ingest(passages, documents, collection, domains or cap or hnsw or shard or on, sparse)
-    if documents:
-        how = {"index": index, "collection": collection, "device": device, "settings": settings}
-        how |= {"models": models, "progress": progress}
-        return COMMANDS["library"].load()("add", documents, **how)
+) -> bool:
+    "Build an index of corpus files, or finish one."
+    passages = list(passages)
+    if odd := next((f for f in passages if not isinstance(f, (str, Path))), None):
+        what = kind_words(type(odd))
+        raise SettingsError(f"ingest takes files, not {what}; build_index passages")
     settings = on_device(chosen(settings), device)
     shard = on_ray(ingest, locals(), "index") if on else shard
     from mtrag_nb.search.nodes import capped
@@ -914,9 +891,8 @@ def coverage(
 # %% ../../nbs/app/00_cli.ipynb #501e04c1
 def _by_domain(turns: Collection[Trajectory]) -> str:
     "A line for each domain: turns, and how they ended."
-    groups = {
-        d: telemetry(t for t in turns if t.domain == d) for d in sorted({t.domain for t in turns})
-    }
+    domains = sorted({t.domain for t in turns})
+    groups = {d: telemetry(t for t in turns if t.domain == d) for d in domains}
     reasons = sorted({r for g in groups.values() for r in g.reasons})
     rare = [o for o in ("not_recorded", "error") if any(o in g.ends for g in groups.values())]
     ends = ["answered", *reasons, *rare]
@@ -950,7 +926,7 @@ def _tasks_to_run(
     if todo := selected(file.tasks, select, limit):
         return file, todo
     remedy = "Check --domain and the file"
-    raise DataError("no tasks of the wanted domains", path, remedy=remedy)
+    raise DataError("holds no task, or none of the wanted domains", path, remedy=remedy)
 
 # %% ../../nbs/app/00_cli.ipynb #43dccb25
 def _leave_gold_out(value: "System", tasks: Sequence[Task], file: Benchmark, path: str | Path):
@@ -1090,7 +1066,7 @@ def demo(
             raise SettingsError("--recorded goes alone: the run was made before")
         kept = Run(data_dir("recorded") / f"sample_{DEFAULT}_graded")
         _print_demo(kept, file)
-        print(f"Next: `mtrag report {kept.folder} --out report.html` for a page.")
+        print(f"Next: `mtrag report {kept.folder.name}` for a page.")
         return kept
     from mtrag_nb.runs.run import run_tasks
 
@@ -1173,8 +1149,8 @@ def merge(
 # %% ../../nbs/app/00_cli.ipynb #complete1
 _TABLE = """\
 demo       app.cli      Build the sample's index, let a self-correcting system answer, show the result.
-ingest     app.cli      Build an index of corpus files or documents, or finish one that was interrupted.
-library    serve.library Add documents to a library, replace them by name, list or remove them.
+ingest     app.cli      Build an index of corpus files, or finish one that was interrupted.
+library    serve.serve  Add documents to a library, replace them by name, list or remove them.
 coverage   app.cli      Say which gold passages an index lacks, by domain; exit code 0 only if none.
 ask        serve.serve  Hold a conversation with a system in the terminal, kept as a run.
 serve      serve.serve  Serve a library: a page to upload, ask and read, an API for programs and chat clients.
@@ -1214,9 +1190,8 @@ def _command_line(
         epilog="Start with `mtrag demo`. `mtrag doctor` says what can run on this machine.",
     )
     p.add_argument("--version", action="version", version=f"mtrag_nb {__version__}")
-    sub = p.add_subparsers(
-        dest="command", required=True, metavar="COMMAND", parser_class=_CommandLine
-    )
+    how = {"required": True, "metavar": "COMMAND", "parser_class": _CommandLine}
+    sub = p.add_subparsers(dest="command", **how)
     for name, c in COMMANDS.items():
         parser = sub.add_parser(name, help=c.about, description=c.about)
         if name in argv:
@@ -1231,7 +1206,9 @@ _STOPPED = "interrupted; what is finished is on the record, and the same command
 def main(argv: Sequence[str] | None = None) -> int:
     "The entry point of `mtrag`. Returns 0, 1, 2 or 130: see above."
     quiet()
-    argv = sys.argv[1:] if argv is None else argv
+    if argv is None:  # a process of its own
+        argv = sys.argv[1:]
+        warnings.showwarning = lambda said, *_: print(f"mtrag: {said}", file=sys.stderr)
     try:
         if "" in argv:
             raise SettingsError("an argument is empty")

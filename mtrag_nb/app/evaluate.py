@@ -44,8 +44,7 @@ from ..core.types import TO_ANSWER, DataError, SettingsError, digest, dotted, pl
 from ..core.types import structured
 from ..data.mtrag import FETCHED, Benchmark, human_rewrites, official_dir, official_file
 from ..data.mtrag import official_files, official_kinds, read_benchmark, read_corpus
-from ..data.mtrag import read_qrels, sample_corpus, sample_dir
-from ..data.mtrag import with_rewrites
+from ..data.mtrag import read_qrels, sample_corpus, sample_dir, with_rewrites
 from ..models.calls import Models
 from ..systems.outside import outside, system_named
 from ..core.settings import unknown_name
@@ -204,10 +203,8 @@ def _relevant_passages(qrels: Iterable[str | Path]) -> dict[str, dict[str, int]]
 
 # %% ../../nbs/app/03_evaluate.ipynb #31a5634e
 _Encoder = Annotated[str, Option(choices="models.embed:ENCODERS")]
-_VERDICTS = (
-    "who says right, wrong and refused: the rule, or the judge that judged the run; it is kept "
-)
-_VERDICTS += "(default: rule)"
+_VERDICTS = "who says right, wrong and refused: the rule, or the judge that judged the run; "
+_VERDICTS += "it is kept (default: rule)"
 _Verdicts = Annotated[str, Option(choices="evaluate.measures:VERDICTS", about=_VERDICTS)]
 
 
@@ -329,6 +326,8 @@ def _write_page(runs: Iterable[RunDir], out, reference, whole: bool = True) -> P
     from mtrag_nb.show.report import report as write_report
     from mtrag_nb.show.report import turns_beside, views_in
 
+    if not out and data_dir("recorded") in runs[0].folder.parents:  # which stay as they are
+        out = "report.html" if whole else "cases.html"
     path = write_report(runs, out, reference or reference_of(runs), whole)
     print(f"{path}: {path.stat().st_size // 1000} kB, opens in any browser, loads nothing")
     if files := views_in(turns_beside(path)):
@@ -419,8 +418,7 @@ def _without_each(
 ) -> tuple[dict[str, Run], dict[str, str]]:
     "Mechanism -> the run without it, and mechanism -> why it could not be taken out."
     from mtrag_nb.systems.system import NotRecorded
-    from mtrag_nb.runs.forks import audit_run, mechanisms_of, settings_of_run
-    from mtrag_nb.runs.forks import system_of_run
+    from mtrag_nb.runs.forks import audit_run, mechanisms_of, settings_of_run, system_of_run
 
     system, web = system_of_run(run), (run.folder / "web.jsonl").exists()
     used = mechanisms_of(system, settings_of_run(run, system), run.trajectories.values(), web)

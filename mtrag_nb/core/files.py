@@ -27,7 +27,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from .types import DataError, DiskFull, InUse, SettingsError, plain
+from .types import DataError, DiskFull, InUse, SettingsError, kind_words, plain
 
 if TYPE_CHECKING:
     import yaml
@@ -102,7 +102,8 @@ def _only_file(z: zipfile.ZipFile, path: Path) -> str:
 def opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
     "A plain, .gz or .zip file as bytes. Raises DataError, also if broken; `remedy`: if it is not there."
     if not path.is_file():
-        raise DataError("no such file", path, remedy=remedy)
+        problem = "this is a folder, not a file" if path.is_dir() else "no such file"
+        raise DataError(problem, path, remedy=remedy)
     try:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as z, z.open(_only_file(z, path)) as f:
@@ -132,7 +133,7 @@ def _value(data: bytes, kind: type, nan_is_null: bool, *where: object, remedy: s
         if isinstance(value, kind):
             return value
         wanted = "a list" if kind is list else "an object"
-        problem = f"not valid JSON (holds a {type(value).__name__}, not {wanted})"
+        problem = f"not valid JSON (holds {kind_words(type(value))}, not {wanted})"
     raise DataError(problem, *where, remedy=remedy)
 
 # %% ../../nbs/1_core/02_files.ipynb #498a0518
@@ -174,14 +175,11 @@ def read_jsonl(
 
 # %% ../../nbs/1_core/02_files.ipynb #4ce62c47
 _NO_FOLDER = "a file stands where a folder should be, or a folder where a file should"
+_CLOSED = ("cannot be written here", "Name a folder that may be written to")
+_TAKEN = (_NO_FOLDER, "Name another place")
 _OS_ERRORS = {  # errno -> the problem and its remedy
-    **dict.fromkeys(
-        (errno.EACCES, errno.EPERM, errno.EROFS),
-        ("cannot be written here", "Name a folder that may be written to"),
-    ),
-    **dict.fromkeys(
-        (errno.ENOTDIR, errno.EEXIST, errno.EISDIR), (_NO_FOLDER, "Name another place")
-    ),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _CLOSED),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST, errno.EISDIR), _TAKEN),
     errno.ENAMETOOLONG: ("there can be no such file: file name too long", "Name another place"),
     errno.ENOENT: ("there can be no such file: no such file or directory", "Name another place"),
 }

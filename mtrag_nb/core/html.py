@@ -25,9 +25,8 @@ __all__ = ['SERIES_COLOURS', 'INVISIBLE', 'clean', 'esc', 'show', 'text_table', 
            'words_of', 'render', 'page', 'document', 'View', 'end_colours', 'drop_unseen', 'ShownText', 'shown_text']
 
 # %% ../../nbs/1_core/04_html.ipynb #25ded401
-_UNSHOWN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
+_CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+_UNSHOWN = re.compile(_CONTROLS)
 
 
 def clean(text: object) -> str:
@@ -287,9 +286,10 @@ _LEFT_OUT = frozenset(
 )
 _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 _INLINE = frozenset("a abbr b cite code em font i mark q s small span strong sub sup u wbr".split())
-_HIDING = re.compile(
+_HIDDEN = (
     r"display:none|visibility:hidden|font-size:0(px|pt|em|rem|%)?([;!]|$)|opacity:0(\.0*)?([;!]|$)"
 )
+_HIDING = re.compile(_HIDDEN)
 
 
 def drop_unseen(text: str) -> str:

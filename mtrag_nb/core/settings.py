@@ -78,15 +78,11 @@ class ModelSpec:
 
     # Hub name, folder (both with #FILE.gguf for a GGUF file in there), GGUF file, or a name in EMBEDDED
     name: Annotated[str, MinLen(1)]
-    dtype: str = (
-        "auto"  # fp32, fp16, bf16; "auto": fp32 on a CPU, fp16 on a GPU below 8.0, else bf16
-    )
+    dtype: str = "auto"  # fp32, fp16, bf16; auto: fp32 on a CPU, fp16 on a GPU below 8.0, else bf16
     quantization: str = ""  # "" or "nf4" (bitsandbytes, double quantization)
     device: str = "auto"  # "auto": the GPU if there is one; or "cpu", "cuda", "cuda:1"
     gguf_file: str = constant("")  # a file is named behind # in `name`
-    url: str = (
-        ""  # an OpenAI-compatible server: http://localhost:8000/v1, with #llama.cpp behind it
-    )
+    url: str = ""  # an OpenAI-compatible server, e.g. http://localhost:8000/v1#llama.cpp
     api_key_env: str = ""  # name of the environment variable that holds the server's key
     prefixes: str = constant("", later=True)  # an embedder's
     # What a chat model thinks before: "no", "yes", at most so many tokens; "": as its template has it

@@ -588,9 +588,7 @@ def _first(text: str, f: ReplyField) -> str | float | None:
     return _value_at(re.sub(r"^\W+", "", bare), f)
 
 
-def read_field(
-    text: str, f: ReplyField, alone: bool = True, cut: bool = False
-) -> str | float | None:
+def read_field(text: str, f: ReplyField, alone: bool = True, cut=False) -> str | float | None:
     """What a reply states for a field: an option, or a number on its scale. None if it is not stated, or in two ways.
 
     It stands in a JSON object, behind its label or, where it is to be said alone, at the beginning. cut: at max_new_tokens.
@@ -958,9 +956,8 @@ def _number_at(words: Sequence[str], i: int) -> tuple[_Token, int] | None:
     text = " ".join(words[i:j])
     counted = any(w.lower() in units for w in words[j + 1 : j + 2])
     j += bool(power := _POWERS.get(words[j].lower(), "") if counted else "")
-    around = (
-        [before] if before in _word_list("currencies") else [w.lower() for w in words[j : j + 1]]
-    )
+    known = before in _word_list("currencies")
+    around = [before] if known else [w.lower() for w in words[j : j + 1]]
     unit = next((units[w] for w in around if w in units), "")
     if unit in _HAVE_SPEED and (by := _BY.match(" ".join(words[j + 1 : j + 3]).lower())):
         unit += f"/{by[1] or by[2]}"

@@ -23,10 +23,11 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 # %% auto #0
-__all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError', 'DiskFull',
-           'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError', 'not_installed',
-           'require_packages', 'quiet', 'redacted', 'ServerError', 'PartlyFailed', 'Turn', 'Passage', 'Task', 'Gold',
-           'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted', 'structured', 'first_problem']
+__all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError', 'kind_words',
+           'DiskFull', 'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError',
+           'not_installed', 'require_packages', 'quiet', 'redacted', 'ServerError', 'PartlyFailed', 'Turn', 'Passage',
+           'Task', 'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted', 'structured',
+           'first_problem']
 
 # %% ../../nbs/1_core/00_types.ipynb #c0d40005
 @contextmanager
@@ -73,6 +74,17 @@ class DataError(MTRAGError):
         self.problem, self.path, self.line, self.remedy = problem, path, line, remedy
         place = f"{path}:{line}: " if line else f"{path}: " if path else ""
         super().__init__(f"{place}{problem}" + (f". {remedy}" if remedy else ""))
+
+
+_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number"}
+_KINDS |= {type(None): "null", float: "a number"}
+
+
+def kind_words(kind: type) -> str:
+    "What a value of a type is, in words: as JSON calls it, or the type's name."
+    name = getattr(kind, "__name__", str(kind)).lstrip("_")
+    article = "an" if name[0].lower() in "aeio" else "a"
+    return _KINDS.get(kind, f"{article} {name}")
 
 
 class DiskFull(DataError):

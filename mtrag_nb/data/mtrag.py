@@ -23,7 +23,7 @@ from ..core.files import LONGEST_LINE, checksum, data_dir, disk_full, need_room
 from ..core.files import opened, read_json, read_jsonl, write_json
 from ..core.text import clipped, contains_text, level
 from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError
-from ..core.types import Gold, Passage, Task, Turn, digest, redacted
+from ..core.types import Gold, Passage, Task, Turn, digest, kind_words, redacted
 
 # %% auto #0
 __all__ = ['BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'FETCHED', 'domain_of_line', 'files_of', 'is_gold', 'Benchmark',
@@ -102,8 +102,6 @@ def _adapter(shape: Any):
     return TypeAdapter(shape)
 
 
-_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number"}
-_KINDS |= {type(None): "null", float: "a number"}
 _SAID = {  # error of pydantic -> what is wrong
     "string_type": "is {kind}, not text",
     "list_type": "is {kind}, not a list",
@@ -120,7 +118,7 @@ _SAID = {  # error of pydantic -> what is wrong
 def _in_words(error: Mapping) -> str:
     "An error of pydantic: where in the line, and what is wrong there."
     x = error["input"]
-    about = {**error.get("ctx", {}), "kind": _KINDS.get(type(x), type(x).__name__)}
+    about = {**error.get("ctx", {}), "kind": kind_words(type(x))}
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error["loc"])
     about |= {"x": str(x)[:40], "msg": error["msg"]}
     what = _SAID.get(error["type"], "is {x}: {msg}").format(**about)

@@ -26,8 +26,7 @@ from ..core.record import VERSION, Calls, Checked, Clarified, Drafted, Fault, Fo
 from ..core.record import Grade, Graded, Rank, Ranked, Refused, Retried, Retrieved, Rewritten
 from ..core.record import Run, Step, Trajectory, turn_line
 from ..core.text import Label, Verdict, clipped, declines, parse_verdict
-from ..core.types import Context, DataError, Outcome, Passage, Task, Turn
-from ..core.types import digest, plain
+from ..core.types import Context, DataError, Outcome, Passage, Task, Turn, digest, plain
 from .mtrag import BY_TEXT
 
 # %% auto #0
@@ -294,34 +293,42 @@ def _spans_in(o: object) -> Iterator[_Span | str]:
             yield "a span that cannot be read"
 
 # %% ../../nbs/2_data/03_traces.ipynb #c8e2333d
-_LARGEST = 2**30  # bytes of a file
+_LARGEST = 2**30  # bytes of what has no value on each line
 _BETWEEN = re.compile(r"[ \t\r\n,\[\]]*")  # two values of a file, or two entries of its list
 _ENCODED = {b"\xff\xfe": "UTF-16 or UTF-32", b"\xfe\xff": "UTF-16", b"PAR1": "Parquet"}
 
 
-def _text_in(path: Path) -> str:
-    "The text of a file that begins like JSON. Raises DataError."
-    with opened(path, "Check the path") as f:
-        data = f.read(_LARGEST + 1)
+def _text_of_file(data: bytes, n: int, path: Path) -> str:
+    "What follows n lines of a file, as text; a whole file begins like JSON. Raises DataError."
     if form := next((name for mark, name in _ENCODED.items() if data.startswith(mark)), ""):
         remedy = "Save it as JSON lines in UTF-8"
         raise DataError(f"{form}, not text in UTF-8", path, remedy=remedy)
     if len(data) > _LARGEST:
         raise DataError(f"more than {_LARGEST:,} bytes", path, remedy="Split it")
-    if not data.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
+    if not n and not data.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
         remedy = "Export the spans as JSON lines: OTLP, the SDK's to_json() or LangSmith"
         raise DataError("does not hold JSON", path, 1, remedy)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         wrong = f"not UTF-8 (byte {e.object[e.start]:#x})"
-        line = data.count(b"\n", 0, e.start) + 1
+        line = n + data.count(b"\n", 0, e.start) + 1
         raise DataError(wrong, path, line, "Save the file as UTF-8") from None
 
 
 def _objects_of(path: Path) -> Iterator[object]:
-    "Each JSON value of a file, one a line or not, or entry of its list. Raises DataError (file, line)."
-    decoder, at, text = json.JSONDecoder(), 0, _text_in(path)
+    """Each JSON value of a file, one a line or not, or entry of its list. As long as each line is one, the next is not read
+    before. Raises DataError (file, line)."""
+    with opened(path, "Check the path") as f:
+        n, line = 0, f.readline(_LARGEST + 1)
+        while line.removeprefix(codecs.BOM_UTF8).startswith((b"{", b"[")):
+            try:
+                yield parse_json(line.removeprefix(codecs.BOM_UTF8), nan_is_null=True)
+            except (ValueError, RecursionError):
+                break
+            n, line = n + 1, f.readline(_LARGEST + 1)
+        text = _text_of_file(line + f.read(_LARGEST + 1 - len(line)), n, path)
+    decoder, at = json.JSONDecoder(), 0
     while (begin := _BETWEEN.match(text, at).end()) < len(text):
         try:
             at = decoder.raw_decode(text, begin)[1]
@@ -329,7 +336,7 @@ def _objects_of(path: Path) -> Iterator[object]:
         except (ValueError, RecursionError) as e:
             why = "nested too deeply" if isinstance(e, RecursionError) else getattr(e, "msg", e)
             remedy = "The file may be torn: mend or remove what is broken"
-            line = text.count("\n", 0, begin) + 1
+            line = n + text.count("\n", 0, begin) + 1
             raise DataError(f"not valid JSON ({why})", path, line, remedy) from None
 
 # %% ../../nbs/2_data/03_traces.ipynb #855d4b28

@@ -17,8 +17,7 @@ from ..core.files import read_json, read_jsonl, write_json
 from ..core.html import text_table
 from ..core.settings import MINILM, Settings, load_settings, with_settings
 from ..core.text import Label, Verdict
-from ..core.types import DataError, Gold, SettingsError, Task
-from ..core.types import structured
+from ..core.types import DataError, Gold, SettingsError, Task, structured
 from ..data.mtrag import RatedAnswer, read_ratings
 from .licence import MODEL_WAYS, Licence, encoder_measure, human_ratings
 from .licence import lexical_measures, licence, model_measures
@@ -27,8 +26,7 @@ from ..models.calls import Models
 from ..models.embed import BertScorer
 from ..runs.run import machine, package_versions
 from ..systems.stages import PROMPTS, Asked, check_by_claims, check_by_support
-from ..systems.stages import check_by_yesno
-from ..systems.stages import grade_by_cosine, grade_by_verdict
+from ..systems.stages import check_by_yesno, grade_by_cosine, grade_by_verdict
 from ..systems.stages import grade_by_yesno, show_history
 
 # %% auto #0

@@ -22,8 +22,7 @@ from ..core.record import Judgement, Run, Trajectory, answer_digest
 from ..core.record import predicted_passages, ranking_scores
 from ..core.text import _ENDS_REACH, Stance, _word_list, all_words, claim_tokens
 from ..core.text import contains_text, content_words, declines, format_docs_for_gen
-from ..core.text import in_digits, level, script_of, sentences, stance, support
-from ..core.text import word_count
+from ..core.text import in_digits, level, script_of, sentences, stance, support, word_count
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Outcome
 from ..core.types import Task, Turn, as_context, digest
 from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
@@ -216,9 +215,8 @@ _AGREES = re.compile(  # a whole answer, or how it begins
 )
 _LED_BY = re.compile(r"(?:(?:based on|according to) [^,.:]*[,:] |(?:the )?answer(?: is|:) )+")
 _ALONE = re.compile(r"[\s*\"']*([\w']+)[*\"']*(?:\s*(?:$|[,.;:!(。；！、،।])|\s-)")
-_ITEMS = re.compile(
-    r" ?(?:[;،、]|(?<!\d),|,(?!\d)) ?(?:(?:and|or|und|et|y|e) )?| (?:and|und|et|y|e) | ?和 ?"
-)
+_BETWEEN = r" ?(?:[;،、]|(?<!\d),|,(?!\d)) ?(?:(?:and|or|und|et|y|e) )?| (?:and|und|et|y|e) | ?和 ?"
+_ITEMS = re.compile(_BETWEEN)
 
 
 def _items_of(target: str) -> list[str]:
@@ -400,9 +398,8 @@ def _only_denied(answer: str, target: str, question: str) -> bool:
     no, keys = _word_list("negations"), {t.key for t in claim_tokens(target) if t.kind}
     if any(t.text.lower() in no for text in (target, question) for t in claim_tokens(text)):
         return False
-    rows = [
-        groupby(claim_tokens(s), lambda t: t.text.lower() in _ENDS_REACH) for s in sentences(answer)
-    ]
+    said = [claim_tokens(s) for s in sentences(answer)]
+    rows = [groupby(tokens, lambda t: t.text.lower() in _ENDS_REACH) for tokens in said]
     clauses = [list(run) for row in rows for ends, run in row if not ends]
     there = [{t.text.lower() for t in c} for c in clauses if keys & {t.key for t in c}]
     return bool(there) and all(words & no for words in there)

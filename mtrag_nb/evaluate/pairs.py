@@ -27,15 +27,13 @@ from ..core.record import Trajectory, as_run, kept_by
 from ..core.text import clipped, declines
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, ModelNotFound
 from ..core.types import SettingsError, Task, digest, plain
-from .blame import COSTS, REPAIRS, Blame, BlameReport, Gate, Proof
-from .blame import ProofReport, blame, blame_turn, draft_rouge_l, gates
-from .blame import proof_report
+from .blame import COSTS, REPAIRS, Blame, BlameReport, Gate, Proof, ProofReport
+from .blame import blame, blame_turn, draft_rouge_l, gates, proof_report
 from .measures import verdict_of
 from .scores import Evidence, decision, named_measure
 from .statistics import LEAST, Comparison, Interval, Report, compare
 from .statistics import difference_interval, mean_interval
-from ..models.calls import Models
-from ..models.calls import WebSearched
+from ..models.calls import Models, WebSearched
 from ..systems.system import NotRecorded, System
 
 if TYPE_CHECKING:  # a run is read without LlamaIndex, which a fork needs
@@ -232,9 +230,8 @@ class Audit(Report):
     @property
     def note(self) -> str:
         about = "Without a mechanism, and with it, from the same state on"
-        return ". ".join(
-            [about, "Intervals: paired, over conversations", *lost_of(self.pairs), ""]
-        ).strip()
+        parts = (about, "Intervals: paired, over conversations", *lost_of(self.pairs), "")
+        return ". ".join(parts).strip()
 
 
 def audit_pairs(run: Evidence, off: Mapping[str, Evidence]) -> Audit:

@@ -551,9 +551,7 @@ def _measures_from(support, judgements: Mapping, scores: Mapping = {}) -> _Measu
     return _Measures(support, shares.get(chosen), {**scores, **others}, said)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #205db4da
-LEAST_SUPPORT = (
-    0.5  # below it 66 % of mtrag-human's rated answers by models were unfaithful (n = 318)
-)
+LEAST_SUPPORT = 0.5  # below it 66 % of mtrag-human's 318 rated answers by models were unfaithful
 _LEAST_JUDGED = 0.5  # a judge's score, in [0, 1], below which it speaks against an answer
 
 

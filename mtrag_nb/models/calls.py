@@ -26,7 +26,7 @@ from ..core.settings import ModelSpec, Settings, names_code, load_place
 from ..core.text import clipped
 from ..core.types import Context, DataError, ModelNotFound, PartlyFailed, Passage, ReplyError
 from ..core.types import ServerError, SettingsError, Task, Turn, as_context, digest
-from ..core.types import structured
+from ..core.types import kind_words, structured
 from .chat import ChatModel, Completion, Contract, EmbedderLike
 from .chat import OnText, Prompt, Reranker, Score, seeds_for
 
@@ -293,7 +293,7 @@ def _usable(value: object, kind: type) -> object:
     if isinstance(value, Exception):
         raise value
     if not isinstance(value, kind):
-        raise ReplyError(f"a {type(value).__name__} in the place of a {kind.__name__}")
+        raise ReplyError(f"{kind_words(type(value))} in the place of {kind_words(kind)}")
     try:
         structured(kind, asdict(value))
     except TypeError as e:

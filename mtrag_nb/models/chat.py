@@ -374,9 +374,8 @@ def weight_bytes(folder: Path, dtype: str, quantization: str = "") -> int:
     return half // 3 if quantization else half * _WIDTHS.get(dtype, 2) // 2
 
 # %% ../../nbs/3_models/00_chat.ipynb #267b1653
-_NO_MEMORY = re.compile(
-    "(?i)out of memory|ALLOC_FAILED|MemoryAllocation|can't allocate memory|not enough memory|bad_alloc"
-)
+_FULL = "(?i)out of memory|ALLOC_FAILED|MemoryAllocation|can't allocate memory|not enough memory|bad_alloc"
+_NO_MEMORY = re.compile(_FULL)
 
 
 def out_of_memory(error: BaseException) -> bool:

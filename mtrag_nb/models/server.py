@@ -19,8 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import quote
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import quote, parse_qsl, unquote, urlsplit
 
 import numpy as np
 from tqdm import tqdm
@@ -31,7 +30,7 @@ from ..core.record import WEB, is_web, read_lines
 from ..core.settings import SERVERS, ModelSpec
 from ..core.text import clipped, thought_in, unmarked, without_thinking
 from ..core.types import Context, DataError, PartlyFailed, ServerError, SettingsError
-from ..core.types import digest, plain, redacted, structured
+from ..core.types import digest, kind_words, plain, redacted, structured
 from .chat import Adapted, Completion, Prompt, Sampling, Score, answered
 from .chat import as_sampling, chat, seeds_for, unmarked_prompt, without_system
 from .embed import prefixed
@@ -90,7 +89,7 @@ def _parts(content: object) -> tuple[str, str]:
     if content is None or isinstance(content, str):
         return content or "", ""
     if not isinstance(content, list):
-        raise ValueError(f"replied with a {type(content).__name__} instead of text")
+        raise ValueError(f"replied with {kind_words(type(content))} instead of text")
     text, thought = "", ""
     for part in content:
         part = part if isinstance(part, dict) else {"text": part}
@@ -156,7 +155,7 @@ def _object(data: bytes) -> dict:
         said = data.decode("utf-8", "replace")
         raise ValueError(f"answered something that is not JSON: {said[:200]} ({e})") from None
     if not isinstance(found, dict):
-        raise ValueError(f"answered a {type(found).__name__}, not an object")
+        raise ValueError(f"answered {kind_words(type(found))}, not an object")
     return found
 
 
@@ -379,7 +378,7 @@ _SPECIAL = re.compile(_SPECIAL + r"|(?<=\S)\n?(?:</s>|<\|\w+\|>)+\s*\Z")
 def _count(usage: object, key: str) -> int:
     "A count of tokens; 0 where the server counts none. Raises ValueError for anything that is no count."
     if not isinstance(usage or {}, dict):
-        raise ValueError(f"gave a usage that is a {type(usage).__name__}")
+        raise ValueError(f"gave a usage that is {kind_words(type(usage))}")
     n = (usage or {}).get(key) or 0
     if type(n) not in (int, float) or not 0 <= n < 1e9 or n != int(n):
         raise ValueError(f"gave {str(n)[:40]} as {key}")

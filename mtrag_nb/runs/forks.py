@@ -26,7 +26,8 @@ from ..core.record import as_run, trajectory, turn_line
 from ..core.settings import Settings, legs
 from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMismatch
 from ..core.types import MTRAGError, ModelNotFound, Outcome, Passage, Reason, RunMismatch
-from ..core.types import SettingsError, Task, as_context, digest, plain, structured
+from ..core.types import SettingsError, Task, as_context, digest, kind_words, plain
+from ..core.types import structured
 from ..data.mtrag import BY_TEXT, files_of, is_gold
 from ..models.calls import Models, RecordedChat, Retrieval, RetrieverLike
 from ..models.server import Web
@@ -106,7 +107,8 @@ def _read_change(key: str, text: object, hint: object) -> object:
     try:
         return adapter.validate_json(text) if is_json else adapter.validate_strings(text)
     except ValueError:
-        raise SettingsError(f"{key} is a {getattr(hint, '__name__', hint)}, not {text!r}") from None
+        kind = kind_words(get_origin(hint) or hint)
+        raise SettingsError(f"{key} is {kind}, not {text!r}") from None
 
 
 def _read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) -> dict[str, object]:

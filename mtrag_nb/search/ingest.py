@@ -25,7 +25,7 @@ from llama_index.vector_stores.qdrant import QdrantVectorStore
 from ..core.files import Shard, disk_full, keep_shard, make_folder, only_writer, read_json
 from ..core.files import shards_in, write_json
 from ..core.settings import Address, ChunkSettings, SparseSettings
-from ..core.types import DataError, IndexMismatch, Passage, SettingsError
+from ..core.types import DataError, IndexMismatch, Passage, SettingsError, kind_words
 from ..models.chat import EmbedderLike
 from ..models.embed import FromEmbedding
 from .nodes import ChildNodes, as_document, hierarchical_parser, named_part
@@ -299,7 +299,7 @@ def _check_passages(passages: object) -> None:
     one = passages[0] if isinstance(passages, list) and passages else passages
     if isinstance(one, (str, bytes, Path, Mapping)):
         reads = "mtrag_nb.data.mtrag.read_corpus(FILE) reads them"
-        raise SettingsError(f"wanted are passages, not a {type(one).__name__}: {reads}")
+        raise SettingsError(f"wanted are passages, not {kind_words(type(one))}: {reads}")
 
 
 def build_index(

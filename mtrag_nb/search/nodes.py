@@ -18,7 +18,7 @@ from llama_index.core.node_parser.node_utils import build_nodes_from_splits
 from llama_index.core.schema import BaseNode, Document, NodeRelationship, TransformComponent
 
 from ..core.settings import ChunkSettings, load_place
-from ..core.types import DataError, Passage, SettingsError, digest
+from ..core.types import DataError, Passage, SettingsError, digest, kind_words
 
 # %% auto #0
 __all__ = ['as_document', 'spans', 'SpanSplitter', 'hierarchical_parser', 'ChildNodes', 'with_stable_ids', 'part_identity',
@@ -237,7 +237,7 @@ def named_part(place: str, kinds: tuple[type, ...]) -> tuple[object, str]:
     made = value if isinstance(value, kinds) or not callable(value) else value()
     if not isinstance(made, kinds):
         known = ", ".join(k.__name__ for k in kinds)
-        raise SettingsError(f"{place} is a {type(made).__name__}, and not one of {known}")
+        raise SettingsError(f"{place} is {kind_words(type(made))}, and not one of {known}")
     return made, f"{type(made).__name__}:{digest([part_identity(made), source], 8)}"
 
 # %% ../../nbs/4_search/00_nodes.ipynb #b54eb6f3

@@ -304,7 +304,9 @@ class Manifest:
             remedy = "Build it (mtrag ingest --passages FILE --index DIR), or name its folder"
             raise DataError("no index here", folder, remedy=remedy)
         data = read_json(path)
-        if (found := data.get("format")) != _FORMAT:
+        if (found := data.get("format")) is None:
+            raise DataError("this is no index", folder, remedy="Name one or restore it from a copy")
+        if found != _FORMAT:
             wrong = f"an index of format {str(found)[:40]}, and this version reads format {_FORMAT}"
             remedy = "Build it again in a new folder, by the command that it was built with"
             raise IndexMismatch(f"{folder} holds {wrong}. {remedy}")

@@ -1207,12 +1207,11 @@ def _has_sum(path: Path, sha256: str | None) -> bool:
 
 def iter_documents(
     source: str | Path,  # a folder, or a file
-    name: str = "",  # what a file is called; "": as it is
     known: Mapping[str, str] = {},  # name -> SHA-256 of a file that need not be read again
 ) -> Iterator[Document | DataError | str]:
     "Documents of a folder or file; for an unreadable one why, for a known one its name. DataError: none."
     source = Path(source)
-    files = [(source, name)] if source.is_file() else list(_found(source))
+    files = [(source, "")] if source.is_file() else list(_found(source))
     if not files:
         problem = "no files in it" if source.is_dir() else "no such file or folder"
         raise DataError(problem, source, remedy="Check the path")

@@ -336,9 +336,6 @@ class Conversations:
         self.known[i] = {**old, "last": last["time"], "turns": turns}
 
     def _read(self, i: str) -> list[dict]:
-        path = self._path(i)
-        if path.is_dir():
-            raise DataError("this is a folder, not a file", path)
 
         def read(line: dict) -> dict:
             if not isinstance(line.get("title"), str):  # another name for the conversation
@@ -346,7 +343,7 @@ class Conversations:
                 _shaped(reply, answer=str, outcome=str)
             return line
 
-        return list(read_lines(path, read, "a turn of a conversation"))
+        return list(read_lines(self._path(i), read, "a turn of a conversation"))
 
     def lines(self, i: str) -> list[dict]:
         "A conversation's turns, in order; none if it is not there. Raises DataError for a bad id or line."

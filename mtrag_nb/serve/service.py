@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 from .. import __version__
 from ..core.files import check_log, keep_sums, make_folder, only_writer, write_jsonl
-from ..core.record import Run, Step
-from ..core.record import read_manifest, tell, without_places
+from ..core.record import Run, Step, read_manifest, tell, without_places
 from ..core.settings import ChunkSettings, Settings
 from ..core.text import sentences
 from ..core.types import TO_ANSWER, Context, DataError, DiskFull, InUse, MTRAGError
@@ -34,9 +33,9 @@ from ..models.chat import EmbedderLike
 from ..models.local import trim_memory
 from ..runs.run import chunks_of, open_web
 from ..search.retrieve import best_hits, open_retriever
-from ..search.store import Index, Manifest, check_sums, lost_state, open_index
+from ..search.store import Index, Manifest, check_sums, open_index
 from .documents import Reader, document_of, kind_of
-from .library import Library, passages_of
+from .library import Library, _library_in, passages_of
 from .reply import REMOVED, Conversations, Gate, ServedRun, accepted_questions
 from .reply import cross_out, delete_from, deletions, doubt_of, error_line, exchange
 from .reply import for_reading, keep_mark, label_of, marked
@@ -293,11 +292,7 @@ def _service_settings(system: str, profile: str | Settings, changes={}) -> Setti
     "The settings of one system of a service: changes that are another system's own are left to that."
     others = {s for s in system_names() if s != system.partition("+")[0]}
     mine = {k: v for k, v in changes.items() if k.partition(".")[0] not in others}
-    if isinstance(profile, str):
-        settings = configured(system, profile, mine)
-    else:
-        settings = system_named(system).configured(profile, mine)
-    return for_reading(settings, mine)
+    return for_reading(configured(system, profile, mine), mine)
 
 # %% ../../nbs/serve/04_service.ipynb #9fc68ad5
 def _served(own: str) -> dict[str, str]:
@@ -360,15 +355,14 @@ class Service(AbstractContextManager):
         self.web = open_web(web, self.settings, self.models)  # beside the library
         self._lock, self._asking, self.closing = threading.RLock(), set(), False
         self.questions = _Pool(self.size, limits.waiting + self.size, "too many questions wait")
-        self.ends: dict[
-            str, str
-        ] = {}  # all that a client's chat said -> the conversation; "": several
+        self.ends: dict[str, str] = {}  # what a client's chat said -> conversation; "": several
+        there = _library_in(Path(library))  # before anything is written
         self.folder = make_folder(folder)
         self._only = only_writer(self.folder, "service's record")
         self._only.__enter__()
         self.talks, self.gate = Conversations(self.folder / "conversations"), Gate()
-        if (Path(library) / "manifest.json").exists() or lost_state(Path(library)):
-            check_sums(library)  # without its manifest it would pass for one without documents
+        if there:
+            check_sums(library)
         self.generations = _Generations(self._open_index, lambda: self.documents.library.generation)
         how = (self.settings.chunks, limits, self.generations.leave)
         self.documents = _Documents(library, lambda: self.models.embedder, *how)

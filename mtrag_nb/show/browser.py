@@ -20,8 +20,7 @@ from ..core.html import View, clean, page, render
 from ..core.record import Checked, Drafted, Gated, Graded, Ranked, Retrieved, Rewritten, Run
 from ..core.record import Step, Trajectory, own_fields, read_lines
 from ..core.text import known_words, share_known
-from ..core.types import Context, DataError, MTRAGError, Outcome, Task
-from ..core.types import digest, plain
+from ..core.types import Context, DataError, MTRAGError, Outcome, Task, digest, plain
 from ..evaluate.blame import Blame, Proof, blame, proof_of
 from ..evaluate.pairs import turn_result
 from ..evaluate.scores import Evidence, as_evidence, failure_summary

@@ -28,8 +28,7 @@ from ..evaluate.measures import harmonic_mean
 from ..evaluate.scores import Evidence
 from ..evaluate.statistics import compare, mean_interval
 from .browser import published
-from .figures import STAGE_COLOURS
-from .figures import drawn, flow_figure, shares_figure
+from .figures import STAGE_COLOURS, drawn, flow_figure, shares_figure
 from .report import came_later, figure_html, pair_of, share_text
 from ..systems.agents import AGENTS_NODES, Remembered, tokens_used
 from ..systems.ncl import MAX_NEW_TOKENS, NCL

@@ -31,9 +31,8 @@ from ..evaluate.blame import proof_report
 from ..evaluate.pairs import mechanism_card
 from ..evaluate.measures import run_items
 from ..evaluate.judge import judge_report
-from ..evaluate.pairs import SELF_CORRECTIONS, Forked, Pair
-from ..evaluate.pairs import RunSummary, compare_right, disagreements
-from ..evaluate.pairs import forked, summarize_run
+from ..evaluate.pairs import SELF_CORRECTIONS, Forked, Pair, RunSummary, compare_right
+from ..evaluate.pairs import disagreements, forked, summarize_run
 from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measure
 from ..evaluate.scores import refusal_report
 from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow, compare

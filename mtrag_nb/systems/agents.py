@@ -28,8 +28,7 @@ from ..models.chat import ChatModel, Prompt, Sampling, chat
 from .self_crag import IRRELEVANT
 from .stages import GRADERS, SCALE_PROMPTS, Toolbox, clean_answer, clean_rewrite
 from .stages import generate, history_head, read_prompts
-from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, System
-from .system import TurnState
+from .system import DECLINED, END, REWRITE_OFF, START, Mechanism, System, TurnState
 from .system import Work, answered, by_state, graph_of, read_departures, refuse
 from .system import seed_for, unless_declined
 

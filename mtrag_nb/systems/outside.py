@@ -30,11 +30,11 @@ from ..core.html import Table, words_table
 from ..core.record import Calls, Checked, Drafted, Gated, Grade, Graded, Rank, Ranked
 from ..core.record import Refused, Retried, Retrieved, Rewritten, Step
 from ..core.record import Found as Hit
-from ..core.settings import PROFILES, Address, ModelSpec, Settings, load_place, names_code
-from ..core.settings import plugins, unknown_name, with_settings
+from ..core.settings import DEFAULT, PROFILES, Address, ModelSpec, Settings, load_place
+from ..core.settings import names_code, plugins, unknown_name, with_settings
 from ..core.text import Label, Stance, Verdict, clipped, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
-from ..core.types import Task, digest, dotted, plain, require_packages
+from ..core.types import Task, digest, dotted, kind_words, plain, require_packages
 from ..data.mtrag import BY_TEXT
 from ..data.traces import STEPS, by_name
 from .stages import Toolbox
@@ -45,9 +45,8 @@ if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'CONFIG', 'SERVING', 'Reply', 'messages_of', 'outside', 'address', 'load_outside',
-           'is_place', 'system_names', 'system_named', 'profiles', 'load_models', 'configured', 'unlike_paper',
-           'departures']
+__all__ = ['SYSTEMS', 'CONFIG', 'SERVING', 'Reply', 'messages_of', 'outside', 'address', 'load_outside', 'is_place',
+           'system_names', 'system_named', 'profiles', 'load_models', 'configured', 'unlike_paper', 'departures']
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00011
 _FIELDS = {  # a field of a context -> its names, the first that is there counts
@@ -134,7 +133,7 @@ class _Memory:
 def _as_passages(values: object, domain: str = "") -> tuple[Context, ...]:
     "Passages, best first, each once, as `_Memory` names them. Raises DataError for what is no list."
     if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__"):
-        problem = f"passages are a {type(values).__name__}, not a list"
+        problem = f"passages are {kind_words(type(values))}, not a list"
         raise DataError(problem, remedy="Give a list of passages")
     memory = _Memory()
     ids = memory.remember([_as_passage(value, domain) for value in values])
@@ -579,7 +578,7 @@ def _check_graph(value: object, shown: str) -> None:
     if _is_of(value, "langgraph", "Pregel") and not hasattr(value, "builder"):
         line = "return str(await program.ainvoke(messages[-1]['content']))"
         function = f"`async def answer(messages): {line}`"
-        raise SettingsError(f"{shown} is a {type(value).__name__}: hand in a function, {function}")
+        raise SettingsError(f"{shown} is {kind_words(type(value))}: hand in a function, {function}")
 
 
 def _check_call(function: Callable, name: str) -> None:
@@ -620,7 +619,7 @@ def outside(
     is_graph = _is_of(value, "langgraph", "CompiledStateGraph")
     if not (callable(value) or is_graph):
         wanted = "a function of the messages, or a compiled graph of LangGraph"
-        raise SettingsError(f"{shown} is a {type(value).__name__}: wanted is {wanted}")
+        raise SettingsError(f"{shown} is {kind_words(type(value))}: wanted is {wanted}")
     memory, made = _Memory(), {"source": written}
     shared = {"toolbox_for": _toolbox_with(memory), "reasons": (_DECLINES, _SHUT)}
     shared["identity"] = lambda s: made
@@ -661,7 +660,8 @@ def _revived(hint: object, value: object) -> object:
     if isinstance(value, Mapping) and value.keys() == {"lost"}:
         raise ValueError(f"a {value['lost']} cannot be recorded")
     kinds = [getattr(messages, f"{n}Message") for n in "AI Human System Tool Remove".split()]
-    with warnings.catch_warnings(action="ignore"):  # `load` is a beta of LangChain
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `load` is a beta of LangChain
         value = load(value, allowed_objects=[Document, *kinds])
     try:
         return TypeAdapter(hint).validate_python(value)
@@ -1323,11 +1323,8 @@ SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
     "nexus": "mtrag_nb.systems.nexus:NEXUS",
     "selective": "mtrag_nb.systems.baselines:SELECTIVE",
 }
-DEFAULT = next(iter(SYSTEMS))  # what a command runs that names none
-# Profile -> who answers a person who names none, where the model is too small to write.
-ANSWERING = {"laptop": "nexus"}
 CONFIG = "mtrag_nb.systems.agents:system_yaml_changes"  # what reads the file of --config
-SERVING = "nexus"  # who answers on the page of `mtrag serve`, unless another is asked for
+SERVING = "nexus"  # who answers in `mtrag serve`, and where the model is too small to write
 
 
 def is_place(name: str) -> bool:
@@ -1355,7 +1352,7 @@ def system_named(name: str) -> System:
     if isinstance(entry, str):
         entry = resolve_name(entry)
     if not hasattr(entry, "variant"):
-        raise SettingsError(f"{others[name]} is a {type(entry).__name__}, not a System")
+        raise SettingsError(f"{others[name]} is {kind_words(type(entry))}, not a System")
     return entry.variant(variant) if variant else entry
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #2ce45f94
@@ -1381,12 +1378,13 @@ def load_models(profile: str = "laptop", changes: Mapping[str, object] | None = 
 
 def configured(
     system: System | str = DEFAULT,
-    profile: str = "laptop",  # a key of `profiles`
+    profile: str | Settings = "laptop",  # a key of `profiles`; or settings to start from
     changes: Mapping[str, object] | None = None,  # dotted key -> value; the system's own, too
 ) -> Settings:
     "The settings of a run. Raises SettingsError for what does not exist."
     value = system_named(system) if isinstance(system, str) else system
-    return value.configured(_profile(profile), changes)
+    start = _profile(profile) if isinstance(profile, str) else profile
+    return value.configured(start, changes)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #884de57b
 def _unlike(system: System, a: Settings, b: Settings) -> dict[str, tuple[object, object]]:

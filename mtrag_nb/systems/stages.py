@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -19,8 +20,7 @@ from ..core.settings import Settings, StageSettings, load_place, names_code
 from ..core.text import Label, ReplyField, Verdict, clipped, declines, draft_score
 from ..core.text import read_field, read_verdict, scored, sentences, spans_of, support
 from ..core.types import Context, DataError, ReplyError, SettingsError, Turn
-from ..models.chat import ChatModel, Contract, EmbedderLike, Prompt
-from ..models.chat import Sampling, chat, choose
+from ..models.chat import ChatModel, Contract, EmbedderLike, Prompt, Sampling, chat, choose
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import RetrieverLike
@@ -407,17 +407,21 @@ def _asked_own(way: str, asked: _Grading | _Checking, n: int = 1) -> list[Verdic
     return found
 
 
-def require_ways(settings: Settings, prompts: Mapping[str, _Prompts] = {}) -> None:
-    "Raises SettingsError for an unknown way to grade or check, and a prompt that neither run nor system has."
+def require_ways(settings: Settings, prompts={}, before=None, changes: Iterable[str] = ()) -> None:
+    "Raises SettingsError for an unknown way or prompt; warns where a threshold of `before` stays with another way."
     own = ["adapter:NAME", "FILE.py:NAME"]
     grades, checks = [*GRADERS, *own], [*CHECKERS, *own]
     for name, known in (("grade", grades), ("check", checks)):
         way = getattr(settings.stages, name)
-        if own_way(way) and callable(load_place(way)[0]):
-            continue
-        if re.sub(":.+", ":NAME", way, flags=re.S) not in known:
+        mine, key = own_way(way) and callable(load_place(way)[0]), f"stages.{name}_threshold"
+        if not mine and re.sub(":.+", ":NAME", way, flags=re.S) not in known:
             options = ", ".join(map(repr, known))
             raise SettingsError(f"stages.{name} is {way!r}: input should be {options}")
+        unread = way == "verdict" or way.startswith("adapter:")  # neither has a threshold
+        if before and not unread and way != getattr(before.stages, name) and key not in changes:
+            kept = getattr(settings.stages, f"{name}_threshold")
+            measure = "set it, or measure it (mtrag calibrate)"
+            warnings.warn(f"{key}={kept:g} was not chosen for {way}: {measure}", stacklevel=3)
     _prompts_of(settings, prompts)
 
 

@@ -22,7 +22,7 @@ from ..core.settings import PROFILES, Settings, with_settings
 from ..core.text import Label, Verdict, cite, format_docs_for_gen, sentences
 from ..core.text import support
 from ..core.types import Context, MTRAGError, Outcome, Reason, SettingsError, Task, Turn
-from ..core.types import digest, plain
+from ..core.types import digest, kind_words, plain
 from ..models.calls import MeteredChat, kept_if_usable
 from ..models.chat import EmbedderLike, Sampling
 from .stages import Toolbox, asked_of, own_way, require_readers, require_ways
@@ -346,7 +346,7 @@ class System:
         if kind and isinstance(own, kind):
             return settings
         has = kind.__name__.lstrip("_") if kind else "no settings of its own"
-        here = f"these settings hold a {type(own).__name__.lstrip('_')}"
+        here = f"these settings hold {kind_words(type(own))}"
         raise SettingsError(f"{here}, and {self.name} has {has}")
 
     def own_defaults(self, settings: Settings) -> Mapping[str, object]:
@@ -386,7 +386,7 @@ class System:
             none = f"{self.name} has no settings of its own"
             raise SettingsError(f"unknown setting {own[0]!r}: {none}")
         settings = with_settings(settings, wanted, own=self.prefix)
-        require_ways(settings, self.prompts)
+        require_ways(settings, self.prompts, changes and self.configured(profile), changes or ())
         require_readers(settings, wanted)
         return settings
 
