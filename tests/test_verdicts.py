@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mtrag_nb.app.cli import ingest, main
+from mtrag_nb.app.cli import main
 from mtrag_nb.app.evaluate import evaluate
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.settings import RetrievalSettings, load_settings
@@ -28,6 +28,7 @@ from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.retrieve import Retriever
 from mtrag_nb.search.store import open_index
+from mtrag_nb.serve.serve import library
 from mtrag_nb.systems.outside import _as_passage, _read_reply
 from tests.support.servers import completion, serving
 
@@ -454,26 +455,10 @@ REFUSE = {"Latin": "Das geht aus den Dokumenten nicht hervor.", "Han": "文档�
 
 def test_twelve_turns_in_three_languages_are_answered_and_blamed(tmp_path):
     "German, Chinese and Arabic documents: ingested, searched by words, answered by the nearest sentence, blamed and reported."
-<<<<<<< HEAD
     index, embedder = tmp_path / "index", Models(load_settings()).embedder
-    ingest(index=index, documents=LANGUAGES / "documents", collection="rules", progress=False)
+    library("add", LANGUAGES / "documents", index=index, collection="rules", progress=False)
     how = RetrievalSettings(views="bm25:query", rerank_k=2)
     found = Retriever(open_index(index, embedder), embedder, settings=how)
-=======
-    from mtrag_nb.app.evaluate import evaluate
-    from mtrag_nb.core.settings import load_settings
-    from mtrag_nb.models.calls import Models
-    from mtrag_nb.search.store import open_index
-    from mtrag_nb.serve.serve import library
-
-    tmp = tmp_path_factory.mktemp("languages")
-    index, models = tmp / "index", Models(load_settings())
-    library("add", LANGUAGES / "documents", index=index, collection="rules", progress=False)
-    opened = open_index(index, models.embedder)
-    found = Retriever(
-        opened, models.embedder, settings=RetrievalSettings(views="bm25:query", rerank_k=2)
-    )
->>>>>>> main
 
     def nearest(messages):
         question = messages[-1]["content"]
