@@ -1,5 +1,5 @@
 """Inputs that people reported for other projects, each with neighbours of its kind: traces and texts that frameworks wrote,
-encodings, tasks predicted twice, templates, prompts beyond a window, what a judge writes, conversations of several owners."""
+encodings, tasks predicted twice, templates, prompts beyond a window, conversations of several owners."""
 
 import gzip
 import json
@@ -14,7 +14,6 @@ from mtrag_nb.core.types import DataError, SettingsError
 from mtrag_nb.data.mtrag import read_qrels
 from mtrag_nb.data.predictions import import_predictions, _lines_of
 from mtrag_nb.data.traces import _lists_of, _from_written, import_traces
-from mtrag_nb.evaluate.judge import SCORE, read_judge_reply
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, TooLarge, chat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
@@ -91,58 +90,51 @@ def imported(spans: list[dict] | bytes, folder: Path) -> list[tuple]:
 
 FIRST = (QUESTION, ANSWER, ["retrieved", "drafted"], 1)
 LATER = (SECOND, REPLY, ["retrieved", "drafted"], 1)
+
+
+def said(role: str, text: str) -> str:
+    "A message of OpenTelemetry's."
+    return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+
+def endless(spans: list[dict], name: str) -> list[dict]:
+    "Spans of which one has no end."
+    return [
+        {k: v for k, v in s.items() if k != "endTimeUnixNano" or s["name"] != name} for s in spans
+    ]
+
+
 OPENTELEMETRY = [
     span("invoke_agent x", "a", lasts=20, gen_ai__operation__name="invoke_agent"),
     turn(parent="a")[1] | {"parentSpanId": "a"},
     span(
         *("chat gpt", "c", "a", 4),
         gen_ai__operation__name="chat",
-        gen_ai__input__messages=json.dumps(
-            [{"role": "user", "parts": [{"type": "text", "content": QUESTION}]}]
-        ),
-        gen_ai__output__messages=json.dumps(
-            [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}]
-        ),
+        gen_ai__input__messages=said("user", QUESTION),
+        gen_ai__output__messages=said("assistant", ANSWER),
     ),
 ]
-ABOVE = {
+REQUEST = span("POST /chat", "w", lasts=20)
+ANSWERLESS = span("POST /chat", "w", lasts=20, output__value='{"status": "ok"}')
+WORKER = [span("worker", "w", lasts=20), span("agent", "a", "w", lasts=19)]
+ONE = {  # what a file of one turn is, or stands above the turn
     "nothing": turn(),
-    "a request": [span("POST /chat", "w", lasts=20), *turn(parent="w")],
-    "a request with a status": [
-        span("POST /chat", "w", lasts=20, output__value='{"status": "ok"}'),
-        *turn(parent="w"),
-    ],
-    "a worker and an agent": [
-        span("worker", "w", lasts=20),
-        span("agent", "a", "w", lasts=19),
-        *turn(parent="a"),
-    ],
+    "a request": [REQUEST, *turn(parent="w")],
+    "a request with a status": [ANSWERLESS, *turn(parent="w")],
+    "a worker and an agent": [*WORKER, *turn(parent="a")],
     "a lost root": turn(parent="gone"),
-    "a chain without an output": [span("POST", "w", lasts=20), *turn(parent="w", answered="")],
+    "a chain without an output": [REQUEST, *turn(parent="w", answered="")],
     "a chain that gives null": turn(answered="null"),
     "an agent of OpenTelemetry": OPENTELEMETRY,
     "two lost roots": [span("worker", "w", "gone", lasts=20), *turn(parent="w")],
-    "a chain without an end": [
-        {k: v for k, v in s.items() if k != "endTimeUnixNano" or s["name"] != "chain"}
-        for s in turn()
-    ],
-    "a chain that ends at 0": [
-        s | ({"endTimeUnixNano": "0"} if s["name"] == "chain" else {}) for s in turn()
-    ],
+    "a chain without an end": endless(turn(), "chain"),
+    "a chain that ends at 0": [turn()[0] | {"endTimeUnixNano": "0"}, *turn()[1:]],
     "a chain that is lost": turn()[1:],
-    "a model without an end": [
-        {k: v for k, v in s.items() if k != "endTimeUnixNano" or s["name"] != "ChatModel"}
-        for s in turn()
-    ],
+    "a model without an end": endless(turn(), "ChatModel"),
     "spans twice": [*turn(), *turn()],
     "a span that was sent again when it ended": [turn()[0] | {"attributes": []}, *turn()],
     "children before their chain": turn()[::-1],
 }
-
-
-@pytest.mark.parametrize("name", ABOVE)
-def test_the_answer_is_that_of_the_highest_span_that_has_one(name, tmp_path):
-    assert imported(ABOVE[name], tmp_path) == [FIRST]
 
 
 TURNS = [*turn(parent="s"), *turn(SECOND, REPLY, 11, "s")]
@@ -154,10 +146,7 @@ SESSIONS = {
     "in the order of their ends": [*reversed([span("session", "s", lasts=40), *TURNS])],
     "spans twice": [span("session", "s", lasts=40), *TURNS, *TURNS],
     "cut between the turns": [span("session", "s", lasts=9), *TURNS],
-    "a session without an end": [
-        {k: v for k, v in span("session", "s").items() if k != "endTimeUnixNano"},
-        *TURNS,
-    ],
+    "a session without an end": [*endless([span("session", "s")], "session"), *TURNS],
     "the later turn first": [*TURNS[3:], *TURNS[:3]],
     "turns interleaved": [s for pair in zip(TURNS[:3], TURNS[3:]) for s in pair],
 }
@@ -168,13 +157,11 @@ def test_a_session_in_one_trace_is_its_turns(name, tmp_path):
     assert imported(SESSIONS[name], tmp_path) == [FIRST, LATER]
 
 
+NO_ANSWER = [turn()[0] | {"attributes": []}, turn()[1]]
 LACKS = {  # what is not in the file -> what its turn has
     "the model's span": (turn()[:2], FIRST),
     "the retriever's span": ([turn()[0], turn()[2]], (QUESTION, ANSWER, ["drafted"], 0)),
-    "the answer": (
-        [turn()[0] | {"attributes": []}, turn()[1]],
-        (QUESTION, "", ["retrieved"], 1),
-    ),
+    "the answer": (NO_ANSWER, (QUESTION, "", ["retrieved"], 1)),
 }
 
 
@@ -197,37 +184,19 @@ def test_a_turn_that_lost_its_root_lends_no_other_its_words(
     assert imported(spans, tmp_path)[0][:2] == (question, answer)
 
 
+BOTH = [*turn(parent="q"), *turn(SECOND, REPLY, 11, "q")]
+WHOLE = {"lasts": 40, "input__value": "And both?", "output__value": "16."}  # a question of two
+NODES = [
+    s | ({"name": "answer"} if s["name"] == "chain" else {}) for s in turn(parent="g", begins=11)
+]
 PARTS = {
-    "sub-questions of a question": [
-        span(
-            "chain",
-            "q",
-            lasts=40,
-            openinference__span__kind="CHAIN",
-            input__value="And both?",
-            output__value="16.",
-        ),
-        *turn(parent="q"),
-        *turn(SECOND, REPLY, 11, "q"),
-    ],
-    "nodes of a graph": [
-        span("graph", "g", lasts=40),
-        *turn(parent="g"),
-        *[
-            {**s, "name": "answer" if s["name"] == "chain" else s["name"]}
-            for s in turn(begins=11, parent="g")
-        ],
-    ],
-    "sub-questions of an agent": [
-        span("agent", "q", lasts=40, input__value="And both?", output__value="16."),
-        *turn(parent="q"),
-        *turn(SECOND, REPLY, 11, "q"),
-    ],
+    "sub-questions": [span("chain", "q", **WHOLE, openinference__span__kind="CHAIN"), *BOTH],
+    "nodes of a graph": [span("graph", "g", lasts=40), *turn(parent="g"), *NODES],
+    "sub-questions of an agent": [span("agent", "q", **WHOLE), *BOTH],
     "sub-questions below a request": [
         span("POST /chat", "p", lasts=50),
-        span("chain", "q", "p", lasts=40, input__value="And both?", output__value="16."),
-        *turn(parent="q"),
-        *turn(SECOND, REPLY, 11, "q"),
+        span("chain", "q", "p", **WHOLE),
+        *BOTH,
     ],
     "a second try": [
         span("POST /chat", "p", lasts=50, input__value=QUESTION),
@@ -240,7 +209,7 @@ PARTS = {
         span("title", "t1", "p", 20, input__value=QUESTION, output__value="Tickets"),
     ],
     "sub-questions sent twice": [
-        *[span("agent", "q", lasts=40, input__value="And both?", output__value="16.")] * 2,
+        *[span("agent", "q", **WHOLE)] * 2,
         *turn(parent="q") * 2,
         *turn(SECOND, REPLY, 11, "q") * 2,
     ],
@@ -254,16 +223,15 @@ def test_parts_of_a_turn_are_no_turns(name, tmp_path):
 
 
 QUOTED = [repr(QUESTION), json.dumps(QUESTION), json.dumps(json.dumps(QUESTION)), f"b{QUESTION!r}"]
+PART = [{"type": "text", "text": QUESTION}]
 ASKED = {
     **{f"quoted {n}": text for n, text in enumerate(QUOTED)},
     "a tuple": f"({QUESTION!r},)",
     "a list": json.dumps([QUESTION]),
     "a dictionary": str({"question": QUESTION}),
     "within": str({"input": {"question": QUESTION}, "config": None}),
-    "parts": str([{"type": "text", "text": QUESTION}]),
-    "parts in JSON": json.dumps(
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": QUESTION}]}]}
-    ),
+    "parts": str(PART),
+    "parts in JSON": json.dumps({"messages": [{"role": "user", "content": PART}]}),
     "LangChain's message": f"HumanMessage(content={QUESTION!r}, additional_kwargs={{}})",
     "LangChain's text": f"content={QUESTION!r} additional_kwargs={{}}",
     "pydantic's text": f"question={QUESTION!r} history=[]",
@@ -273,19 +241,12 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_a_written_question_is_read(name, tmp_path):
-    assert imported(turn(asked=ASKED[name]), tmp_path) == [FIRST]
-
-
 ANSWERED = {
     "quoted": repr(ANSWER),
     "pydantic's text": f"answer={ANSWER!r} sources=[]",
     "LangChain's text": f"content={ANSWER!r} additional_kwargs={{}} id='run-1'",
     "LangChain's messages": f"[HumanMessage(content='x'), AIMessage(content={ANSWER!r})]",
-    "a constructor": json.dumps(
-        {"lc": 1, "id": ["langchain", "AIMessage"], "kwargs": {"content": ANSWER}}
-    ),
+    "a constructor": json.dumps({"id": ["langchain", "AIMessage"], "kwargs": {"content": ANSWER}}),
     "generations": json.dumps({"generations": [[{"text": ANSWER, "type": "Generation"}]]}),
     "choices": json.dumps({"choices": [{"message": {"role": "assistant", "content": ANSWER}}]}),
     "LlamaIndex's": f"Response(response={ANSWER!r}, source_nodes=[], metadata=None)",
@@ -294,11 +255,6 @@ ANSWERED = {
     "DSPy's": f"Prediction(\n    answer={ANSWER!r}\n)",
     "nothing": "None",
 }
-
-
-@pytest.mark.parametrize("name", ANSWERED)
-def test_a_written_answer_is_read(name, tmp_path):
-    assert imported(turn(answered=ANSWERED[name]), tmp_path) == [FIRST]
 
 
 FOUND = {
@@ -317,33 +273,29 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("name", FOUND)
-def test_documents_are_read_in_the_form_of_each_framework(name, tmp_path):
-    assert imported(turn(found=FOUND[name]), tmp_path) == [FIRST]
+ONE |= {f"asked as {name}": turn(asked=text) for name, text in ASKED.items()}
+ONE |= {f"answered as {name}": turn(answered=text) for name, text in ANSWERED.items()}
+ONE |= {f"found as {name}": turn(found=text) for name, text in FOUND.items()}
 
 
-STORED = {  # what a store returned -> ids, sources and scores of its documents
-    "Elasticsearch": (
-        {"hits": {"hits": [{"_id": "a", "_score": 3.5, "_source": {"text": "one"}}]}},
-        [("a", "", 3.5)],
-    ),
-    "Weaviate": (
-        {"objects": [{"uuid": "a", "properties": {"text": "one"}, "metadata": {"distance": 0.25}}]},
-        [("a", "", -0.25)],
-    ),
-    "Qdrant": (
-        {"points": [{"id": "a", "score": 0.5, "payload": {"text": "one", "source": "x.pdf"}}]},
-        [("a", "x.pdf", 0.5)],
-    ),
-}
+@pytest.mark.parametrize("name", ONE)
+def test_one_turn_is_read_in_the_form_of_each_framework(name, tmp_path):
+    "The answer is that of the highest span that has one."
+    assert imported(ONE[name], tmp_path) == [FIRST]
 
 
-@pytest.mark.parametrize("name", STORED)
-def test_ids_scores_and_origins_of_stores_are_read(name):
-    written, wanted = STORED[name]
-    [found] = _lists_of(written).values()
-    assert [(*d.ids[:1], d.source, d.score) for d in found] == wanted
-    assert all(d.text in ("one", "two", "three") for d in found)
+@pytest.mark.parametrize(
+    "written, id, source, score",
+    [
+        ({"hits": {"hits": [{"_id": "a", "_score": 3.5, "_source": {"text": "one"}}]}}, "a", "", 3.5),
+        ({"objects": [{"uuid": "a", "properties": {"text": "one"}, "metadata": {"distance": 0.25}}]}, "a", "", -0.25),
+        ({"points": [{"id": "a", "score": 0.5, "payload": {"text": "one", "source": "x.pdf"}}]}, "a", "x.pdf", 0.5),
+    ],
+    ids=["Elasticsearch", "Weaviate", "Qdrant"],
+)  # fmt: skip
+def test_ids_scores_and_origins_of_stores_are_read(written, id, source, score):
+    [[found]] = _lists_of(written).values()
+    assert (*found.ids[:1], found.source, found.score, found.text) == (id, source, score, "one")
 
 
 AS_THEY_ARE = ["it's 'so'", "'a' or 'b'", '"cat" "dog"', "a='b' c", "(see 'x')", "What is f(x)?"]
@@ -391,37 +343,35 @@ def predictions(*tasks: tuple[str, str]) -> str:
 
 
 TWICE = predictions(("a<::>1", "One."), ("a<::>2", "Two."), ("a<::>1", "Three."))
-AGAIN = {
-    "first": {"a<::>1": "One.", "a<::>2": "Two."},
-    "last": {"a<::>1": "Three.", "a<::>2": "Two."},
-}
 
 
-@pytest.mark.parametrize("which", AGAIN)
-def test_of_a_task_that_was_predicted_twice_the_named_one_counts(which, tmp_path):
+@pytest.mark.parametrize("which, counts", [("first", "One."), ("last", "Three.")])
+def test_of_a_task_that_was_predicted_twice_the_named_one_counts(which, counts, tmp_path):
     (tmp_path / "x.jsonl").write_text(TWICE, encoding="utf-8")
     with pytest.raises(DataError, match=r"x.jsonl:3: task 'a<::>1' .* --duplicates first or last"):
         import_predictions(tmp_path / "x.jsonl", None, tmp_path / "none")
     with pytest.raises(SettingsError, match="not 'newest'"):
         import_predictions(tmp_path / "x.jsonl", None, tmp_path / "none", duplicates="newest")
-    run = import_predictions(tmp_path / "x.jsonl", None, tmp_path / "out", duplicates=which)
-    assert {i: t.answer for i, t in run.trajectories.items()} == AGAIN[which]
+    how = {"duplicates": which, "passages": ()}
+    run = import_predictions(tmp_path / "x.jsonl", None, tmp_path / "out", **how)
+    said = {i: t.answer for i, t in run.trajectories.items()}
+    assert said == {"a<::>1": counts, "a<::>2": "Two."}
     assert run.manifest["imported"]["odd"] == {f"tasks predicted again: the {which} counts": 1}
 
 
+def first_task(path: Path) -> str:
+    return _lines_of(path)[1][0][1]["task_id"]
+
+
+def judged(path: Path) -> list[str]:
+    return [*read_qrels(path)]
+
+
 MARKED = {
-    "predictions": (
-        predictions(("a<::>1", "One.")),
-        lambda p: _lines_of(p)[1][0][1]["task_id"],
-        "a<::>1",
-    ),
-    "a TREC run": ("a Q0 d 1 0.5 x\n", lambda p: _lines_of(p)[1][0][1]["task_id"], "a"),
-    "judgements": ("a\td\t1\n", lambda p: [*read_qrels(p)], ["a"]),
-    "judgements with a head": (
-        "query-id\tcorpus-id\tscore\na\td\t1\n",
-        lambda p: [*read_qrels(p)],
-        ["a"],
-    ),
+    "predictions": (predictions(("a<::>1", "One.")), first_task, "a<::>1"),
+    "a TREC run": ("a Q0 d 1 0.5 x\n", first_task, "a"),
+    "judgements": ("a\td\t1\n", judged, ["a"]),
+    "judgements with a head": ("query-id\tcorpus-id\tscore\na\td\t1\n", judged, ["a"]),
     "JSON": ('{"a": 1}', read_json, {"a": 1}),
 }
 
@@ -436,27 +386,6 @@ def test_a_byte_order_mark_and_line_ends_of_windows_change_nothing(name, ending,
     assert read(path) == wanted
 
 
-# What a judge writes
-
-SCORES = {
-    '{"score": 7, "reasons": {"accuracy": {"score": 2}}}': 7,
-    '{"criteria": {"score": 9}, "score": 2}': 2,
-    '{"reasoning": "uses {x}", "score": 8}': 8,
-    '{"score": "7", "reasoning": "score: 2 would be too low"}': 7,
-    '{"score": 3, "score": 9}': None,
-    '{"Score": 3, "score": 9}': None,
-    "Score: 1/10 for tone, 9/10 for facts": None,
-    "Score: 3 → 5": None,
-    "Score\uff1a8": 8,
-    "Score: 8\nScore: 3": None,
-}
-
-
-@pytest.mark.parametrize("reply", SCORES)
-def test_a_score_is_the_judges_own_or_unread(reply):
-    assert read_judge_reply(reply, [SCORE]).values["Score"] == SCORES[reply]
-
-
 # Templates, windows, addresses
 
 
@@ -464,31 +393,22 @@ def test_a_score_is_the_judges_own_or_unread(reply):
 def model(tmp_path_factory) -> TransformersChat:
     "A tiny model that reads 400 tokens."
     folder = tmp_path_factory.mktemp("tiny") / "m"
-    tiny_llama(folder)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    (folder / "config.json").write_text(
-        json.dumps(config | {"max_position_embeddings": 400}), encoding="utf-8"
-    )
+    tiny_llama(folder, sizes={"max_position_embeddings": 400})
     return TransformersChat(ModelSpec(str(folder)))
 
 
 EACH = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+REFUSES = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+FIRST_ONLY = (
+    "<user>{{ messages[0].content if messages[0].role == 'user' else messages[1].content }}"
+)
+AS_SYSTEM, AS_USER = "<system>Be brief.<user>When?", "<user>Be brief.\n\nWhen?"
 TEMPLATES = {
-    "a system role": (EACH, "<system>Be brief.<user>When?"),
-    "none": (
-        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
-        + EACH,
-        "<user>Be brief.\n\nWhen?",
-    ),
-    "it drops them": (
-        "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}",
-        "<user>Be brief.\n\nWhen?",
-    ),
-    "it keeps the first message": (
-        "<user>{{ messages[0].content if messages[0].role == 'user' else messages[1].content }}",
-        "<user>Be brief.\n\nWhen?",
-    ),
-    "it trims": (EACH.replace("m.content", "m.content | trim"), "<system>Be brief.<user>When?"),
+    "a system role": (EACH, AS_SYSTEM),
+    "none": (REFUSES + EACH, AS_USER),
+    "it drops them": (EACH.replace("messages %}", "messages if m.role != 'system' %}"), AS_USER),
+    "it keeps the first message": (FIRST_ONLY, AS_USER),
+    "it trims": (EACH.replace("m.content", "m.content | trim"), AS_SYSTEM),
 }
 
 
@@ -529,8 +449,9 @@ def test_the_query_of_an_address_is_sent_with_each_request(query, capsys):
     with servers.serving(lambda asked: servers.completion("Yes.")) as server:
         spec = ModelSpec("m", url=server.url + query)
         ServerChat(spec).generate([chat("", "?")], 5)
-        sent = query.strip("/").partition("#")[0]
-        assert server.asked[0].path == f"/v1/chat/completions{sent}".replace("%20", "+")
+        sent = query.strip("/?").partition("#")[0]
+        assert server.asked[0].path == "/v1/chat/completions"
+        assert server.asked[0].query == sent.replace("%20", "+")
     assert "K" not in f"{spec.url}{capsys.readouterr()}"
 
 
@@ -545,11 +466,9 @@ def service(tmp_path_factory) -> Service:
     path = tmp_path_factory.mktemp("owned")
     models = Models(load_settings(), ScriptedChat(first_sentence), HashEmbedder())
     made = Service(path / "library", path / "served", system="naive", models=models)
+    file = {"file": ("fees.md", b"A dog costs four crowns on the ferry.")}
     with running(make_app(made, rules_of(made))) as url:
-        text = b"A dog costs four crowns on the ferry."
-        assert httpx.post(
-            f"{url}/api/upload", files={"file": ("fees.md", text)}, timeout=60
-        ).is_success
+        assert httpx.post(f"{url}/api/upload", files=file, timeout=60).is_success
     return Service(path / "library", path / "served", system="naive", models=models)
 
 
@@ -560,35 +479,29 @@ def test_a_conversation_is_of_the_token_that_began_it(service):
             httpx.Client(base_url=url, timeout=60, headers={"authorization": f"Bearer {t}"})
             for t in TOKENS
         )
-        asked = {"question": "How much is a dog?"}
+        question = "How much is a dog?"
+        asked = {"question": question}
+        chat_of = {"model": "naive", "messages": [{"role": "user", "content": question}]}
         i = first.post("/api/query", json=asked).json()["conversation_id"]
-        chat_of = {
-            "model": "naive",
-            "messages": [{"role": "user", "content": "How much is a dog?"}],
-        }
         j = first.post("/v1/chat/completions", json=chat_of).json()["mtrag"]["conversation_id"]
         assert {c["id"] for c in first.get("/api/conversations").json()} == {i, j}
         assert other.get("/api/conversations").json() == []
         own = [
-            ("GET", f"/api/conversations/{i}", {}),
-            ("GET", f"/api/conversations/{i}/1/why", {}),
-            ("GET", f"/api/conversations/{i}/1", {}),
+            ("GET", f"/api/conversations/{i}", None),
+            ("GET", f"/api/conversations/{i}/1/why", None),
+            ("GET", f"/api/conversations/{i}/1", None),
             ("POST", f"/api/conversations/{i}/1/mark", {"verdict": "right"}),
             ("POST", "/api/query", {**asked, "conversation_id": i}),
             ("POST", "/v1/chat/completions", {**chat_of, "metadata": {"conversation_id": i}}),
-            ("DELETE", f"/api/conversations/{i}", {}),
+            ("DELETE", f"/api/conversations/{i}", None),
         ]
         for method, path, body in own:
-            how = {"json": body} if body else {}
-            assert other.request(method, path, **how).status_code == 404, path
+            assert other.request(method, path, json=body).status_code == 404, path
         for method, path, body in own:
-            how = {"json": body} if body else {}
-            assert first.request(method, path, **how).is_success, path
+            assert first.request(method, path, json=body).is_success, path
             if path.endswith("mark"):
                 assert i in first.get("/api/marks").text and not other.get("/api/marks").text
-        wrong = httpx.get(
-            f"{url}/api/conversations", headers={"authorization": "Bearer " + "c" * 20}
-        )
-        assert wrong.status_code == 401
+        stranger = {"authorization": "Bearer " + "c" * 20}
+        assert httpx.get(f"{url}/api/conversations", headers=stranger).status_code == 401
         for token, status in zip([*TOKENS, "c" * 20, " ".join(TOKENS)], (204, 204, 401, 401)):
             assert httpx.post(f"{url}/api/token", json={"token": token}).status_code == status

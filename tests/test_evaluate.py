@@ -1,6 +1,7 @@
 "What `7_evaluate` answers where its notebooks do not show it: faults that were found once, and cases by the dozen."
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,6 @@ from mtrag_nb.core.text import scored
 from mtrag_nb.core.types import DOMAINS, Context, DataError, Gold, Passage, Task
 from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
 from mtrag_nb.evaluate.blame import blame, blame_turn, proof_of, proof_report
-from mtrag_nb.evaluate.judge import HALLUCINATION, _IDK_LABEL, SCORE, read_judge_reply
 from mtrag_nb.evaluate.scores import Evidence, score_run
 from mtrag_nb.show.browser import CaseBrowser
 from mtrag_nb.show.report import report as write_report
@@ -27,12 +27,9 @@ FOUND = Retrieved(contexts=("g#0", "b#0"), node="retrieve")
 def cause_of(*steps, **known):
     "The cause and stage of a turn whose gold passage was found, by steps after the search."
     turn = new_turn(FOUND, *steps, task_id="c1<::>1", conversation_id="c1", **known)
-    gold = {
-        turn.task_id: Gold(
-            turn.task_id, "ANSWERABLE", ("It costs 12 crowns.",), (Passage("g", ""),)
-        )
-    }
-    found = blame_turn(Evidence(Run.of("made", [turn], PLACES), gold), turn.task_id)
+    gold = Gold(turn.task_id, "ANSWERABLE", ("It costs 12 crowns.",), (Passage("g", ""),))
+    run = Run.of("made", [turn], PLACES)
+    found = blame_turn(Evidence(run, {turn.task_id: gold}), turn.task_id)
     return found.cause, found.stage
 
 
@@ -65,38 +62,6 @@ def test_recorded_agents_kept_what_they_answered_from():
     assert all(set(t.contexts) <= set(t.kept) for t in turns if t.answered)
 
 
-@pytest.mark.parametrize(
-    ("field", "reply", "value"),
-    [
-        (SCORE, '{"score": 7, "reasons": {"accuracy": {"score": 2}}}', 7),
-        (SCORE, '{"criteria": {"score": 9}, "score": 2}', 2),
-        (SCORE, '{"score": 9, "criteria": [{"name": "tone", "score": 2}]}', 9),
-        (SCORE, '{"evaluation": {"score": 7}}', None),
-        (SCORE, '{"score": 3, "score": 9}', None),
-        (SCORE, '{"Score": 3, "score": 9}', None),
-        (SCORE, '{"score": 4, "scale": "1-5"}', None),
-        (SCORE, '{"score": 6,}', 6),
-        (SCORE, "Score: 1/10 for tone, 9/10 for facts", None),
-        (SCORE, "Score: 3 → 5", None),
-        (SCORE, "Score：8", 8),
-        (HALLUCINATION, '{"hallucination": false, "hallucination": true}', None),
-        (HALLUCINATION, "Hallucination: no, but the date is invented", None),
-        (HALLUCINATION, "Hallucination: No. But the last sentence is invented.", None),
-        (HALLUCINATION, "Hallucination: no (except the price, which is invented)", None),
-        (HALLUCINATION, "Hallucination: no-one said so", None),
-        (HALLUCINATION, "Hallucination: “no”", "no"),
-        (HALLUCINATION, "Hallucination: no\u200b", "no"),
-        (HALLUCINATION, "Hallucination: no\nHallucination: no", "no"),
-        (_IDK_LABEL, '{"label": "yes", "label": "no"}', None),
-        (_IDK_LABEL, "The answer is no, so the label is yes", None),
-        (_IDK_LABEL, "No, it answers.", "no"),
-    ],
-)
-def test_a_judge_is_read_as_it_states_once(field, reply, value):
-    "What is nested is not the reply's own; what is stated twice, of another scale or taken back is unread, and counted."
-    assert read_judge_reply(reply, [field]).values == {field.name: value}
-
-
 def test_a_trec_run_with_a_byte_order_mark_is_the_run_without(tmp_path):
     rows = "c1<::>1 Q0 p1 1 0.9 mine\nc1<::>1 Q0 p2 2 0.5 mine\n"
     qrels, task = {"c1<::>1": {"p1": 1}}, Task("c1<::>1", "c1", 1, "govt", "q")
@@ -110,58 +75,34 @@ def test_a_trec_run_with_a_byte_order_mark_is_the_run_without(tmp_path):
 def test_a_pool_is_drawn_from_the_corpora(tmp_path):
     "All gold passages are in it, as many of each domain as asked for, and the same draw gives the same lines."
     corpus = list(read_corpus(*sample_corpus()))
-    wanted = {
-        p.id
-        for g in read_benchmark(sample_dir() / "reference.jsonl").gold.values()
-        for p in g.passages
-    }
-    some = slice_of(corpus, wanted, 37)
-    assert wanted <= {p.id for p in some} <= {p.id for p in corpus} and len(
-        {p.id for p in some}
-    ) == len(some)
+    gold = read_benchmark(sample_dir() / "reference.jsonl").gold
+    wanted = {p.id for g in gold.values() for p in g.passages}
+    some, every = slice_of(corpus, wanted, 37), {p.id for p in corpus}
+    assert wanted <= {p.id for p in some} <= every and len({p.id for p in some}) == len(some)
     assert slice_of(corpus, wanted, 37) == some
-    at_least = {
-        d: max(37, sum(p.domain == d for p in corpus if p.id in wanted))
-        for d in {p.domain for p in corpus}
-    }
-    assert all(
-        sum(p.domain == d for p in some) == min(n, sum(p.domain == d for p in corpus))
-        for d, n in at_least.items()
-    )
+    must = Counter(p.domain for p in corpus if p.id in wanted)
+    of, drawn = (Counter(p.domain for p in ps) for ps in (corpus, some))
+    assert all(drawn[d] == min(max(37, must[d]), of[d]) for d in of)
     fetched = tmp_path / "fetched"
+    places = {"mtrag-human": "retrieval_tasks/{}/qrels/dev.tsv", "mtragun-human": "retrieval_tasks/qrels/{}.tsv"}  # fmt: skip
     for d in DOMAINS:
-        for name, place in (
-            ("mtrag-human", f"retrieval_tasks/{d}/qrels/dev.tsv"),
-            ("mtragun-human", f"retrieval_tasks/qrels/{d}.tsv"),
-        ):
-            make_folder((fetched / name / place).parent)
-            shutil.copyfile(
-                sample_dir() / f"retrieval_tasks/{d}/qrels/dev.tsv", fetched / name / place
-            )
-        make_folder(fetched / "corpora" / "passage_level")
-        write_jsonl(
-            fetched / "corpora" / "passage_level" / f"{d}.jsonl",
-            [{"id": p.id, "title": p.title, "text": p.text} for p in corpus if p.domain == d],
-        )
+        for name, place in places.items():
+            path = fetched / name / place.format(d)
+            make_folder(path.parent)
+            shutil.copyfile(sample_dir() / f"retrieval_tasks/{d}/qrels/dev.tsv", path)
+        lines = ({"id": p.id, "title": p.title, "text": p.text} for p in corpus if p.domain == d)
+        folder = make_folder(fetched / "corpora" / "passage_level")
+        write_jsonl(folder / f"{d}.jsonl", lines)
     with pytest.raises(DataError, match="there is no pool of passages"):
         pool_file(fetched)
     sizes = dict.fromkeys(DOMAINS, 30)
     sums = [make_pool(fetched, sizes), make_pool(fetched, sizes), make_pool(fetched, sizes, seed=1)]
-    drawn = list(read_corpus(pool_file(fetched)))
-    gold_ids = {
-        p
-        for d in DOMAINS
-        for of in read_qrels(sample_dir() / f"retrieval_tasks/{d}/qrels/dev.tsv").values()
-        for p in of
-    }
-    assert (
-        sums[0] == sums[1] != sums[2]
-        and gold_ids <= {p.id for p in drawn}
-        and {p.domain for p in drawn} == set(DOMAINS)
-    )
-    assert all(sum(p.domain == d for p in drawn) >= 30 for d in DOMAINS) and len(drawn) < len(
-        corpus
-    )
+    pool = list(read_corpus(pool_file(fetched)))
+    files = (sample_dir() / f"retrieval_tasks/{d}/qrels/dev.tsv" for d in DOMAINS)
+    gold_ids = {p for file in files for of in read_qrels(file).values() for p in of}
+    assert sums[0] == sums[1] != sums[2] and gold_ids <= {p.id for p in pool}
+    of = Counter(p.domain for p in pool)
+    assert of.keys() == {*DOMAINS} and min(of.values()) >= 30 and len(pool) < len(corpus)
 
 
 def test_real_data_is_named_by_the_environment(monkeypatch, tmp_path):

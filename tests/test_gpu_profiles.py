@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from mtrag_nb.app.cli import _fetch_hub, _wanted_models, ingest, run
+from mtrag_nb.app.evaluate import judge, report, score
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.settings import ModelSpec
+from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.chat import chat
+from mtrag_nb.models.local import TransformersChat
 from mtrag_nb.systems.outside import configured
 from tests.support.hub import StandInHub, hub_environment
 from tests.support.tiny import make_tiny
@@ -68,13 +72,8 @@ def test_what_was_fetched_is_not_missing(fetched):
 
 
 def test_what_was_fetched_is_found_without_a_network(offline):
-    from mtrag_nb.app.cli import _fetch_hub, _wanted_models
-
-    assert list(_fetch_hub(_wanted_models(configured("self_crag", "t4")))) == [
-        LLAMA,
-        EMBEDDER,
-        RERANKER,
-    ]
+    wanted = _wanted_models(configured("self_crag", "t4"))
+    assert list(_fetch_hub(wanted)) == [LLAMA, EMBEDDER, RERANKER]
 
 
 # The project has a decoding of its own: padded batches, and a beginning that is computed once. It is
@@ -83,19 +82,10 @@ def test_what_was_fetched_is_found_without_a_network(offline):
 
 DOCUMENTS = "Tidebase plans and their limits. " * 25
 QUESTIONS = ("How much is a licence?", "What are the limits of the plan, and for students?")
-PROMPTS = [
-    *(
-        chat("You answer from documents.", f"Documents:\n{DOCUMENTS}\n\nQuestion: {q}")
-        for q in QUESTIONS
-    ),
-    chat("", "Hello there"),
-    chat(
-        "Be short.",
-        "And the ferry?",
-        "It costs 12 crowns.",
-        "What is a mortgage, and how do I get one in Corvane?",
-    ),
-]
+ASKED = [f"Documents:\n{DOCUMENTS}\n\nQuestion: {q}" for q in QUESTIONS]
+LAST = "What is a mortgage, and how do I get one in Corvane?"
+PROMPTS = [*(chat("You answer from documents.", q) for q in ASKED), chat("", "Hello there")]
+PROMPTS += [chat("Be short.", "And the ferry?", "It costs 12 crowns.", LAST)]
 NEW_TOKENS = 12
 
 
@@ -104,18 +94,10 @@ def by_transformers(loaded, row: list[int]) -> str:
     import torch
 
     ids = torch.tensor([row], device=loaded.device)
-    out = loaded.model.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        max_new_tokens=NEW_TOKENS,
-        do_sample=False,
-        temperature=None,
-        top_p=None,
-        top_k=None,
-        repetition_penalty=1.0,
-        eos_token_id=sorted(loaded.ends),
-        pad_token_id=0,
-    )
+    how = {"temperature": None, "top_p": None, "top_k": None, "repetition_penalty": 1.0}
+    how |= {"max_new_tokens": NEW_TOKENS, "do_sample": False, "pad_token_id": 0}
+    how |= {"attention_mask": torch.ones_like(ids), "eos_token_id": sorted(loaded.ends)}
+    out = loaded.model.generate(ids, **how)
     new = out[0, len(row) :].tolist()
     end = next((i for i, t in enumerate(new) if t in loaded.ends), len(new))
     return loaded.tokenizer.decode(new[:end], skip_special_tokens=True)
@@ -136,8 +118,6 @@ def by_transformers(loaded, row: list[int]) -> str:
     ],
 )
 def test_a_model_is_decoded_as_transformers_decodes_it(name, quantization, dtype, offline):
-    from mtrag_nb.models.local import TransformersChat
-
     spec = ModelSpec(name, dtype=dtype, quantization=quantization, device="cpu")
     model = TransformersChat(spec, batch_size=8)
     loaded = model.load()
@@ -162,9 +142,6 @@ SHORT = {"stages.max_new_tokens": 10, "chat.device": "cpu"}
 @pytest.fixture(scope="module")
 def runs(offline, tmp_path_factory) -> Iterator[dict[str, Run]]:
     "Two turns by each system."
-    from mtrag_nb.app.cli import ingest, run
-    from mtrag_nb.data.mtrag import sample_corpus, sample_dir
-
     tasks = sample_dir() / "reference.jsonl"
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path_factory.mktemp("runs"))
@@ -186,8 +163,6 @@ def test_a_run_in_four_bits_ends_without_an_error(system, runs):
 
 
 def test_runs_in_four_bits_are_judged_scored_and_reported_on(runs):
-    from mtrag_nb.app.evaluate import judge, report, score
-
     settings = configured("self_crag", "judge", {"chat.device": "cpu"})
     protocols = ["refusal", "faithfulness"]
     (judged,) = judge(["naive"], protocols=protocols, settings=settings, progress=False)

@@ -18,15 +18,8 @@ import pytest
 
 from mtrag_nb.core.files import parse_json
 from mtrag_nb.core.settings import load_settings
-from mtrag_nb.core.text import (
-    check_claims,
-    content_words,
-    declines,
-    parse_verdict,
-    sentences,
-    titled,
-)
-from mtrag_nb.core.text import unmarked
+from mtrag_nb.core.text import check_claims, content_words, declines, parse_verdict
+from mtrag_nb.core.text import sentences, titled, unmarked
 from mtrag_nb.core.types import DataError, redacted
 from mtrag_nb.data.traces import document_of, _from_written, messages_of
 from mtrag_nb.models.calls import Models
@@ -39,66 +32,19 @@ from mtrag_nb.serve.service import ask as ask_service
 from tests.test_cases import imported, turn
 
 UNITS = (
-    *(
-        "?key",
-        "?key=",
-        "&token=x",
-        "do ",
-        "can't ",
-        "is not found ",
-        "do you ",
-        "-1 ",
-        "1.",
-        "[",
-        "[1]",
-    ),
-    *(
-        " ",
-        "\n",
-        "a ",
-        "a",
-        "a b ",
-        "a-",
-        "1",
-        "_ ",
-        "( ",
-        "{'",
-        "<",
-        "</think>",
-        "<think>",
-        "no ",
-        "yes or ",
-    ),
-    *(
-        "answer ",
-        "answer (",
-        "which is ",
-        "I  ",
-        "the documents do not ",
-        "data, ",
-        '"',
-        "' ",
-        "\\",
-        "//",
-        "@",
-    ),
-    *(
-        "bearer ",
-        "://a",
-        "not ",
-        "however, but ",
-        "score: ",
-        "it is ",
-        "[[",
-        "](",
-        "![",
-        "| ",
-        "#",
-        "- ",
-        "=",
-        "é ",
-    ),
-)
+    "?key", "?key=", "&token=x", "do ", "can't ", "is not found ", "do you ", "-1 ", "1.", "[", "[1]",
+    " ", "\n", "a ", "a", "a b ", "a-", "1", "_ ", "( ", "{'", "<", "</think>", "<think>", "no ", "yes or ",
+    "answer ", "answer (", "which is ", "I  ", "the documents do not ", "data, ", '"', "' ", "\\", "//", "@",
+    "bearer ", "://a", "not ", "however, but ", "score: ", "it is ", "[[", "](", "![", "| ", "#", "- ", "=", "é ",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> Iterator[None]:
+    "Or the time is that of looking through what all tests before left in memory."
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def slow(do, end: str) -> list[tuple[str, float]]:
@@ -155,10 +101,8 @@ def expressions() -> Iterator[tuple[str, re.Pattern, str]]:
         called = defaultdict(set)
         for n in ast.walk(tree):
             if isinstance(n, ast.Attribute) and n.attr in METHODS:
-                whose = (
-                    [n.value.body, n.value.orelse] if isinstance(n.value, ast.IfExp) else [n.value]
-                )
-                for name in whose:
+                either = isinstance(n.value, ast.IfExp)
+                for name in [n.value.body, n.value.orelse] if either else [n.value]:
                     called[getattr(name, "id", "")].add(n.attr)
         for n in ast.walk(tree):
             written = isinstance(n, ast.Call) and ast.unparse(n.func).startswith("re.") and n.args
@@ -244,15 +188,11 @@ def hostile_service(tmp_path_factory) -> Iterator[tuple[Service, list[str]]]:
     with Service(path / "library", path / "served", system="naive", **how) as service:
         (path / "fees").write_text("# Fees\n\nA dog costs four crowns on the ferry.\n")
         service.documents.put(path / "fees", "fees.md", "ferries")
-        gc.freeze()  # or the time is that of looking through what all tests before left in memory
         yield service, reply
-        gc.unfreeze()
 
 
 @pytest.mark.parametrize("place", ["question", "document", "mark", "reply", "span"])
-def test_a_question_with_100_kb_in_a_place_takes_less_than_a_second(
-    place, hostile_service, tmp_path
-):
+def test_100_kb_in_a_place_take_less_than_a_second(place, hostile_service, tmp_path):
     service, reply = hostile_service
 
     def seconds(unit: str) -> float:
@@ -294,20 +234,10 @@ def test_a_key_twice_among_very_many_is_found_at_once():
     assert time.thread_time() - begun < 3
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "http://h/v1?api_key=K&b=1",
-        "?a=b?key=K",
-        "x?key?y=K z",
-        "&sig=K",
-        "a key=K ?x",
-        "?KEY=K#f",
-        "?q='&mytoken=K'",
-        "?a&b=c&auth=K",
-        "?key=",
-    ],
-)
+QUERIES = "http://h/v1?api_key=K&b=1|?a=b?key=K|x?key?y=K z|&sig=K|a key=K ?x|?KEY=K#f|?q='&mytoken=K'|?a&b=c&auth=K|?key="
+
+
+@pytest.mark.parametrize("text", QUERIES.split("|"))
 def test_a_secret_in_a_query_is_hidden_as_the_slow_pattern_hid_it(text):
     name = r"[^=&\s\"']*"
     slowly = rf"([?&]{name}(?:key|token|secret|passw|pwd|auth|sig){name}=)[^&\s\"'#]+"

@@ -5,11 +5,22 @@ import importlib.util
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.schema import TextNode
+from pydantic import BaseModel
+from workflows import Workflow, step
+from workflows.events import Event, StartEvent, StopEvent
 
+from mtrag_nb.app.cli import run
 from mtrag_nb.app.evaluate import evaluate
+from mtrag_nb.core.files import write_jsonl
 from mtrag_nb.core.record import Retrieved, Rewritten
 from mtrag_nb.core.settings import load_place
 from mtrag_nb.core.types import Outcome, SettingsError
+from mtrag_nb.models.calls import Models
+from mtrag_nb.models.chat import ScriptedChat, first_sentence
+from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.search.nodes import part_identity
 from mtrag_nb.systems.outside import configured, load_outside, outside, _read_reply
 from tests.support.foreign import PROGRAMS
 
@@ -36,14 +47,22 @@ def program(monkeypatch, fault: str = ""):
     return module
 
 
-def test_a_query_engine_is_a_system(tmp_path, monkeypatch):
+@pytest.fixture
+def evaluated(tmp_path):
+    "A system over questions: what came of it, and its turns."
+
+    def by(system, lines=LINES, **how):
+        made = evaluate(system, lines, out=tmp_path / "run", progress=False, **how)
+        return made, [*made.run.trajectories.values()]
+
+    return by
+
+
+def test_a_query_engine_is_a_system(monkeypatch, evaluated):
     desk = program(monkeypatch)
-    made = evaluate(desk.engine, LINES, out=tmp_path / "run", progress=False)
-    turns = [*made.run.trajectories.values()]
-    assert [t.answer for t in turns][:2] == [
-        "A crossing to Holm costs 12 crowns.",
-        desk.PAGES[1][2],
-    ]
+    made, turns = evaluated(desk.engine)
+    second = desk.PAGES[1][2]
+    assert [t.answer for t in turns][:2] == ["A crossing to Holm costs 12 crowns.", second]
     first = made.run.passages[turns[0].contexts[0]]
     assert (first.source, first.url) == ("ferry.pdf", "ferry.pdf#page=1") and first.score > 0.5
     assert [s.path for s in turns[0].steps][:2] == ["retrieved", "ranked"]
@@ -57,22 +76,20 @@ def test_an_index_with_other_documents_is_another_system(monkeypatch):
     assert named[0] == named[1] != named[2]
 
 
-def test_a_chat_engine_is_a_system(tmp_path, monkeypatch):
+def test_a_chat_engine_is_a_system(monkeypatch, evaluated):
     desk = program(monkeypatch)
     history = ["What does a crossing to Holm cost?", "12 crowns."]
     asked = {"question": "And when does the last one leave?", "history": history}
     asked |= {"answer": "At nine in the evening.", "passages": [{"file": "ferry.pdf", "page": 2}]}
-    made = evaluate(desk.chat, [asked], out=tmp_path / "run", progress=False)
-    (turn,) = made.run.trajectories.values()
+    _, (turn,) = evaluated(desk.chat, [asked])
     (rewrite,) = turn.of(Rewritten)
     assert rewrite.text == "What does a crossing to Holm cost? And when does the last one leave?"
     assert turn.answered and [s.path for s in turn.steps][1:3] == ["retrieved", "ranked"]
 
 
-def test_a_retriever_is_a_system_without_answers(tmp_path, monkeypatch):
+def test_a_retriever_is_a_system_without_answers(monkeypatch, evaluated):
     desk = program(monkeypatch)
-    made = evaluate(desk.search, LINES, out=tmp_path / "run", progress=False)
-    turns = [*made.run.trajectories.values()]
+    made, turns = evaluated(desk.search)
     assert {t.outcome for t in turns} == {Outcome.NOT_RECORDED}
     assert all(len(t.found) == 4 for t in turns)
     first = [made.run.passages[t.found[0]].url for t in turns]
@@ -83,16 +100,14 @@ def test_a_retriever_is_a_system_without_answers(tmp_path, monkeypatch):
     "fault, stage",
     [("retriever", "retrieve"), ("postprocessor", "rerank"), ("generator", "generate")],
 )
-def test_a_planted_fault_is_named(fault, stage, tmp_path, monkeypatch):
-    made = evaluate(program(monkeypatch, fault).engine, LINES, out=tmp_path / "run", progress=False)
+def test_a_planted_fault_is_named(fault, stage, monkeypatch, evaluated):
+    made, _ = evaluated(program(monkeypatch, fault).engine)
     named = [b.stage for b in made.blame.failed]
     assert len(named) >= 5 and named.count(stage) >= 0.8 * len(named), named
 
 
 def flow_of(desk, broken: str = ""):
     "A workflow that searches, and answers by the engine's model; by default it takes any question."
-    from workflows import Workflow, step
-    from workflows.events import Event, StartEvent, StopEvent
 
     class Asked(StartEvent):
         question: str
@@ -119,36 +134,28 @@ def flow_of(desk, broken: str = ""):
     return Desk(timeout=60)
 
 
-def test_a_workflow_is_a_system(tmp_path, monkeypatch):
+def test_a_workflow_is_a_system(monkeypatch, evaluated):
     flow = flow_of(program(monkeypatch))
-    made = evaluate(flow, LINES, out=tmp_path / "run", progress=False)
-    turns = [*made.run.trajectories.values()]
+    made, turns = evaluated(flow)
     assert [s.node for s in turns[0].steps][:2] == ["search", "write"]
     assert all(isinstance(t.steps[0], Retrieved) and len(t.found) == 4 for t in turns)
     assert turns[0].answer == "A crossing to Holm costs 12 crowns."
     assert [b.verdict for b in made.blame.turns.values()].count("right") >= 5
 
 
-def test_a_workflow_whose_search_fails_is_blamed_on_it(tmp_path, monkeypatch):
+def test_a_workflow_whose_search_fails_is_blamed_on_it(monkeypatch, evaluated):
     flow = flow_of(program(monkeypatch), "query")
-    made = evaluate(flow, LINES, out=tmp_path / "run", progress=False)
-    (turn, *_) = made.run.trajectories.values()
+    made, (turn, *_) = evaluated(flow)
     assert turn.of(Rewritten)[0].text == "mayor" and turn.of(Rewritten)[0].node == "search"
     assert [b.stage for b in made.blame.failed] == ["rewrite"] * 3
 
 
-def test_a_workflow_that_breaks_is_an_error(tmp_path, monkeypatch):
-    made = evaluate(
-        flow_of(program(monkeypatch), "write"), LINES[:1], out=tmp_path / "run", progress=False
-    )
-    (turn,) = made.run.trajectories.values()
+def test_a_workflow_that_breaks_is_an_error(monkeypatch, evaluated):
+    _, (turn,) = evaluated(flow_of(program(monkeypatch), "write"), LINES[:1])
     assert turn.failed and "no pen" in turn.error.message
 
 
-def test_a_workflow_gets_the_conversation(tmp_path):
-    from workflows import Workflow, step
-    from workflows.events import StartEvent, StopEvent
-
+def test_a_workflow_gets_the_conversation(evaluated):
     class Talk(Workflow):
         @step
         async def only(self, ev: StartEvent) -> StopEvent:
@@ -156,8 +163,7 @@ def test_a_workflow_gets_the_conversation(tmp_path):
             return StopEvent(result=f"{ev.query} {ev.user_msg} after {said}, {len(ev.messages)}")
 
     asked = {"question": "B?", "history": ["A?", "a."], "answer": "b"}
-    made = evaluate(Talk(), [asked], out=tmp_path / "run", progress=False)
-    (turn,) = made.run.trajectories.values()
+    _, (turn,) = evaluated(Talk(), [asked])
     assert turn.answer == "B? B? after ['A?', 'a.'], 3"
 
 
@@ -193,9 +199,6 @@ def test_an_edited_workflow_and_one_with_another_prompt_are_other_systems(tmp_pa
 
 
 def test_a_workflow_that_starts_with_what_no_turn_has_is_refused():
-    from workflows import Workflow, step
-    from workflows.events import StartEvent, StopEvent
-
     class Order(StartEvent):
         dish: str
 
@@ -214,21 +217,17 @@ def test_a_file_names_an_engine(monkeypatch):
     assert system.name == "llamaindex_engine.py:engine"
 
 
-def test_an_empty_response_is_no_answer(tmp_path, monkeypatch):
+def test_an_empty_response_is_no_answer(monkeypatch, evaluated):
     desk = program(monkeypatch)
-    made = evaluate(desk.nothing, LINES[:1], out=tmp_path / "run", progress=False)
-    (turn,) = made.run.trajectories.values()
+    _, (turn,) = evaluated(desk.nothing, LINES[:1])
     assert turn.refused and turn.role == "dropped" and not turn.contexts
 
 
-def test_a_function_may_return_what_frameworks_return(monkeypatch, tmp_path):
+def test_a_function_may_return_what_frameworks_return(monkeypatch, evaluated):
     desk = program(monkeypatch)
     asked = lambda messages: desk.engine.query(messages[-1]["content"])  # noqa: E731
-    made = evaluate(asked, LINES[:1], out=tmp_path / "run", name="asked", progress=False)
-    assert [s.path for s in next(iter(made.run.trajectories.values())).steps][:2] == [
-        "retrieved",
-        "ranked",
-    ]
+    _, (turn,) = evaluated(asked, LINES[:1], name="asked")
+    assert [s.path for s in turn.steps][:2] == ["retrieved", "ranked"]
     assert _read_reply(AIMessage("12 crowns.")).text == "12 crowns."
     found = Document("A ticket costs 12 crowns.", metadata={"source": "a/fees.pdf", "page": 3})
     chain = _read_reply({"input": "Fee?", "context": [found], "answer": "12 crowns."})
@@ -238,12 +237,6 @@ def test_a_function_may_return_what_frameworks_return(monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", ["engine", "search"])
 def test_its_retriever_takes_the_place_of_ours(name, tmp_path):
     "By FILE.py:NAME, without an index of this package: a system of ours answers from its passages."
-    from mtrag_nb.app.cli import run
-    from mtrag_nb.core.files import write_jsonl
-    from mtrag_nb.models.calls import Models
-    from mtrag_nb.models.chat import ScriptedChat, first_sentence
-    from mtrag_nb.models.embed import HashEmbedder
-
     tasks = tmp_path / "questions.jsonl"
     write_jsonl(tasks, LINES)
     settings = configured("naive", changes={"retrieval.retriever": f"{PROGRAM}:{name}"})
@@ -257,12 +250,6 @@ def test_its_retriever_takes_the_place_of_ours(name, tmp_path):
 
 
 def test_a_part_that_holds_a_class_has_an_identity():
-    from llama_index.core.postprocessor import SimilarityPostprocessor
-    from llama_index.core.schema import TextNode
-    from pydantic import BaseModel
-
-    from mtrag_nb.search.nodes import part_identity
-
     class Structured(SimilarityPostprocessor):
         output: type
 

@@ -12,14 +12,24 @@ from pathlib import Path
 
 import pytest
 
-from mtrag_nb.core.record import Checked, Drafted, Refused, Run, new_turn
+from mtrag_nb.app.cli import ingest, run
+from mtrag_nb.app.evaluate import report, score
+from mtrag_nb.core.record import Checked, Clarified, Drafted, Graded, Refused, Rewritten, Run
+from mtrag_nb.core.record import new_turn
 from mtrag_nb.core.settings import ModelSpec, load_settings, with_settings
 from mtrag_nb.core.text import Label, Verdict
-from mtrag_nb.core.types import ModelNotFound, SettingsError
+from mtrag_nb.core.types import ModelNotFound, MTRAGError, SettingsError
+from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.evaluate.scores import Evidence
-from mtrag_nb.models.chat import ScriptedChat, first_sentence
+from mtrag_nb.models.calls import Models
+from mtrag_nb.models.chat import Contract, ScriptedChat, chat, first_sentence
+from mtrag_nb.models.embed import CrossEncoderReranker, HashEmbedder
+from mtrag_nb.models.local import TransformersChat, _find_adapter, read_contract
 from mtrag_nb.show.turn import turn_html
+from mtrag_nb.systems.outside import configured
+from mtrag_nb.systems.stages import Cited
 from tests.support.hub import StandInHub, hub_environment
+from tests.support.servers import completion, serving
 from tests.support.tiny import GRANITE, GRANITELIB, make_tiny, teach
 
 THINKER = "Qwen/Qwen3-4B"
@@ -49,31 +59,18 @@ def offline(tmp_path_factory) -> Iterator[Path]:
 
 def run_of(system: str, name: str, models=None, **changes) -> Run:
     "Two turns of the sample by a system, with passages of their own."
-    from mtrag_nb.app.cli import run
-    from mtrag_nb.data.mtrag import sample_dir
-    from mtrag_nb.systems.outside import configured
-
     settings = configured(system, "laptop", {"stages.max_new_tokens": 8, **changes})
     how = {"setting": "reference", "limit": 2, "settings": settings, "progress": False}
     return run(sample_dir() / "reference.jsonl", name, system, models=models, **how)
 
 
 def test_a_model_thinks_and_its_thoughts_are_no_part_of_the_answer(offline):
-    from mtrag_nb.app.evaluate import report, score
-    from mtrag_nb.models.calls import Models
-
     changes = {"chat.name": THINKER, "chat.think": "6", "stages.prompts": "permissive"}
     models = Models(load_settings("laptop", changes))
-    loaded, words = models.chat.load(), (" the", " and", " that")
-    token = {
-        w: models.chat._ids_of(w)[0] for w in ("\n", "\n\n", "</think>", " of", " from", *words)
-    }
-    ends = loaded.tokenizer.eos_token_id
-    teach(
-        loaded,
-        [token[w] for w in ("\n", *words, "</think>")],
-        [*(token[w] for w in ("\n\n", " of", " from")), ends],
-    )
+    loaded = models.chat.load()
+    thought = [models.chat._ids_of(w)[0] for w in ("\n", " the", " and", " that", "</think>")]
+    answer = [models.chat._ids_of(w)[0] for w in ("\n\n", " of", " from")]
+    teach(loaded, thought, [*answer, loaded.tokenizer.eos_token_id])
     found = run_of("naive", "thinks", models, **changes)
     turns = list(found.trajectories.values())
     assert [t.answer for t in turns] == ["of from"] * 2, [t.error for t in turns]
@@ -97,26 +94,16 @@ def test_a_page_marks_what_a_check_does_not_support():
 
 
 def test_a_language_model_is_no_reranker_in_one_clear_line(offline):
-    from mtrag_nb.models.embed import CrossEncoderReranker
-
     with pytest.raises(SettingsError, match="no reranker is made of it"):
         CrossEncoderReranker(ModelSpec(THINKER, device="cpu")).score("Why?", ["A document."])
 
 
 def test_a_cross_encoder_orders_what_was_found(offline):
     "Words and vectors are fused, and the reranker's scores decide."
-    from mtrag_nb.app.evaluate import report, score
-    from mtrag_nb.app.cli import ingest, run
-    from mtrag_nb.data.mtrag import sample_corpus, sample_dir
-    from mtrag_nb.models.calls import Models
-    from mtrag_nb.models.embed import CrossEncoderReranker, HashEmbedder
-    from mtrag_nb.systems.outside import configured
-
     changes = {"retrieval.views": "query bm25:query", "retrieval.fusion": "rrf"}
     changes |= {"retrieval.top_k": 6, "retrieval.rerank_k": 3, "retrieval.reranker": "model"}
-    settings = replace(
-        configured("naive", "laptop", changes), reranker=ModelSpec(RERANKER, device="cpu")
-    )
+    reranker = ModelSpec(RERANKER, device="cpu")
+    settings = replace(configured("naive", "laptop", changes), reranker=reranker)
     models = Models(settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder())
     ingest(sample_corpus(), "reranked-index", ["clapnq"], settings, models=models, progress=False)
     assert type(models.reranker) is CrossEncoderReranker
@@ -142,14 +129,6 @@ def granite(folder: Path | str = GRANITELIB) -> ModelSpec:
 
 def test_adapters_decide_three_stages_from_fetch_to_report(offline):
     pytest.importorskip("peft")
-    from mtrag_nb.app.evaluate import report, score
-    from mtrag_nb.app.cli import run
-    from mtrag_nb.core.record import Graded, Rewritten
-    from mtrag_nb.data.mtrag import sample_dir
-    from mtrag_nb.models.calls import Models
-    from mtrag_nb.models.embed import HashEmbedder
-    from mtrag_nb.systems.outside import configured
-
     (library,) = offline.glob("models--ibm-granite--granitelib-rag-r1.0/snapshots/*")
     folders = {str(p.parent.relative_to(library)) for p in library.rglob("io.yaml")}
     assert folders == {f"{task}/granite-4.1-3b/lora" for task in ANSWERS}
@@ -173,9 +152,6 @@ def test_adapters_decide_three_stages_from_fetch_to_report(offline):
 def test_two_adapters_in_one_batch_are_each_alone_and_the_base_model_stays(offline):
     pytest.importorskip("peft")
     import torch
-
-    from mtrag_nb.models.chat import chat
-    from mtrag_nb.models.local import TransformersChat, read_contract
 
     spec = granite()
     base, adapted = TransformersChat(replace(spec, adapters="")), TransformersChat(spec)
@@ -210,14 +186,10 @@ def test_two_adapters_in_one_batch_are_each_alone_and_the_base_model_stays(offli
     ],
 )
 def test_a_wrong_file_of_an_adapter_is_one_clear_line(file, old, new, said, offline, tmp_path):
-    from mtrag_nb.core.types import MTRAGError
-    from mtrag_nb.models.local import TransformersChat, read_contract
-
     if "does not fit" in said:
         pytest.importorskip("peft")
-    path = (
-        make_tiny(tmp_path, [GRANITELIB])[GRANITELIB] / "answerability/granite-4.1-3b/lora" / file
-    )
+    library = make_tiny(tmp_path, [GRANITELIB])[GRANITELIB]
+    path = library / "answerability/granite-4.1-3b/lora" / file
     if new is None:
         path.unlink()
     else:
@@ -230,10 +202,6 @@ def test_a_wrong_file_of_an_adapter_is_one_clear_line(file, old, new, said, offl
 
 
 def test_what_is_not_there_for_adapters_is_one_clear_line(offline):
-    from mtrag_nb.models.calls import Models
-    from mtrag_nb.models.chat import Contract
-    from mtrag_nb.models.local import TransformersChat, _find_adapter
-
     settings = with_settings(load_settings("laptop"), {"stages.rewrite": "adapter:query_rewrite"})
     with pytest.raises(SettingsError, match="takes an adapter: name a library"):
         Models(settings).adapters(settings)
@@ -244,9 +212,8 @@ def test_what_is_not_there_for_adapters_is_one_clear_line(offline):
     with pytest.raises(ModelNotFound, match="no adapters for Qwen3-4B; .* for: granite-4.1-3b"):
         _find_adapter(replace(granite(), name=THINKER), "answerability")
     thinker = TransformersChat(ModelSpec(THINKER, device="cpu"))
-    with pytest.raises(
-        SettingsError, match="the chat template of Qwen/Qwen3-4B shows no documents"
-    ):
+    lacking = "the chat template of Qwen/Qwen3-4B shows no documents"
+    with pytest.raises(SettingsError, match=lacking):
         thinker.encode(Contract("answerability").prompt(TALK, ["It costs 12."]))
     with pytest.raises(SettingsError, match="leave chat.think empty"):
         replace(granite(), think="yes")
@@ -263,21 +230,15 @@ ANSWERS = {
 
 def test_adapters_ask_back_and_find_citations(offline):
     "The two that belong to a system's own stages: what the quoting baseline asks back, and what NexusRAG cites."
-    from mtrag_nb.core.record import Clarified
-    from mtrag_nb.models.calls import Models
-    from mtrag_nb.models.embed import HashEmbedder
-    from mtrag_nb.systems.stages import Cited
 
     def replies(prompt):
         return ANSWERS.get(getattr(prompt, "adapter", ""), "It costs 12 crowns.")
 
     library = {"chat.name": GRANITE, "chat.adapters": GRANITELIB}
-    own = {
-        "quote": "quote.clarify=adapter:query_clarification",
-        "nexus": "nexus.cite=adapter:citations",
-    }
-    for system, said in own.items():
-        changes = {**library, **dict([said.split("=")])}
+    own = {"quote": {"quote.clarify": "adapter:query_clarification"}}
+    own["nexus"] = {"nexus.cite": "adapter:citations"}
+    for system, its in own.items():
+        changes = library | its
         models = Models(load_settings(), chat=ScriptedChat(replies), embedder=HashEmbedder())
         if system == "nexus":
             changes |= {"nexus.generator": "write", "nexus.verify": "support"}
@@ -295,11 +256,6 @@ def test_adapters_ask_back_and_find_citations(offline):
 @pytest.mark.parametrize("name", ["ibm-granite/granite-4.1-3b", "granite-switch-4.1-3b"])
 def test_a_server_has_the_adapters_by_name_or_baked_in(name, offline):
     "vLLM serves each adapter as a model of its name; Granite Switch takes the name for its template."
-    from mtrag_nb.core.record import Rewritten
-    from mtrag_nb.models.calls import Models
-    from mtrag_nb.models.embed import HashEmbedder
-    from tests.support.servers import completion, serving
-
     seen = []
 
     def reply(asked):
@@ -309,21 +265,19 @@ def test_a_server_has_the_adapters_by_name_or_baked_in(name, offline):
         seen.append((asked.body["model"], task, len(asked.body.get("documents", ()))))
         return completion(ANSWERS.get(task, "It costs 12 crowns."))
 
+    library = f"{GRANITELIB}:granite-4.1-3b" if "switch" in name else GRANITELIB
+    changes = {"stages.rewrite": "adapter:query_rewrite", "stages.grade": "adapter:answerability"}
+    changes |= {"stages.check": "adapter:hallucination_detection", "chat.adapters": library}
     with serving(reply) as server:
-        url, folder = server.url, f"served-{'switch' in name}"
-        library = f"{GRANITELIB}:granite-4.1-3b" if "switch" in name else GRANITELIB
-        changes = {"chat.name": name, "chat.url": url, "stages.rewrite": "adapter:query_rewrite"}
-        changes |= {"stages.grade": "adapter:answerability", "chat.adapters": library}
-        changes["stages.check"] = "adapter:hallucination_detection"
-        settings = load_settings("laptop", changes)
-        found = run_of("self_crag", folder, Models(settings, embedder=HashEmbedder()), **changes)
+        changes |= {"chat.name": name, "chat.url": server.url}
+        models = Models(load_settings("laptop", changes), embedder=HashEmbedder())
+        found = run_of("self_crag", f"served-{'switch' in name}", models, **changes)
     turns = list(found.trajectories.values())
     assert [t.answer for t in turns] == ["It costs 12 crowns."] * 2, [t.error for t in turns]
     assert any(r.text.startswith("What does the ferry") for t in turns for r in t.of(Rewritten))
-    models = {model for model, *_ in seen}
+    models, tasks, documents = zip(*seen)
     three = {"query_rewrite", "answerability", "hallucination_detection"}
-    assert models == ({name} if "switch" in name else {name, *three})
-    assert {task for _, task, _ in seen} >= three
-    assert all(
-        bool(n) == (task in ("answerability", "hallucination_detection")) for _, task, n in seen
-    )
+    assert {*models} == ({name} if "switch" in name else {name, *three})
+    assert {*tasks} >= three
+    by_documents = three - {"query_rewrite"}
+    assert all(bool(n) == (task in by_documents) for task, n in zip(tasks, documents))

@@ -32,14 +32,13 @@ def viewer(answers: str, said: str, marks: str, text) -> dict:
     "An InspectorRAGet file."
     talk = [{"role": "user", "content": "Who?"}]
     some = [{"task_id": t.id, "input": talk, "contexts": [{"document_id": "d1"}]} for t in TASKS]
-    mark = {
-        "fluency": {"ann": {"value": 4}, "bob": {"value": "3"}},
-        "note": {"ann": {"value": "ok"}},
-    }
+    mark = {"fluency": {"ann": {"value": 4}, "bob": {"value": "3"}}}
+    mark |= {"note": {"ann": {"value": "ok"}}}
     given = [{"task_id": t.id, "model_id": "m", said: text, marks: mark} for t in TASKS]
     return {"models": [], "documents": CONTEXTS[:1], "tasks": some, answers: given}
 
 
+ASSISTANT = [{"role": "assistant", "content": "It did."}]
 THEIRS = {"fallback_reason": "llm_refusal", "docs_relevant": "yes", "is_hallucination": "no"}
 OBJECTS = {  # form -> file name, its lines, or its one value
     "A": ("a.jsonl", by_task(contexts=CONTEXTS)),
@@ -53,10 +52,7 @@ OBJECTS = {  # form -> file name, its lines, or its one value
     "viewer": ("viewer.json", viewer("evaluations", "model_response", "annotations", "It did.")),
     "viewer 2": (
         "viewer.json",
-        {
-            "schema_version": 2,
-            **viewer("results", "output", "scores", [{"role": "assistant", "content": "It did."}]),
-        },
+        {"schema_version": 2, **viewer("results", "output", "scores", ASSISTANT)},
     ),
 }
 TREC = "".join(f"{t.id} Q0 d{n} {n} {1 / n} run\n" for t in TASKS for n in (1, 2)).encode()

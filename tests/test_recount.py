@@ -160,13 +160,16 @@ def clusters(ids):
 
 
 def drawn(rows, resamples=4000):
-    "Sums over conversations drawn again; rows: a table, by task id."
+    "Sums over conversations drawn again, those with equal sums together; rows: a table, by task id."
     sums = rows.groupby(talks(rows.index)).sum().to_numpy(float)
-    return draws(len(sums), resamples) @ sums
+    kinds, counts = np.unique(sums, axis=0, return_counts=True)
+    return draws(counts, resamples) @ kinds
 
 
-def draws(n, resamples):
-    return np.random.default_rng(1).multinomial(n, np.full(n, 1 / n), resamples)
+def draws(counts, resamples):
+    "How often each kind of conversation is drawn; counts: how many there are of each."
+    n = counts.sum()
+    return np.random.default_rng(1).multinomial(n, counts / n, resamples)
 
 
 def percentiles(values, level=0.95):
@@ -280,7 +283,7 @@ def area(found, at, x, y, ids, minus=None, last=2e-5, every=False):
     if found["low"] is None or min(y.sum(), (~y).sum()) < 10 or found["clusters"] <= 20:
         return
     of, shares = pd.get_dummies(lots).to_numpy(float), []
-    times = draws(of.shape[1], 2000)
+    times = draws(np.ones(of.shape[1], int), 2000)
     ways = (times @ of[y].sum(0)) * (times @ of[~y].sum(0))
     for c in columns:
         over = np.sign(c[y][:, None] - c[~y]) / 2 + 0.5
@@ -373,13 +376,10 @@ def tasks_of(name):
 def row(model, task, answer, passages, scores):
     "An answer with its task; `no`: refused by the official verdict, where there is none by the rule."
     answer, target, said = answer or "", task["targets"][0]["text"], scores.get("idk_eval")
-    rule, turn, cannot = (
-        idk_by_rule(answer) == 1,
-        int(task.get("turn") or 1),
-        label(task) in UNANSWERED,
-    )
+    rule, cannot = idk_by_rule(answer) == 1, label(task) in UNANSWERED
     no = said == 1 if said in (0, 0.5, 1) else rule
     refused, by_words = no or not answer.strip(), verdict(answer, target)
+    turn = int(task.get("turn") or 1)
     return scores | {
         "id": task["task_id"],
         "talk": talk(task["task_id"]),
@@ -546,10 +546,9 @@ def test_by_gold_found():
     for c, p in product(("elser", "recall"), PROMPTS):
         t, gold = turns(c, p), turns("gold", p)
         parts = t.groupby(np.select([t.held == 1, t.held > 0], ["all", "some"], "none"))
-        own[f"{c}, {p}"] = {
-            part: {"tasks": len(g)} | {m: mean(less(g[m], gold[m])) for m in RATES}
-            for part, g in parts
-        }
+        rows = own[f"{c}, {p}"] = {}
+        for part, g in parts:
+            rows[part] = {"tasks": len(g)} | {m: mean(less(g[m], gold[m])) for m in RATES}
     same(kept("released")["by gold found"], own)
 
 
@@ -644,17 +643,13 @@ def of_rule(k, t):
 
 def test_rules_of_blame():
     told, runs = kept("released")["rules"], product((PROMPTS, PROMPTS[::-1]), ("elser", "recall"))
-    cases, names = (
-        pd.concat(laid_to_retrieval(c, *p) for p, c in runs),
-        [*told["halves"]["choosing"]],
-    )
-    halves = dict([*cases.groupby("half")])
+    cases = pd.concat(laid_to_retrieval(c, *p) for p, c in runs)
+    names, halves = [*told["halves"]["choosing"]], dict([*cases.groupby("half")])
     right = [(halves["choosing"][k] == halves["choosing"].fine).sum() for k in range(6)]
     runs = halves["reporting"].groupby("run")
+    sizes = ({"turns": len(t), "conversations": clusters(t.index)} for t in halves.values())
     own = {
-        "sizes": {
-            h: {"turns": len(t), "conversations": clusters(t.index)} for h, t in halves.items()
-        },
+        "sizes": dict(zip(halves, sizes)),
         "halves": {h: {n: of_rule(k, t) for k, n in enumerate(names)} for h, t in halves.items()},
         "by run": {r: {n: of_rule(names.index(n), t) for n in told["by run"][r]} for r, t in runs},
         "chosen": names[int(np.argmax(right))],
@@ -960,16 +955,14 @@ def points(before, after, level=0.95, grid=GRID, resamples=4000):
     rows = pd.DataFrame.from_dict(rows, orient="index")
     whole, resampled = rows.sum().to_numpy(), drawn(rows, resamples)
     some = whole[[2, 5]] > 0
-    resampled = resampled[
-        (resampled[:, [2, 5]] > 0)[:, some].all(1)
-    ]  # a draw may lack one kind of question
+    full = (resampled[:, [2, 5]] > 0)[:, some].all(1)  # a draw may lack one kind of question
 
     def at(x):
         right, wrong, n = (x[..., [k, k + 3]] for k in range(3))
         n = np.maximum(n, 1)
         return np.array([((right - p * wrong) / n) @ (1 - s, s) for p, s in grid]).T
 
-    return dict(zip(grid, zip(at(whole), *percentiles(at(resampled), level))))
+    return dict(zip(grid, zip(at(whole), *percentiles(at(resampled[full]), level))))
 
 
 def signs(found):
@@ -1239,14 +1232,16 @@ def vector(text):
     return {k: v / long for k, v in by.items()}
 
 
+def cosine(a, b):
+    return sum(a.get(k, 0) * x for k, x in b.items())
+
+
 @lru_cache(None)
 def copied(asked, before, texts):
     "The five sentences of the passages that are nearest to the question, alone or behind the one before, in their order."
     sought = [vector(q) for q in ([asked, f"{before} {asked}"] if before else [asked])]
     some = {s: v for text in texts for s, v in quotes(text)}
-    closeness = [
-        max(sum(q.get(k, 0) * x for k, x in v.items()) for q in sought) for v in some.values()
-    ]
+    closeness = [max(cosine(q, v) for q in sought) for v in some.values()]
     best = sorted(range(len(closeness)), key=lambda k: (-round(closeness[k], 4), k))[:5]
     return " ".join(list(some)[k] for k in sorted(best))
 
@@ -1355,7 +1350,8 @@ def in_prices(t, way, price):
 
 def replaced(c, way, price):
     "The drafts that may be replaced, which of them by a check's best threshold on what chooses, and whether all would be."
-    t = drafts().assign(gain=gains(way, price), least=-np.inf, all=False)
+    columns = {c, AGREE, *"id talk system label came can cannot choose".split()}
+    t = drafts()[[*columns]].assign(gain=gains(way, price), least=-np.inf, all=False)
     t = t[t[c].notna() & (t[AGREE].notna() | (way != "another model"))]
     for _, g in by_system(t[t.choose & t.can]):
         at = t.system == g.system.iloc[0]
@@ -1453,9 +1449,13 @@ def synthetic(reports, n=None):
     return t.iloc[random.Random(reports).sample(range(len(t)), n)] if n else t
 
 
+@lru_cache(None)
+def features_of(answer, texts):
+    return _draft_features(answer, texts) or {f: float(f in ("support", "near")) for f in _FEATURES}
+
+
 def draft_rows(t):
-    none = {f: float(f in ("support", "near")) for f in _FEATURES}
-    return [_draft_features(a, x) or none for a, x in zip(t.answer, t.texts)]
+    return [*map(features_of, t.answer, t.texts.map(tuple))]
 
 
 def claim_rows(claims):
@@ -1533,14 +1533,10 @@ def test_planted_falsehoods():
         t["words"] = [held(c.text, words_in(c.passages)) < 0.6 for c in claims]
         t["claims"], t["unsure"] = x < least, (x >= least) & (x < next_)
         every = t.assign(kind=np.where(t.true, "all that is true", "all falsehoods"))
-        own[where] = {
-            kind: {
-                "false": not g.true.iloc[0],
-                "words": mean(g.words),
-                "claims": mean(g.claims, 2e-5 + g.unsure.mean()),
-            }
-            for kind, g in pd.concat([t, every]).groupby("kind")
-        }
+        rows = own[where] = {}
+        for kind, g in pd.concat([t, every]).groupby("kind"):
+            rows[kind] = {"false": not g.true.iloc[0], "words": mean(g.words)}
+            rows[kind]["claims"] = mean(g.claims, 2e-5 + g.unsure.mean())
     same(kept("claims")["planted"], own)
 
 
@@ -1695,10 +1691,9 @@ def test_rule_of_right_and_wrong():
     own = {}
     for source, t in reporting().items():
         some = dict([*t[t.asked].groupby("judge")])
-        own[source] = {
-            r: {k: shares_of(r, pairs_of(some[k])) for k in ("right", "undecided", "wrong")} | MORE
-            for r in rules()
-        }
+        by, own[source] = {k: [*pairs_of(some[k])] for k in ("right", "undecided", "wrong")}, {}
+        for r in rules():
+            own[source][r] = {k: shares_of(r, pairs) for k, pairs in by.items()} | MORE
         at, rows = t[t.asked & t.judge.isin(["right", "wrong"])], {}
         y, sizes = at.judge == "right", {"answers": len(at), "wrong": len(some["wrong"])}
         values = {m: [of(*x) for x in pairs_of(at)] for m, of in WORDS.items()}
@@ -1859,11 +1854,8 @@ def test_what_style_alone_does():
         },
     }
     same(told, own | MORE)
-    style = {
-        p: between_systems(worth(t["by words"], float(p)).where(~t.rule, 0.0))
-        for p in ("0", "0.5", "1")
-    }
-    same(kept("yardsticks")["style"], style)
+    scores = {p: worth(t["by words"], float(p)).where(~t.rule, 0.0) for p in ("0", "0.5", "1")}
+    same(kept("yardsticks")["style"], {p: between_systems(v) for p, v in scores.items()})
 
 
 def ordered(ids, own, y, last):
@@ -1923,11 +1915,8 @@ def test_submissions_by_faithfulness():
         same(o, ends(*bootstrap(v)))
     for k, o in enumerate(told["pairs"]):
         change = less(own[o["a"]], own[o["b"]])
-        pairs[k] = (
-            {"difference": within(change.mean(), 1e-6), "n": len(change)}
-            | p_of(change, None)
-            | MORE
-        )
+        row = {"difference": within(change.mean(), 1e-6), "n": len(change)} | MORE
+        pairs[k] = row | p_of(change, None)
         same(o, ends(*bootstrap(change)))
     holm(pairs, dict(enumerate(told["pairs"])), "p_holm")
     same(told, {"shared": len(every), "systems": systems, "pairs": [*pairs.values()]} | MORE)
@@ -1941,10 +1930,8 @@ def test_rule_of_refusals_against_verdicts():
     groups |= {"rated answers": evaluations(RATED), "MTRAG-S": evaluations(SYNTHETIC)}
     for (name, t), h in product(groups.items(), HALVES):
         t = t[t.talk.map(half) == h]
-        theirs, ours = t.no, t.rule
-        official_share, rule = (
-            (x == t.cannot)[t.label != "UNDERSPECIFIED"].mean() for x in (theirs, ours)
-        )
+        theirs, ours, clear = t.no, t.rule, t.label != "UNDERSPECIFIED"
+        official_share, rule = ((x == t.cannot)[clear].mean() for x in (theirs, ours))
         shares = {
             "precision": theirs[ours].mean(),
             "recall": ours[theirs].mean(),
@@ -2008,13 +1995,8 @@ def by_encoder(system):
         closeness = sorted((passages @ asked).tolist(), reverse=True)
         titles = [x.partition("\n")[0] for x in d.texts]
         told = features(d.said[-1], before, _Known(), closeness if d.texts else (), titles)
-        rows.append(
-            [
-                (passages @ answer).max(),
-                closeness[0],
-                closeness[0] - closeness[1] if closeness[1:] else 0.0,
-            ]
-        )
+        margin = closeness[0] - closeness[1] if closeness[1:] else 0.0
+        rows.append([(passages @ answer).max(), closeness[0], margin])
         rows[-1] += [answer @ asked, 1 - underspecified(told)]
     return pd.DataFrame(rows, t.index, COSINES)
 

@@ -29,121 +29,63 @@ DOCS = [
     "Pay on board: ferry tickets are 12 crowns, children 6.",
 ]
 QUESTION = "How much is the ferry to Oland Island?"
-FERRY = as_context(
-    Passage(
-        "p1",
-        "The ferry to Oland Island costs 12 crowns. Children pay 6 crowns on board.",
-        "Ferries › Fares",
-        "ferries.pdf#page=3",
-        "ferries.pdf",
-    )
-)
+FARES = "The ferry to Oland Island costs 12 crowns. Children pay 6 crowns on board."
+FERRY = as_context(Passage("p1", FARES, "Ferries › Fares", "ferries.pdf#page=3", "ferries.pdf"))
 BEES = as_context(Passage("p2", "Bees sleep at night. They collect pollen by day.", "Bees"))
 
 
-def test_a_grade_is_read_where_a_reply_leaves_no_doubt():
-    read = {
-        "8": 8,
-        " 8.": 8,
-        "Grade: 7": 7,
-        "**10**": 10,
-        "7.5/10": 7.5,
-        "9 out of 10": 9,
-        '{"score": 6}': 6,
-        "The relevance score is 3.": 3,
-        "0": 0,
-        "8. The document names the fee.": 8,
-        "<think>maybe 3</think>5": 5,
-        "7 (out of 10)": 7,
-        "8. At least the fee is there.": 8,
-    }
-    unread = [
-        "",
-        "It helps.",
-        "11",
-        "-3",
-        "4/5",
-        "5 to 7",
-        "7 or 8",
-        "between 6 and 8",
-        "8 of 12",
-        "7%",
-        "Grade 7 of 9",
-        "80/100",
-        "1,000",
-        "Document 3 helps",
-        ">7",
-        "< 5",
-        "at least 6",
-        "8, at least",
-        "7/10 or more",
-        "Grade: more than 4",
-    ]
-    for text, grade in read.items():
-        assert _read_grade(text) == grade, text
-    for text in unread:
-        assert _read_grade(text) is None, text
-
-
-def test_a_label_is_read_where_it_stands_alone():
-    read = {
-        "Correct": "yes",
-        " AMBIGUOUS.": "ambiguous",
-        "Grade: Incorrect": "no",
-        "**correct**": "yes",
-        '{"grade": "AMBIGUOUS"}': "ambiguous",
-        "The document is incorrect.": "no",
-        "Correct. It names the fee.": "yes",
-        "<think>Incorrect?</think>Correct": "yes",
-        "Ambiguous - it names the ferry only": "ambiguous",
-        "Incorrect because it is about bees": "no",
-    }
-    unread = [
-        "",
-        "It helps.",
-        "Not correct",
-        "Correct or incorrect",
-        "correct me if I am wrong",
-        "Correct? Ambiguous.",
-        "Yes",
-        "partially",
-        "It is neither correct nor incorrect",
+GRADES = {  # grade -> the replies that state it; None: nothing that may be read
+    0: ["0"],
+    3: ["The relevance score is 3."],
+    5: ["<think>maybe 3</think>5"],
+    6: ['{"score": 6}'],
+    7: ["Grade: 7", "7 (out of 10)"],
+    7.5: ["7.5/10"],
+    8: ["8", " 8.", "8. The document names the fee.", "8. At least the fee is there."],
+    9: ["9 out of 10"],
+    10: ["**10**"],
+    None: [
+        "", "It helps.", "11", "-3", "4/5", "5 to 7", "7 or 8", "between 6 and 8", "8 of 12", "7%",
+        "Grade 7 of 9", "80/100", "1,000", "Document 3 helps", ">7", "< 5", "at least 6",
+        "8, at least", "7/10 or more", "Grade: more than 4",
+    ],
+}  # fmt: skip
+LABELS = {
+    Label.YES: ["Correct", "**correct**", "Correct. It names the fee.", "<think>Incorrect?</think>Correct"],
+    Label.AMBIGUOUS: [" AMBIGUOUS.", '{"grade": "AMBIGUOUS"}', "Ambiguous - it names the ferry only"],
+    Label.NO: ["Grade: Incorrect", "The document is incorrect.", "Incorrect because it is about bees"],
+    None: [
+        "", "It helps.", "Not correct", "Correct or incorrect", "correct me if I am wrong",
+        "Correct? Ambiguous.", "Yes", "partially", "It is neither correct nor incorrect",
         "<think>Correct",
-    ]
-    for text, label in read.items():
-        assert _read_label(text).value == label, text
-    for text in unread:
-        assert _read_label(text) is None, text
+    ],
+}  # fmt: skip
+
+
+def test_a_grade_or_label_is_read_where_a_reply_leaves_no_doubt():
+    for read, known in ((_read_grade, GRADES), (_read_label, LABELS)):
+        for value, replies in known.items():
+            assert {text: read(text) for text in replies} == dict.fromkeys(replies, value)
 
 
 def test_generated_verdicts_keep_what_cannot_be_read():
     scripted = ScriptedChat(["Yes", "hm", "No, it is about glass."])
     asked = Asked(scripted, PROMPTS, QUESTION, show_history(TALK), DOCS)
     graded = grade_by_verdict(asked)
-    assert [(v.label.value, v.defaulted) for v in graded] == [
-        ("yes", False),
-        ("yes", True),
-        ("no", False),
-    ]
-    assert (
-        "Conversation:\nuser: Who runs" in scripted.asked[0].messages[1][1]
-        and DOCS[0] in scripted.asked[0].messages[1][1]
-    )
+    assert [v.label for v in graded] == [Label.YES, Label.YES, Label.NO]
+    assert [v.defaulted for v in graded] == [False, True, False]
+    told = scripted.asked[0].messages[1][1]
+    assert "Conversation:\nuser: Who runs" in told and DOCS[0] in told
 
 
 def test_an_answer_is_cleaned_of_markers_labels_and_repetitions():
-    assert (
-        clean_answer(" Assistant: Answer: it is. So it goes. It is. So it goes.")
-        == "it is. So it goes."
-    )
-    assert (
-        clean_answer("<|im_start|>assistant: It is.<|im_end|>\nUser: And then?\nAgent: No.")
-        == "It is."
-    )
-    assert (
-        clean_answer("User: And then?") == ""
-        and clean_answer("Agent: It is. It is.", tidy=False) == "It is. It is."
-    )
+    cleaned = {
+        " Assistant: Answer: it is. So it goes. It is. So it goes.": "it is. So it goes.",
+        "<|im_start|>assistant: It is.<|im_end|>\nUser: And then?\nAgent: No.": "It is.",
+        "User: And then?": "",
+    }
+    assert {text: clean_answer(text) for text in cleaned} == cleaned
+    assert clean_answer("Agent: It is. It is.", tidy=False) == "It is. It is."
 
 
 def test_adapters_rewrite_grade_and_check():
@@ -161,16 +103,15 @@ def test_adapters_rewrite_grade_and_check():
         ("user", "What does it cost?"),
     ]
     assert _rewrite_by_adapter(by, adapters["q"], messages).text == "What does the ferry cost?"
-    assert [v.label for v in _grade_by_adapter(by, adapters["a"], messages, DOCS)] == [
-        Label.NO
-    ] * len(DOCS)
+    graded = _grade_by_adapter(by, adapters["a"], messages, DOCS)
+    assert [v.label for v in graded] == [Label.NO] * len(DOCS)
     two = "It costs 12 crowns. Gulls are free."
-    v, spans = _check_by_adapter(by, adapters["h"], [*messages, ("assistant", two)], DOCS)
-    assert (v.score, v.passed) == (0.5, False) and [two[a:b] for a, b in spans] == [
-        "Gulls are free."
-    ]
+    answered = [*messages, ("assistant", two)]
+    v, spans = _check_by_adapter(by, adapters["h"], answered, DOCS)
+    assert (v.score, v.passed) == (0.5, False)
+    assert [two[a:b] for a, b in spans] == ["Gulls are free."]
     assert by.asked[-1].messages[-1][1] == "<i0> It costs 12 crowns. <i1> Gulls are free."
-    v, spans = _check_by_adapter(by, adapters["h"], [*messages, ("assistant", two)], DOCS)
+    v, spans = _check_by_adapter(by, adapters["h"], answered, DOCS)
     assert (v.defaulted, v.passed, spans) == (True, False, ())
 
 
@@ -184,14 +125,11 @@ def test_citations_are_read_by_their_form():
         "[Source 1] It is.": ("It is.", [(0, 1)]),
         "It was [Document 4].": ("It was.", [(6, 4)]),
         "Since [1998] (2, 3) (2) [sic]": ("Since [1998] (2, 3) (2) [sic]", []),
+        "It costs 12[1][3]. Pay.": ("It costs 12. Pay.", [(11, 1), (11, 3)]),
         "": ("", []),
     }
-    for text, expected in read.items():
-        assert read_marks(text) == expected, (text, read_marks(text))
-
-    for code in ("x[1] = 5", "array[10]", "Write f(x)[1] = 5 twice"):
-        assert read_marks(code) == (code, []), code
-    assert read_marks("It costs 12[1][3]. Pay.") == ("It costs 12. Pay.", [(11, 1), (11, 3)])
+    read |= {code: (code, []) for code in ("x[1] = 5", "array[10]", "Write f(x)[1] = 5 twice")}
+    assert {text: read_marks(text) for text in read} == read
 
 
 def test_hostile_citations_are_read_in_linear_time():
@@ -207,26 +145,20 @@ def test_hostile_citations_are_read_in_linear_time():
 
     for piece in (" ", "[", "[1", "[1] ", "(source ", "[1, "):
         some, more = seconds_of(piece * 4_000), seconds_of(piece * 32_000)
-        assert more < 20 * some + 0.1, (
-            f"{piece!r}: 8 times the size takes {more / some:.0f} times the time"
-        )
+        assert more < 20 * some + 0.1, (piece, some, more)
 
 
 def test_an_adapter_names_the_sentences_that_a_claim_rests_on():
-    two_pages = [Context("a", "a", DOCS[0]), Context("b", "b", "Gulls are loud. The bus is free.")]
-    its_reply = '[{"r": 0, "c": [0]}, {"r": 1, "c": [LAST, 99]}]'.replace(
-        "LAST", str(len(sentences(DOCS[0])) + 1)
-    )
-    asker = Toolbox(None, ScriptedChat([its_reply.replace(", 99", ""), its_reply]), None, None)
-    asker = replace(
-        asker, adapters={"cite": Contract("c", marks=(("last_message", "r"), ("documents", "c")))}
-    )
-    its_text = "It costs 12 crowns. The bus is free."
-    its_claims = adapter_claims(asker, "What is free?", its_text, two_pages, by_words(0.5))
-    assert [[c.n for c in claim.citations] for claim in its_claims] == [[1], [2]] and its_claims[
-        1
-    ].supported
-    assert adapter_claims(asker, "What is free?", its_text, two_pages, by_words()) is None
+    pages = [Context("a", "a", DOCS[0]), Context("b", "b", "Gulls are loud. The bus is free.")]
+    last = len(sentences(DOCS[0])) + 1
+    cited = [f'[{{"r": 0, "c": [0]}}, {{"r": 1, "c": [{c}]}}]' for c in (last, f"{last}, 99")]
+    marks = Contract("c", marks=(("last_message", "r"), ("documents", "c")))
+    asker = Toolbox(None, ScriptedChat(cited), None, None)
+    asker = replace(asker, adapters={"cite": marks})
+    asked = ("What is free?", "It costs 12 crowns. The bus is free.", pages)
+    claims = adapter_claims(asker, *asked, by_words(0.5))
+    assert [[c.n for c in claim.citations] for claim in claims] == [[1], [2]]
+    assert claims[1].supported and adapter_claims(asker, *asked, by_words()) is None
     assert "<c1>" in asker.chat.asked[0].documents[1] or len(sentences(DOCS[0])) > 1
 
 
@@ -236,51 +168,34 @@ def test_quotes_are_claims_at_their_places():
     block = "Rules of the Harbour of Ven\nBy Anna Berg, 2024\nDogs travel free."  # of a document's first page
     assert [c.text for c in _claims_in(block)] == ["Dogs travel free."]
     lines = [("p9", *span) for span in spans_of(block, block.split("\n"))]
-    assert [
-        c.text
-        for c in copied_claims(" ".join(block.split()), lines, [as_context(Passage("p9", block))])
-    ] == ["Dogs travel free."]
+    found = copied_claims(" ".join(block.split()), lines, [as_context(Passage("p9", block))])
+    assert [c.text for c in found] == ["Dogs travel free."]
 
 
 def test_the_step_of_citations_is_on_the_record():
-    text, marks = read_marks(
-        "The ferry costs 12 crowns [1]. Bees sleep at night. [1] Children pay 6 crowns [1][5]. Dragons guard the pier."
-    )
+    said = "The ferry costs 12 crowns [1]. Bees sleep at night. [1] Children pay 6 crowns [1][5]."
+    text, marks = read_marks(f"{said} Dragons guard the pier.")
     written = written_claims(text, marks, [FERRY, BEES], by_words())
     step = Cited(claims=tuple(written), way="written", raw=0.5, licence="none")
-    assert read_step(_step_line(step)) == step and [c.text for c in step.unsupported] == [
-        "Bees sleep at night.",
-        "Dragons guard the pier.",
-    ]
+    assert read_step(_step_line(step)) == step
+    unsupported = ["Bees sleep at night.", "Dragons guard the pier."]
+    assert [c.text for c in step.unsupported] == unsupported
 
 
 def test_texts_are_cut_to_a_budget():
     texts = ["a " * 100, "b " * 100, "c " * 100]
-    assert (
-        _fit(texts, 1000) == texts
-        and [len(t) for t in _fit(texts, 90)] == [200, 159]
-        and _fit(texts, 60) == texts[:1]
-        and _fit([], 5) == []
-    )
-    assert (
-        _cut_to("one two three", 2) == "one two"
-        and _cut_to("incomprehensibilities", 2) == ""
-        and _cut_to("", 0) == ""
-    )
+    assert _fit(texts, 1000) == texts and [len(t) for t in _fit(texts, 90)] == [200, 159]
+    assert _fit(texts, 60) == texts[:1] and _fit([], 5) == []
+    assert _cut_to("one two three", 2) == "one two"
+    assert _cut_to("incomprehensibilities", 2) == "" == _cut_to("", 0)
     for tokens in range(1, 200, 7):
         assert sum(map(_estimate, _fit(texts, tokens))) <= tokens
 
 
 def test_the_settings_of_the_agents_are_the_specifications():
     own = AgentsSettings()
-    assert (own.messages, own.every, own.graded, own.grade_threshold, own.enough, own.deadline) == (
-        10,
-        5,
-        6,
-        7.0,
-        3,
-        30.0,
-    )
+    numbers = own.messages, own.every, own.graded, own.grade_threshold, own.enough, own.deadline
+    assert numbers == (10, 5, 6, 7.0, 3, 30.0)
     assert own.sampling == Sampling(0.1, 0.9, 40, 1.1) and not AgentsSettings(**LAPTOP).sampling
     for wrong in ({"fold": "never"}, {"rounds": 0}, {"context_tokens": 63}, {"kinds": "poetry"}):
         with expect(TypeError, "AgentsSettings."):

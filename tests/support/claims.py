@@ -264,12 +264,12 @@ def contracted(s: str, of: Source) -> str | None:
 
 def prefaced(s: str, of: Source) -> str | None:
     words = (
-        "According to the documents, ",
-        "The passage says that ",
-        "As the source states, ",
-        "Yes, ",
+        "According to the documents,",
+        "The passage says that",
+        "As the source states,",
+        "Yes,",
     )
-    return of.rng.choice(words) + lowered(s) if lowered(s) != s else None
+    return f"{of.rng.choice(words)} {lowered(s)}" if lowered(s) != s else None
 
 
 def merged(s: str, of: Source) -> str | None:

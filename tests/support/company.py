@@ -16,7 +16,7 @@ _NEGATIONS = frozenset("not no never none neither nor without unable unless".spl
 _NEAR, _WINDOW, _REACH = 3, 8, 4
 
 
-@lru_cache(4096)
+@lru_cache(None)
 def _marked(text: str) -> tuple[tuple[tuple[str, bool], ...], ...]:
     "The content words of each sentence, and whether they stand in the reach of a negation."
     text = text.replace("’", "'").replace("can't", "can not").replace("won't", "will not")
@@ -33,7 +33,7 @@ def _marked(text: str) -> tuple[tuple[tuple[str, bool], ...], ...]:
     return tuple(rows)
 
 
-@lru_cache(2048)
+@lru_cache(None)
 def _places(document: str) -> tuple[list[tuple[str, bool]], dict[str, list[int]]]:
     "A document's content words in order, and where each stands."
     words = [w for row in _marked(document) for w in row]

@@ -6,11 +6,8 @@ from html.parser import HTMLParser
 
 def unstyled(page: str) -> str:
     "What GitHub leaves of a page's styles: nothing."
-    return re.sub(
-        r"\s(?:style|class)=(?:'[^']*'|\"[^\"]*\")",
-        "",
-        re.sub(r"<style\b.*?</style>", "", page, flags=re.S),
-    )
+    page = re.sub(r"<style\b.*?</style>", "", page, flags=re.S)
+    return re.sub(r"\s(?:style|class)=(?:'[^']*'|\"[^\"]*\")", "", page)
 
 
 _WITHIN = "span b i code bdi a small sup mark ins del".split()  # elements within a line
@@ -31,9 +28,8 @@ class _Tables(HTMLParser):
         if tag == "tr" and self.open:
             self.open[-1].update(row="", at=-1)
         if tag in ("th", "td") and self.open:
-            self.open[-1].update(
-                words=[], at=self.open[-1]["at"] + 1, scope=dict(attrs).get("scope")
-            )
+            at, scope = self.open[-1]["at"] + 1, dict(attrs).get("scope")
+            self.open[-1].update(words=[], at=at, scope=scope)
 
     def handle_endtag(self, tag):
         self.handle_data("" if tag in _WITHIN else " ")
@@ -63,9 +59,8 @@ def labelled(page: str) -> list[tuple[str, str, str]]:  # head of its row, head 
 def run_together(page: str) -> list[str]:  # the places, with what stands around them
     "Where two texts that only a style would keep apart run into each other: a word, inline tags, a word."
     inline_tags = rf"(?:</?(?:{'|'.join(_WITHIN[:8])})\b[^>]*>)+"
-    near = re.finditer(
-        rf"([^<>\s]+)({inline_tags})([^<>\s]+)", re.sub(r"</?(?:mark|ins|del)\b[^>]*>", "", page)
-    )
+    page = re.sub(r"</?(?:mark|ins|del)\b[^>]*>", "", page)
+    near = re.finditer(rf"([^<>\s]+)({inline_tags})([^<>\s]+)", page)
 
     def meets(a, b):
         return (a[-1].isalnum() or a[-1] in ".,;:!?") and (b[0].isalnum() or b[0] in "✓▲✗◆●◐○▶")

@@ -13,15 +13,8 @@ from typing import NamedTuple
 from mtrag_nb.core.record import Checked, Drafted, Graded, Retrieved, Rewritten
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import TO_ANSWER
-from mtrag_nb.data.mtrag import (
-    human_rewrites,
-    read_corpus,
-    read_gold,
-    read_tasks,
-    sample_corpus,
-    sample_dir,
-    with_rewrites,
-)
+from mtrag_nb.data.mtrag import human_rewrites, read_corpus, read_gold, read_tasks, sample_corpus
+from mtrag_nb.data.mtrag import sample_dir, with_rewrites
 from mtrag_nb.evaluate.blame import ProofReport, blame
 from mtrag_nb.evaluate.pairs import prove
 from mtrag_nb.evaluate.scores import Evidence
@@ -36,35 +29,31 @@ from mtrag_nb.systems.stages import Labelled
 
 NONSENSE = "Zebras graze quietly beneath purple mountains while trumpets sound."
 DECLINES = "I don't know: the documents do not say."
-CHANGES = {
-    "stages.rewrite": "always",
-    "stages.check_threshold": 0.5,
-    "stages.grade_threshold": 0.12,
-}
+CHANGES = {"stages.rewrite": "always", "stages.check_threshold": 0.5}
+CHANGES |= {"stages.grade_threshold": 0.12}
 NAMES = ["self_crag+graded", *list(SYSTEMS)[1:]]  # hashes never reach the gate of the laptop's own
 
 sample = sample_dir() / "reference.jsonl"
 every = read_tasks(sample)
 gold = with_rewrites(read_gold(sample), human_rewrites([]))
 tasks = every[1::2]  # the rules of blame were written while the other half was looked at
-pieces = {
-    t.id: [
-        p.text[a : a + 60]
-        for p in gold[t.id].passages
-        for a in range(0, max(1, len(p.text) - 60), 200)
-    ]
-    for t in every
-}
-elsewhere = {
-    t.id: next(
-        u
-        for u in every[n:] + every[:n]
-        if u.conversation_id != t.conversation_id
-        and gold[u.id].targets
-        and gold[u.id].answerability in TO_ANSWER
-    )
-    for n, t in enumerate(every)
-}
+
+
+def _pieces(text: str) -> list[str]:
+    "Stretches of a passage, by which it is recognised in a prompt."
+    return [text[a : a + 60] for a in range(0, max(1, len(text) - 60), 200)]
+
+
+def _elsewhere(n: int):
+    "The next task of another conversation that has an answer."
+    for u in every[n:] + every[:n]:
+        if u.conversation_id != every[n].conversation_id and gold[u.id].targets:
+            if gold[u.id].answerability in TO_ANSWER:
+                return u
+
+
+pieces = {t.id: [x for p in gold[t.id].passages for x in _pieces(p.text)] for t in every}
+elsewhere = {t.id: _elsewhere(n) for n, t in enumerate(every)}
 
 
 def asked(task, said: str) -> bool:

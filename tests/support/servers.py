@@ -26,6 +26,7 @@ class Asked:
     headers: Mapping[str, str]  # in any case
     n: int = 0  # how many came before it
     method: str = "POST"
+    query: str = ""  # as it was sent
 
     @property
     def last(self) -> dict:
@@ -68,8 +69,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null")
-        path = unquote(self.path.partition("?")[0])
-        asked = Asked(path, body, self.headers, len(self.serving.asked), self.command)
+        path, _, query = self.path.partition("?")
+        n = len(self.serving.asked)
+        asked = Asked(unquote(path), body, self.headers, n, self.command, query)
         self.serving.asked.append(asked)
         said = type(self).reply(asked)
         if said is None:

@@ -10,21 +10,13 @@ from datetime import datetime, timezone
 from html import escape
 
 
-def numbered_sentences(
-    n: int,
-    about: str = "The ferry",
-    first: int = 1,
-) -> str:
+def numbered_sentences(n: int, about: str = "The ferry", first: int = 1) -> str:
     "So many sentences, each with its number."
-    return " ".join(
-        f"{about} number {i} leaves the harbour at seven and is back before night comes."
-        for i in range(first, first + n)
-    )
+    said = "number {} leaves the harbour at seven and is back before night comes."
+    return " ".join(f"{about} {said.format(i)}" for i in range(first, first + n))
 
 
-def zip_of(
-    files: Mapping[str, str | bytes],  # name inside the archive -> content
-) -> bytes:
+def zip_of(files: Mapping[str, str | bytes]) -> bytes:  # name inside the archive -> content
     "A ZIP archive."
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as z:
@@ -33,17 +25,11 @@ def zip_of(
     return made.getvalue()
 
 
-_W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-_PACKAGE, _OFFICE = (
-    "http://schemas.openxmlformats.org/package/2006",
-    "http://schemas.openxmlformats.org/officeDocument/2006/relationships",
-)
-WORD_STYLES = {
-    "Title": "Title",
-    "berschrift1": "heading 1",
-    "berschrift2": "heading 2",
-    "Heading3": "heading 3",
-}  # id -> name
+_SCHEMAS = "http://schemas.openxmlformats.org"
+_W = f"{_SCHEMAS}/wordprocessingml/2006/main"
+_PACKAGE, _OFFICE = f"{_SCHEMAS}/package/2006", f"{_SCHEMAS}/officeDocument/2006/relationships"
+_LEVELS = {f"berschrift{n}": f"heading {n}" for n in (1, 2)}
+WORD_STYLES = {"Title": "Title", **_LEVELS, "Heading3": "heading 3"}  # id -> name
 
 
 def word_paragraph(
@@ -58,19 +44,11 @@ def word_paragraph(
 
 def word_table(*rows: Iterable[str]) -> str:
     "A table of a DOCX."
-    return (
-        "<w:tbl>"
-        + "".join(
-            "<w:tr>" + "".join(f"<w:tc>{word_paragraph(c)}</w:tc>" for c in r) + "</w:tr>"
-            for r in rows
-        )
-        + "</w:tbl>"
-    )
+    cells = ("".join(f"<w:tc>{word_paragraph(c)}</w:tc>" for c in row) for row in rows)
+    return f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
 
 
-def relationships(
-    *links: tuple[str, str, str],
-) -> str:  # id, kind, target; an absolute target is outside
+def relationships(*links: tuple[str, str, str]) -> str:  # id, kind, target; absolute: outside
     "The file of a DOCX that says what belongs to what."
 
     def outside(target):
@@ -99,25 +77,21 @@ def docx(
         for i, name in WORD_STYLES.items()
     )
     properties = f"xmlns:cp='{_PACKAGE}/metadata/core-properties' xmlns:dc='http://purl.org/dc/elements/1.1/'"
-    return zip_of(
-        {
-            "[Content_Types].xml": f"<Types xmlns='{_PACKAGE}/content-types'><Default Extension='xml' ContentType='application/xml'/></Types>",
-            "_rels/.rels": relationships(("r1", "officeDocument", "word/document.xml")),
-            "word/_rels/document.xml.rels": relationships(
-                ("r1", "styles", "styles.xml"), ("r2", "footnotes", "footnotes.xml")
-            ),
-            "word/styles.xml": word_xml("styles", *styles),
-            "word/document.xml": word_xml("document", "<w:body>", *body, "</w:body>"),
-            "docProps/core.xml": f"<cp:coreProperties {properties}><dc:title>{escape(title)}</dc:title></cp:coreProperties>",
-            **files,
-        }
-    )
+    parts = relationships(("r1", "styles", "styles.xml"), ("r2", "footnotes", "footnotes.xml"))
+    types = "<Default Extension='xml' ContentType='application/xml'/>"
+    whole = {
+        "[Content_Types].xml": f"<Types xmlns='{_PACKAGE}/content-types'>{types}</Types>",
+        "_rels/.rels": relationships(("r1", "officeDocument", "word/document.xml")),
+        "word/_rels/document.xml.rels": parts,
+        "word/styles.xml": word_xml("styles", *styles),
+        "word/document.xml": word_xml("document", "<w:body>", *body, "</w:body>"),
+        "docProps/core.xml": f"<cp:coreProperties {properties}><dc:title>{escape(title)}</dc:title></cp:coreProperties>",
+    }
+    return zip_of({**whole, **files})
 
 
 def pdf(
-    blocks: Iterable[
-        tuple[object, str]
-    ],  # ("title" | 1 | 2 | 3 | "text" | "page", its text); a number is the level of a heading
+    blocks: Iterable[tuple[object, str]],  # "title", "text", "page" or a heading's level; its text
     head: str = "",  # a line at the top of each page
     numbers: bool = False,  # page numbers at the bottom
     outline: bool = True,
@@ -157,21 +131,14 @@ def pdf(
     return bytes(made.output()), truth
 
 
-def handbook(
-    outline: bool = True,
-    head: str = "Holm Ferry Handbook",
-) -> tuple[bytes, list[tuple[int, str, int]]]:  # as `pdf`
-    "A PDF of six pages: a title, chapters, sections, running heads, page numbers."
+def handbook(outline: bool = True, head: str = "Holm Ferry Handbook"):
+    "A PDF of six pages: a title, chapters, sections, running heads, page numbers; as `pdf`."
     blocks = [("title", "The Handbook of the Holm Ferry"), ("text", "Anna Holm, harbour office")]
     for c, chapter in enumerate(["Tickets", "Timetable", "Winter"], 1):
-        blocks += [("page", "")] * (c > 1) + [
-            (1, f"{c} {chapter}"),
-            ("text", numbered_sentences(12, chapter)),
-        ]
+        blocks += [("page", "")] if c > 1 else []
+        blocks += [(1, f"{c} {chapter}"), ("text", numbered_sentences(12, chapter))]
         for s, section in enumerate(["Rules", "Exceptions"], 1):
+            texts = numbered_sentences(25, section), numbered_sentences(15, f"Moreover {section}")
             blocks.append((2, f"{c}.{s} {section} for the {chapter.lower()}"))
-            blocks += [
-                ("text", numbered_sentences(25, section)),
-                ("text", numbered_sentences(15, f"Moreover {section}")),
-            ]
+            blocks += [("text", text) for text in texts]
     return pdf(blocks, head, True, outline)

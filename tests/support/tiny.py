@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,15 +29,10 @@ def byte_pairs(
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     t = Tokenizer(models.BPE())
-    t.pre_tokenizer, t.decoder = (
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-        decoders.ByteLevel(),
-    )
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    t.train_from_iterator(
-        sample_texts(),
-        trainers.BpeTrainer(vocab_size=size, initial_alphabet=letters, show_progress=False),
-    )
+    t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    t.decoder = decoders.ByteLevel()
+    how = {"initial_alphabet": sorted(pre_tokenizers.ByteLevel.alphabet()), "show_progress": False}
+    t.train_from_iterator(sample_texts(), trainers.BpeTrainer(vocab_size=size, **how))
     t.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in special])
     return t
 
@@ -50,15 +44,9 @@ def word_pieces(size: int = 1500):
     counts = Counter(w for t in sample_texts() for w in t.split())
     letters = sorted({c for w in counts for c in w})
     words = sorted(counts, key=lambda w: (-counts[w], w))[: size - len(letters) - 6]
-    pieces = [
-        ("▁", -4.0),
-        *((c, -8.0) for c in letters),
-        *(("▁" + w, -2.0) for w in words),
-        ("<mask>", 0.0),
-    ]
-    t = Tokenizer(
-        models.Unigram([*((s, 0.0) for s in ("<s>", "<pad>", "</s>", "<unk>")), *pieces], unk_id=3)
-    )
+    pieces = [*((s, 0.0) for s in ("<s>", "<pad>", "</s>", "<unk>")), ("▁", -4.0)]
+    pieces += [*((c, -8.0) for c in letters), *(("▁" + w, -2.0) for w in words), ("<mask>", 0.0)]
+    t = Tokenizer(models.Unigram(pieces, unk_id=3))
     t.pre_tokenizer, t.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     t.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>",
@@ -102,40 +90,24 @@ def _save_tokenizer(
 ) -> None:
     "The two files of a tokenizer."
     t.save(str(make_folder(folder) / "tokenizer.json"))
-    write_json(
-        folder / "tokenizer_config.json",
-        {"tokenizer_class": kind, "clean_up_tokenization_spaces": False, **config},
-    )
+    about = {"tokenizer_class": kind, "clean_up_tokenization_spaces": False, **config}
+    write_json(folder / "tokenizer_config.json", about)
 
 
 def _llama_tokenizer(folder: Path):
     "Llama 3.1's: its post-processor puts the beginning before every text."
     from tokenizers import processors
 
-    bos, *others = special = [
-        f"<|{s}|>"
-        for s in (
-            "begin_of_text",
-            "end_of_text",
-            "eom_id",
-            "eot_id",
-            "start_header_id",
-            "end_header_id",
-        )
-    ]
+    names = "begin_of_text end_of_text eom_id eot_id start_header_id end_header_id"
+    bos, *_ = special = [f"<|{name}|>" for name in names.split()]
     t = byte_pairs(special)
     begins = processors.TemplateProcessing(
         single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, t.token_to_id(bos))]
     )
     t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), begins])
+    about = {"model_max_length": 131072, "chat_template": LLAMA_CHAT}
     _save_tokenizer(
-        folder,
-        t,
-        "PreTrainedTokenizerFast",
-        bos_token=bos,
-        eos_token="<|eot_id|>",
-        model_max_length=131072,
-        chat_template=LLAMA_CHAT,
+        folder, t, "PreTrainedTokenizerFast", bos_token=bos, eos_token="<|eot_id|>", **about
     )
     return t
 
@@ -145,34 +117,18 @@ def _qwen_tokenizer(folder: Path, chat: str = QWEN_CHAT):
     t = byte_pairs(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
     if chat is QWEN3_CHAT:
         t.add_tokens(["<think>", "</think>", "\n\n"])
-    _save_tokenizer(
-        folder,
-        t,
-        "Qwen2Tokenizer",
-        bos_token=None,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        unk_token=None,
-        model_max_length=131072,
-        chat_template=chat,
-    )
+    marks = {"bos_token": None, "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    about = {"unk_token": None, "model_max_length": 131072, "chat_template": chat}
+    _save_tokenizer(folder, t, "Qwen2Tokenizer", **marks, **about)
     return t
 
 
 def _xlmr_tokenizer(folder: Path):
     "XLM-R's, of the embedder and the reranker."
     t = word_pieces()
-    marks = {
-        "bos_token": "<s>",
-        "cls_token": "<s>",
-        "eos_token": "</s>",
-        "sep_token": "</s>",
-        "pad_token": "<pad>",
-        "unk_token": "<unk>",
-    }
-    _save_tokenizer(
-        folder, t, "XLMRobertaTokenizer", **marks, mask_token="<mask>", model_max_length=8192
-    )
+    marks = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+    marks |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
+    _save_tokenizer(folder, t, "XLMRobertaTokenizer", **marks, model_max_length=8192)
     return t
 
 
@@ -229,13 +185,9 @@ _CHAT = {
     "num_key_value_heads": 2,
     "initializer_range": 0.1,
 }  # wider than the real ones: with 0.02 so narrow a model repeats the last token of its prompt
-_LLAMA_ROPE = {
-    "rope_type": "llama3",
-    "rope_theta": 500000.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
+_LLAMA_ROPE = {"rope_type": "llama3", "rope_theta": 500000.0, "low_freq_factor": 1.0}
+_LLAMA_ROPE |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+_QWEN_ROPE = {"rope_type": "default", "rope_theta": 1000000.0}
 
 
 def tiny_llama(
@@ -246,21 +198,12 @@ def tiny_llama(
 ) -> None:
     "A Llama 3: long positions by scaled rotation, three tokens that end a turn, weights in several files."
     t = _llama_tokenizer(folder)
-    bos, *ends = map(
-        t.token_to_id, ("<|begin_of_text|>", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>")
-    )
+    ends = ("<|begin_of_text|>", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>")
+    bos, *ends = map(t.token_to_id, ends)
     rope = _LLAMA_ROPE | {"factor": 32.0 if tied else 8.0}
-    config = {
-        "vocab_size": t.get_vocab_size(),
-        "num_attention_heads": 8,
-        "head_dim": 16,
-        "max_position_embeddings": 131072,
-        "rms_norm_eps": 1e-5,
-        "rope_parameters": rope,
-        "tie_word_embeddings": tied,
-        "bos_token_id": bos,
-        "eos_token_id": ends,
-    }
+    config = {"num_attention_heads": 8, "head_dim": 16, "max_position_embeddings": 131072}
+    config |= {"rms_norm_eps": 1e-5, "rope_parameters": rope, "tie_word_embeddings": tied}
+    config |= {"vocab_size": t.get_vocab_size(), "bos_token_id": bos, "eos_token_id": ends}
     sampling = {"bos_token_id": bos, "eos_token_id": ends, "temperature": 0.6, "top_p": 0.9}
     shard = "5GB" if sizes else "600KB"
     known = t.get_vocab_size() if sizes else 0
@@ -276,24 +219,11 @@ def tiny_qwen(
     "A Qwen2.5: two tokens that end a turn, biases in attention, more rows than tokens, and a repetition penalty nobody asked for."
     t = _qwen_tokenizer(folder)
     start, end = t.token_to_id("<|endoftext|>"), t.token_to_id("<|im_end|>")
-    config = {
-        "vocab_size": t.get_vocab_size() + 37,
-        "num_attention_heads": 4,
-        "max_position_embeddings": 32768,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
-        "tie_word_embeddings": tied,
-        "bos_token_id": start,
-        "eos_token_id": end,
-    }
-    sampling = {
-        "bos_token_id": start,
-        "pad_token_id": start,
-        "eos_token_id": [end, start],
-        "repetition_penalty": 1.1,
-        "temperature": 0.7,
-        "top_p": 0.8,
-        "top_k": 20,
-    }
+    config = {"num_attention_heads": 4, "max_position_embeddings": 32768}
+    config |= {"rope_parameters": _QWEN_ROPE, "tie_word_embeddings": tied}
+    config |= {"vocab_size": t.get_vocab_size() + 37, "bos_token_id": start, "eos_token_id": end}
+    sampling = {"bos_token_id": start, "pad_token_id": start, "eos_token_id": [end, start]}
+    sampling |= {"repetition_penalty": 1.1, "temperature": 0.7, "top_p": 0.8, "top_k": 20}
     known = t.get_vocab_size() if sizes else 0
     whole = {**_CHAT, **config, **sizes}
     _save_chat(folder, "Qwen2", whole, sampling, seed=1, device=device, tokens=known)
@@ -303,16 +233,9 @@ def tiny_qwen3(folder: Path, tied: bool = False) -> None:
     "A Qwen3: norms of queries and keys, no biases, and a template by which it thinks or not."
     t = _qwen_tokenizer(folder, QWEN3_CHAT)
     start, end = t.token_to_id("<|endoftext|>"), t.token_to_id("<|im_end|>")
-    config = {
-        "vocab_size": t.get_vocab_size() + 37,
-        "num_attention_heads": 4,
-        "head_dim": 32,
-        "max_position_embeddings": 40960,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
-        "tie_word_embeddings": tied,
-        "bos_token_id": start,
-        "eos_token_id": end,
-    }
+    config = {"num_attention_heads": 4, "head_dim": 32, "max_position_embeddings": 40960}
+    config |= {"rope_parameters": _QWEN_ROPE, "tie_word_embeddings": tied}
+    config |= {"vocab_size": t.get_vocab_size() + 37, "bos_token_id": start, "eos_token_id": end}
     sampling = {"bos_token_id": start, "pad_token_id": start, "eos_token_id": [end, start]}
     _save_chat(folder, "Qwen3", _CHAT | config, sampling | {"temperature": 0.6}, seed=4)
 
@@ -359,13 +282,8 @@ def tiny_granitelib(folder: Path) -> None:
     from safetensors.torch import save_file
 
     inside = {"q_proj": (128, 128), "v_proj": (128, 32)}
-    about = {
-        "peft_type": "LORA",
-        "r": 4,
-        "lora_alpha": 64,
-        "task_type": "CAUSAL_LM",
-        "bias": "none",
-    }
+    about = {"peft_type": "LORA", "r": 4, "lora_alpha": 64}
+    about |= {"task_type": "CAUSAL_LM", "bias": "none"}
     for task, base in ((t, b) for t in _ASKED for b in ("granite-4.1-3b", "granite-4.0-micro")):
         with _seeded(sum(map(ord, task))):
             weights = {
@@ -399,30 +317,18 @@ def teach(
             head[after] += rows[before] / rows[before].norm()
 
 
-_XLMR = {
-    "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 128,
-    "max_position_embeddings": 8194,
-    "type_vocab_size": 1,
-    "pad_token_id": 1,
-    "bos_token_id": 0,
-    "eos_token_id": 2,
-    "layer_norm_eps": 1e-5,
-}
+_XLMR = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+_XLMR |= {"intermediate_size": 128, "max_position_embeddings": 8194, "type_vocab_size": 1}
+_XLMR |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "layer_norm_eps": 1e-5}
 _PARTS = [
     {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
     for i, (path, kind) in enumerate(
-        (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
+        [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
     )
 ]
-_POOLING = {
-    "word_embedding_dimension": 64,
-    "pooling_mode_cls_token": True,
-    "pooling_mode_mean_tokens": False,
-    "pooling_mode_max_tokens": False,
-    "pooling_mode_mean_sqrt_len_tokens": False,
+_POOLING = {"word_embedding_dimension": 64, "pooling_mode_cls_token": True}
+_POOLING |= {
+    f"pooling_mode_{m}": False for m in ("mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
 }
 
 
@@ -439,11 +345,8 @@ def tiny_bge_m3(folder: Path, sizes: Mapping[str, object] = {}) -> None:
     model.config.dtype = torch.float32
     model.config.save_pretrained(folder)
     _as_published(folder)
-    versions = {
-        "sentence_transformers": "2.2.2",
-        "transformers": "4.33.0",
-        "pytorch": "2.1.2+cu121",
-    }
+    versions = {"sentence_transformers": "2.2.2", "transformers": "4.33.0"}
+    versions["pytorch"] = "2.1.2+cu121"
     for name, what in (
         ("modules.json", _PARTS),
         ("sentence_bert_config.json", {"max_seq_length": 8192, "do_lower_case": False}),
@@ -467,26 +370,6 @@ def tiny_bge_reranker(folder: Path, sizes: Mapping[str, object] = {}) -> None:
     _as_published(folder)
 
 
-def _bert_tokenizer(size: int = 800):
-    "BERT's word pieces: the sample's commonest words, and all its letters."
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    counts = Counter(w for t in sample_texts() for w in t.lower().split() if w.isalnum())
-    words = sorted(counts, key=lambda w: (-counts[w], w))[:size]
-    letters = sorted({c for t in sample_texts() for c in t.lower() if not c.isspace()})
-    pieces = dict.fromkeys([*special, *letters, *(f"##{c}" for c in letters), *words])
-    t = Tokenizer(models.WordPiece({w: i for i, w in enumerate(pieces)}, unk_token="[UNK]"))
-    t.normalizer, t.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    t.decoder = decoders.WordPiece()
-    t.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    return t
-
-
 TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a folder
     "meta-llama/Llama-3.1-8B-Instruct": tiny_llama,
     "NousResearch/Meta-Llama-3.1-8B-Instruct": tiny_llama,  # a mirror without a gate
@@ -499,15 +382,10 @@ TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a
     GRANITE: tiny_granite,
     GRANITELIB: tiny_granitelib,
 }
-_AROUND = {
-    "meta-llama": (
-        "original/params.json",
-        "original/consolidated.00.pth",
-        "LICENSE",
-        "USE_POLICY.md",
-    ),
-    "Qwen": ("LICENSE",),
-    "BAAI": ("onnx/model.onnx", "imgs/figure.jpg", "colbert_linear.pt"),
+_AROUND = {  # what lies beside a model and is not needed to load it
+    "meta-llama": "original/params.json original/consolidated.00.pth LICENSE USE_POLICY.md",
+    "Qwen": "LICENSE",
+    "BAAI": "onnx/model.onnx imgs/figure.jpg colbert_linear.pt",
 }
 
 
@@ -521,7 +399,8 @@ def make_tiny(
         if (path / ".gitattributes").exists():
             continue  # written last
         TINY[name](path)
-        for extra in (*_AROUND.get(name.split("/")[0], ()), "README.md", ".gitattributes"):
+        around = _AROUND.get(name.split("/")[0], "").split()
+        for extra in (*around, "README.md", ".gitattributes"):
             make_folder((path / extra).parent)
             (path / extra).write_text("Not needed to load the model.\n" * 40)
     return made
@@ -534,16 +413,12 @@ def with_tiny(
     "The same settings with the tiny model in the place of each one that has one; the embedded ones stay."
 
     def local(spec: ModelSpec | None) -> ModelSpec | None:
-        return (
-            replace(spec, name=str(make_tiny(folder, [spec.name])[spec.name]))
-            if spec and spec.name in TINY
-            else spec
-        )
+        if not spec or spec.name not in TINY:
+            return spec
+        return replace(spec, name=str(make_tiny(folder, [spec.name])[spec.name]))
 
-    return replace(
-        settings,
-        **{role: local(getattr(settings, role)) for role in ("chat", "embedder", "reranker")},
-    )
+    roles = ("chat", "embedder", "reranker")
+    return replace(settings, **{role: local(getattr(settings, role)) for role in roles})
 
 
 def tiny_cache(
