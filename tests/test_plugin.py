@@ -295,7 +295,6 @@ def test_a_view_may_return_what_has_no_truth_value(tmp_path):
     import numpy as np
 
     from mtrag_nb.core.record import Run
-    from mtrag_nb.evaluate.scores import Evidence
     from mtrag_nb.show.report import VIEWS, report
 
     class Table(np.ndarray):  # as a DataFrame: comparing it with a text gives an array
