@@ -285,7 +285,7 @@ SAID = {  # what the error says
     **dict.fromkeys(("half of it filtered", "filtered in capitals"), "filtered"),
     **dict.fromkeys(("content a list of nothing", "only a special token"), "replied nothing"),
     "tool call": "called a tool",
-    "content a picture": "a dict instead of text",
+    "content a picture": "an object instead of text",
     "usage a half": "2.5 as prompt_tokens",
     "two bodies": "not JSON",
 }

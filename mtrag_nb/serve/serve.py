@@ -274,7 +274,9 @@ _Serving = Annotated[str, SystemOption(" (default: the one that cites)")]
 def _note_new_library(library: Path) -> None:
     "Say on stderr that there is no library yet, and which ones lie beside it."
     if not (library / "manifest.json").exists():
-        print(f"{library}: no library yet; the first upload makes it", file=sys.stderr)
+        beside = [str(p.parent) for p in sorted(library.parent.glob("*/manifest.json"))[:3]]
+        others = f" Beside it there is {', '.join(beside)}." if beside else ""
+        print(f"{library}: no library yet; the first upload makes it.{others}", file=sys.stderr)
 
 
 def _changes_in(setup: Setup, system: str, base: Settings) -> dict:
