@@ -268,7 +268,7 @@ def _port_of(text: str) -> int:
 
 _Port = Annotated[int, Option("N", type=_port_of)]
 _Names = Annotated[Sequence[str], Option("HOST", action="append")]
-_Serving = Annotated[str, SystemOption(" (default: the one that cites)")]
+_Serving = Annotated[str, SystemOption(" (default: the one with cited answers)")]
 
 
 def _note_new_library(library: Path) -> None:
