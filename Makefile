@@ -1,6 +1,6 @@
-# Two commands on a fresh machine (Python 3.10 or newer, and make):
+# Two commands on a fresh machine (Python 3.11 or newer, and make):
 #   make demo   a system answers the sample's conversations with real models, every turn recorded
-#   make test   every notebook is run, each in a process of its own, and what it shows is held against what is kept in it
+#   make test   every notebook is run, each in a process of its own, and what it shows is held against what is kept in it; then the tests
 # PIP_ARGS is for uv and for pip, e.g. PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu" for a torch without CUDA.
 
 PYTHON ?= python3
@@ -12,12 +12,14 @@ SERVED ?= runs/served
 JOBS ?= 2
 NB ?=
 NAME ?=
+GOLDEN ?= --write golden.json
 BIN = $(VENV)/bin
 PIP = $(BIN)/python tools/install.py -c constraints.txt $(PIP_ARGS)
 # One thread a process: two busy threads on a busy core are slower than one. The notebooks' runner sees to that by itself.
 STUDY = PYTHONPATH=$(CURDIR):$(CURDIR)/tools HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
 nbdev = $(or $(wildcard $(BIN)/nbdev-$(1)),$(BIN)/nbdev_$(1))
 NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --attached --jobs $(JOBS)
+PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
 .PHONY: $(shell grep -oE "^[a-z-]+:" $(MAKEFILE_LIST) | tr -d :)
 
@@ -34,15 +36,21 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@$(PIP) -e ".[dev]" && touch $@
 
 demo: $(VENV)/.installed ## install, then answer the sample's conversations and show the result
-	@echo "[2/2] Self-CRAG answers the sample's conversations: up to 5 minutes on two cores, seconds when the record is there"
+	@echo "[2/2] Self-CRAG answers conversations of the sample: about 5 minutes on two cores, seconds when the record is there"
 	@HF_HUB_OFFLINE=1 $(BIN)/mtrag demo --out $(OUT)
 
 figures: $(VENV)/.installed ## the papers' tables and figures, of the runs that are kept, into figures/PAPER (about a minute, no model)
 	@for paper in self_crag ncl agents nexus; do $(BIN)/mtrag reproduce $$paper --recorded || exit 1; done
 
-test: $(VENV)/.installed-dev ## install, then run every notebook and the tests of tests/ (NB=nbs/5_systems/00_stages.ipynb for one, or several)
-	@echo "[2/2] Running the notebooks, $(JOBS) at a time: all of them take about 10 minutes on two cores"
-	@$(NOTEBOOKS) $(NB); status=$$?; if [ -z "$(NB)" ]; then $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile tests || status=1; fi; exit $$status
+test: $(VENV)/.installed-dev ## install, then run every notebook and the tests that are not marked slow (NB=nbs/5_systems/00_stages.ipynb for one notebook, or several)
+	@echo "[2/2] Running the notebooks and the tests, $(JOBS) at a time: about 7 minutes on two cores"
+	@$(NOTEBOOKS) $(NB); status=$$?; if [ -z "$(NB)" ]; then $(PYTEST) -m "not slow" tests || status=1; fi; exit $$status
+
+test-all: $(VENV)/.installed-dev ## every notebook and all tests, with the cells and tests that are marked slow: more examples of what `make test` shows (about 20 minutes)
+	@$(NOTEBOOKS) slow; status=$$?; $(PYTEST) tests || status=1; exit $$status
+
+recount: $(VENV)/.installed-dev ## count published numbers again by code that shares nothing with the package, from the official data in MTRAG_DATA (some minutes; with MTRAG_RECOUNT=all also what asks an encoder, a quarter of an hour more)
+	@$(PYTEST) tools/recount
 
 # They are short, and a kernel that starts leaves its core idle for a while: one more at a time than there are cores.
 quick: $(VENV)/.installed-dev ## run the notebooks that need no real model (about 4 minutes)
@@ -83,6 +91,9 @@ address: ## write the repository's address (settings.ini), the badge and the fir
 
 test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 60 places and more, and go on with each (a minute)
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/kill.py
+
+test-golden: $(VENV)/.installed-dev ## compute blame, scores, gates, cards and reports of the recorded runs (GOLDEN="--write FILE", "--against FILE" or both; some three minutes)
+	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/golden.py $(GOLDEN)
 
 test-attacks: $(VENV)/.installed-dev ## ten times the malformed inputs of `make test` and more, full disks, damaged files, and every expression over 100 kB of hostile text (half an hour)
 	@MTRAG_ATTACKS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope tests/test_attacks.py tests/test_linear.py tests/test_hostile.py tests/test_mistakes.py

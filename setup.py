@@ -1,4 +1,4 @@
-"Packaging shim: every value is read from settings.ini, which nbdev reads too."
+"Packaging shim: what pyproject.toml calls dynamic is read from settings.ini."
 
 import re
 from configparser import ConfigParser
@@ -13,14 +13,14 @@ cfg = ini["DEFAULT"]
 # What the package reads besides other people's files travels in the wheel as mtrag_nb/_data (mtrag_nb.core.files.data_dir finds it there).
 data = [
     str(p.relative_to(here / "data"))
-    for name in ("sample", "recorded", "talks", "measured", "paper", "page", "prompts", "refusals", "licence")
+    for name in ("sample", "recorded", "talks", "measured", "board", "paper", "page", "prompts", "refusals", "licence", "schema", "attribution")
     for p in (here / "data" / name).rglob("*")
     if p.is_file()
 ]
 lib, lib_data = cfg["lib_path"], cfg["lib_path"] + "._data"
 listed = {
     name: cfg[f"{name}_requirements"].split()
-    for name in ("gpu", "eval", "lab", "document", "api", "adapters", "test", "dev")
+    for name in ("gpu", "eval", "lab", "document", "api", "test", "dev")
 }
 documents, run = listed.pop("document"), cfg["run_requirements"].split()
 extras = {
@@ -42,17 +42,12 @@ page = re.sub(r"\]\((?!http)", f"]({cfg['git_url']}/blob/main/", page)
 setuptools.setup(
     name=cfg["lib_name"],
     version=cfg["version"],
-    description=cfg["description"],
-    author=cfg["author"],
-    author_email=cfg["author_email"],
-    keywords=cfg["keywords"].split(),
     license="Apache-2.0",
     long_description=page,
     long_description_content_type="text/markdown",
     packages=[*setuptools.find_packages(include=[lib, lib + ".*"]), lib_data],
     package_dir={lib_data: "data"},
-    package_data={lib_data: data},
-    python_requires=">=" + cfg["min_python"],
+    package_data={lib: ["py.typed"], lib_data: data},
     install_requires=cfg["requirements"].split(),
     extras_require=extras,
     entry_points={

@@ -4,38 +4,35 @@ import gzip
 import json
 import os
 import random
-import selectors
-import socket
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
-from mtrag_nb.core.record import Run
+from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.types import DataError, MTRAGError
 from mtrag_nb.data.predictions import import_predictions
 from mtrag_nb.data.traces import import_traces, read_kinds
-from mtrag_nb.evaluate.scores import Evidence
-from mtrag_nb.runs.run import _merged_lines
-from mtrag_nb.serve.api import make_app, rules_of
+from mtrag_nb.evaluation.evidence import Evidence
+from mtrag_nb.runs.shards import _merged_lines
 from mtrag_nb.serve.documents import parse_document
-from mtrag_nb.serve.service import Service
-from mtrag_nb.systems.agents import read_system_yaml
-from mtrag_nb.systems.outside import _Memory, _as_passage, load_outside
-from mtrag_nb.systems.baselines import read_marks
-from tests.support.servers import running
+from mtrag_nb.systems.system_yaml import read_system_yaml
+from mtrag_nb.systems.foreign import PassageMemory, as_passage
+from mtrag_nb.systems.outside import load_outside
+from mtrag_nb.systems.citations import read_citation_marks
 from tests.support.specimens import docx, pdf, word_paragraph, word_table
 from tests.test_cases import TWICE, turn
 from tests.test_fuzz import READERS, VALID, valid_bytes
 
 
 def test_a_snippet_keeps_its_document():
-    memory = _Memory()
-    texts = ["The ferry leaves at nine.", "Ferry 2 leaves at ten.", "The ferry leaves at nine."]
-    given = [_as_passage({"id": "doc1", "text": text}) for text in texts]
+    memory = PassageMemory()
+    texts = [
+        "The ferry leaves at nine.",
+        "Ferry 2 leaves at ten.",
+        "The ferry leaves at nine.",
+    ]
+    given = [as_passage({"id": "doc1", "text": text}) for text in texts]
     first, second, again = (memory.remember([c])[0] for c in given)
     assert first == again == "doc1" != second
     assert [c.document_id for c in memory.contexts([first, second])] == ["doc1", "doc1"]
@@ -46,19 +43,28 @@ def test_a_module_beside_the_file_is_part_of_the_system(tmp_path):
     (tmp_path / "mine_a.py").write_text(program)
     (tmp_path / "beside_a.py").write_text("word = 'old'\n")
     place = f"{tmp_path / 'mine_a.py'}:main"
-    before = load_outside(place).identity(None)
-    assert load_outside(place).identity(None) == before
+    before = load_outside(place).source
+    assert load_outside(place).source == before
     (tmp_path / "beside_a.py").write_text("word = 'new'\n")
-    assert load_outside(place).identity(None) != before
+    assert load_outside(place).source != before
 
 
-CODE = ["Use a[0][1].", "dict['a'] = [1, 2]", "x[1] = 5", "Call f(x)[2] twice", "It is x = [1]."]
+CODE = [
+    "Use a[0][1].",
+    "dict['a'] = [1, 2]",
+    "x[1] = 5",
+    "Call f(x)[2] twice",
+    "It is x = [1].",
+]
 
 
 @pytest.mark.parametrize("answer", CODE)
 def test_code_in_an_answer_is_no_citation(answer):
-    assert read_marks(answer) == (answer, [])
-    assert read_marks(f"A dog costs 4[1][2]. {answer}")[0] == f"A dog costs 4. {answer}"
+    assert read_citation_marks(answer) == (answer, [])
+    assert (
+        read_citation_marks(f"A dog costs 4[1][2]. {answer}")[0]
+        == f"A dog costs 4. {answer}"
+    )
 
 
 ODD = {
@@ -82,59 +88,26 @@ def test_odd_yaml_is_a_clear_error(name, tmp_path):
             read(tmp_path / "x.yaml")
 
 
-@pytest.mark.parametrize("line", [{}, {"task": 1}, {"task": {"id": []}}, {"task": {}}], ids=str)
+@pytest.mark.parametrize(
+    "line", [{}, {"task": 1}, {"task": {"id": []}}, {"task": {}}], ids=str
+)
 def test_a_damaged_shard_is_named(line, tmp_path):
     (tmp_path / "tasks.jsonl").write_text(json.dumps(line) + "\n")
     with pytest.raises(DataError, match="tasks.jsonl:1: not a line of tasks"):
         _merged_lines("tasks", [tmp_path], {})
 
 
-def flood(port: int, sources: list[str], each: int, over: threading.Event) -> None:
-    "Hold silent connections from some addresses, and open each again that is closed."
-    held = selectors.DefaultSelector()
-
-    def begin(source: str) -> None:
-        s = socket.socket()
-        s.setblocking(False)
-        s.bind((source, 0))
-        s.connect_ex(("127.0.0.1", port))
-        held.register(s, selectors.EVENT_READ, source)
-
-    for source in sources:
-        for _ in range(each):
-            begin(source)
-    while not over.is_set():
-        for key, _ in held.select(0.05):
-            held.unregister(key.fileobj)
-            key.fileobj.close()
-            begin(key.data)
-    for key in [*held.get_map().values()]:
-        key.fileobj.close()
-
-
-@pytest.mark.parametrize(
-    "sources, each", [(["127.0.0.2"], 600), ([f"127.0.0.{n}" for n in range(2, 8)], 99)]
-)
-def test_silent_connections_of_some_addresses_keep_nobody_out(sources, each, tmp_path):
-    service, over = Service(tmp_path / "library", tmp_path / "served"), threading.Event()
-    with running(make_app(service, rules_of(service, per_minute=1e9))) as url:
-        port = int(url.rpartition(":")[2])
-        thread = threading.Thread(target=flood, args=(port, sources, each, over))
-        thread.start()
-        time.sleep(1)
-        try:
-            got = [httpx.get(f"{url}/", timeout=20).status_code for _ in range(20)]
-        finally:
-            over.set()
-            thread.join()
-    assert got == [200] * 20
-
-
 # Malformed inputs: valid ones with bytes exchanged, cut out, doubled, put in, by chance; what reads them reads on, or says why not.
 # `make test` takes 2,000, `make test-attacks` (MTRAG_ATTACKS) ten times as many.
 
 EACH = 1_000 if os.environ.get("MTRAG_ATTACKS") else 100
-PIECES = [*b'{ } [ ] " , : \\'.split(), b"\0", b"\n", *b"null NaN 1e999 -1".split(), b"\xff"]
+PIECES = [
+    *b'{ } [ ] " , : \\'.split(),
+    b"\0",
+    b"\n",
+    *b"null NaN 1e999 -1".split(),
+    b"\xff",
+]
 PIECES += [b"\xef\xbb\xbf", "\u202e".encode()]
 PIECES += [*b"\\ud800 true {} [[]] &#0; <a <!-- ]]> stream endobj".split(), b"9" * 400]
 
@@ -144,7 +117,9 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.randint(1, 4)):
         a = rng.randrange(len(data) + 1)
         b = min(len(data), a + rng.choice((0, 1, 1, 4, 20, 200)))
-        new = rng.choice((b"", b"", rng.choice(PIECES), rng.randbytes(2), data[a:b] * 2))
+        new = rng.choice(
+            (b"", b"", rng.choice(PIECES), rng.randbytes(2), data[a:b] * 2)
+        )
         data = data[:a] + new + data[b:] if rng.random() < 0.9 else data[:a]
     return data
 
@@ -176,8 +151,16 @@ READ: dict[str, tuple[str, bytes, Callable]] = {
     "kinds": ("x.yaml", b"a: generate\nb: retrieve\n", read_kinds),
     "a system's YAML": ("x.yaml", YAML, read_system_yaml),
     "judgements": ("x.tsv", QRELS, READERS["qrels"]),
-    **{k: (VALID[k][0], valid_bytes(k), READERS[k]) for k in VALID if k != "predictions"},
-    "a PDF": ("x.pdf", pdf([(1, "Fees"), ("text", "A dog costs 4.")])[0], parse_document),
+    **{
+        k: (VALID[k][0], valid_bytes(k), READERS[k])
+        for k in VALID
+        if k != "predictions"
+    },
+    "a PDF": (
+        "x.pdf",
+        pdf([(1, "Fees"), ("text", "A dog costs 4.")])[0],
+        parse_document,
+    ),
     "a DOCX": ("x.docx", docx(FEES, DOG, word_table(["a", "b"])), parse_document),
     "HTML": ("x.html", HTML, parse_document),
     "Markdown": ("x.md", MARKDOWN, parse_document),
@@ -217,5 +200,7 @@ def test_a_run_with_a_malformed_file_is_read_or_a_clear_error(name, tmp_path):
         except MTRAGError:
             pass
         except Exception as e:
-            wrong.append((f"{type(e).__name__}: {e}"[:200], (folder / name).read_bytes()[:2000]))
+            wrong.append(
+                (f"{type(e).__name__}: {e}"[:200], (folder / name).read_bytes()[:2000])
+            )
     assert not wrong

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from mtrag_nb.core.files import data_dir, read_json
-from mtrag_nb.show.report import report
+from mtrag_nb.show.report import write_report
 
 CARDS = sorted((Path(__file__).resolve().parents[1] / "data" / "cards").glob("*.json"))
 COUNTED = "run identity tasks turns conversations outcomes".split()
@@ -28,7 +28,9 @@ def test_no_run_stands_twice():
 
 def test_the_samples_cards_are_what_the_report_writes(tmp_path):
     runs = sorted(data_dir("recorded").iterdir())
-    page = report(runs, tmp_path / "report.html")
+    page = write_report(runs, tmp_path / "report.html")
     now = read_json(page.with_suffix(".cards.json"), list)
     kept = read_json(next(p for p in CARDS if p.stem == "sample"), list)
-    assert [[c[k] for k in COUNTED] for c in now] == [[c[k] for k in COUNTED] for c in kept]
+    assert [[c[k] for k in COUNTED] for c in now] == [
+        [c[k] for k in COUNTED] for c in kept
+    ]

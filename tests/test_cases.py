@@ -13,13 +13,17 @@ from mtrag_nb.core.settings import ModelSpec, load_settings
 from mtrag_nb.core.types import DataError, SettingsError
 from mtrag_nb.data.mtrag import read_qrels
 from mtrag_nb.data.predictions import import_predictions, _lines_of
-from mtrag_nb.data.traces import _lists_of, _from_written, import_traces
+from mtrag_nb.data.literals import read_literal
+from mtrag_nb.data.passages import lists_of
+from mtrag_nb.data.traces import import_traces
 from mtrag_nb.models.calls import Models
-from mtrag_nb.models.chat import ScriptedChat, TooLarge, chat, first_sentence
+from mtrag_nb.models.chat import ScriptedChat, chat, first_sentence
+from mtrag_nb.models.device import TooLarge
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.models.local import TransformersChat
 from mtrag_nb.models.server import ServerChat
-from mtrag_nb.serve.api import check_address, make_app, rules_of
+from mtrag_nb.serve.api import make_app
+from mtrag_nb.serve.guard import check_address, rules_of
 from mtrag_nb.serve.service import Service
 from tests.support import servers
 from tests.support.servers import running
@@ -45,7 +49,8 @@ def span(
         "startTimeUnixNano": str((1_700_000_000 + begins) * 10**9),
         "endTimeUnixNano": str((1_700_000_000 + begins + lasts) * 10**9),
         "attributes": [
-            {"key": k.replace("__", "."), "value": {"stringValue": v}} for k, v in about.items()
+            {"key": k.replace("__", "."), "value": {"stringValue": v}}
+            for k, v in about.items()
         ],
     }
 
@@ -71,7 +76,9 @@ def turn(
         "output__value": answer if answered is None else answered,
     }
     return [
-        span("chain", root, parent, begins, 8, openinference__span__kind="CHAIN", **told),
+        span(
+            "chain", root, parent, begins, 8, openinference__span__kind="CHAIN", **told
+        ),
         span("retrieve", f"s{begins}", root, begins + 1, **kind, **retrieved),
         span("ChatModel", f"m{begins}", root, begins + 3, **model),
     ]
@@ -79,7 +86,11 @@ def turn(
 
 def imported(spans: list[dict] | bytes, folder: Path) -> list[tuple]:
     "Question, answer, kinds of steps and number of passages of each turn."
-    data = spans if isinstance(spans, bytes) else "\n".join(map(json.dumps, spans)).encode()
+    data = (
+        spans
+        if isinstance(spans, bytes)
+        else "\n".join(map(json.dumps, spans)).encode()
+    )
     (folder / "spans.jsonl").write_bytes(data)
     run = import_traces(folder / "spans.jsonl", folder / "out")
     return [
@@ -100,7 +111,8 @@ def said(role: str, text: str) -> str:
 def endless(spans: list[dict], name: str) -> list[dict]:
     "Spans of which one has no end."
     return [
-        {k: v for k, v in s.items() if k != "endTimeUnixNano" or s["name"] != name} for s in spans
+        {k: v for k, v in s.items() if k != "endTimeUnixNano" or s["name"] != name}
+        for s in spans
     ]
 
 
@@ -132,7 +144,10 @@ ONE = {  # what a file of one turn is, or stands above the turn
     "a chain that is lost": turn()[1:],
     "a model without an end": endless(turn(), "ChatModel"),
     "spans twice": [*turn(), *turn()],
-    "a span that was sent again when it ended": [turn()[0] | {"attributes": []}, *turn()],
+    "a span that was sent again when it ended": [
+        turn()[0] | {"attributes": []},
+        *turn(),
+    ],
     "children before their chain": turn()[::-1],
 }
 
@@ -160,7 +175,10 @@ def test_a_session_in_one_trace_is_its_turns(name, tmp_path):
 NO_ANSWER = [turn()[0] | {"attributes": []}, turn()[1]]
 LACKS = {  # what is not in the file -> what its turn has
     "the model's span": (turn()[:2], FIRST),
-    "the retriever's span": ([turn()[0], turn()[2]], (QUESTION, ANSWER, ["drafted"], 0)),
+    "the retriever's span": (
+        [turn()[0], turn()[2]],
+        (QUESTION, ANSWER, ["drafted"], 0),
+    ),
     "the answer": (NO_ANSWER, (QUESTION, "", ["retrieved"], 1)),
 }
 
@@ -185,12 +203,20 @@ def test_a_turn_that_lost_its_root_lends_no_other_its_words(
 
 
 BOTH = [*turn(parent="q"), *turn(SECOND, REPLY, 11, "q")]
-WHOLE = {"lasts": 40, "input__value": "And both?", "output__value": "16."}  # a question of two
+WHOLE = {
+    "lasts": 40,
+    "input__value": "And both?",
+    "output__value": "16.",
+}  # a question of two
 NODES = [
-    s | ({"name": "answer"} if s["name"] == "chain" else {}) for s in turn(parent="g", begins=11)
+    s | ({"name": "answer"} if s["name"] == "chain" else {})
+    for s in turn(parent="g", begins=11)
 ]
 PARTS = {
-    "sub-questions": [span("chain", "q", **WHOLE, openinference__span__kind="CHAIN"), *BOTH],
+    "sub-questions": [
+        span("chain", "q", **WHOLE, openinference__span__kind="CHAIN"),
+        *BOTH,
+    ],
     "nodes of a graph": [span("graph", "g", lasts=40), *turn(parent="g"), *NODES],
     "sub-questions of an agent": [span("agent", "q", **WHOLE), *BOTH],
     "sub-questions below a request": [
@@ -213,7 +239,10 @@ PARTS = {
         *turn(parent="q") * 2,
         *turn(SECOND, REPLY, 11, "q") * 2,
     ],
-    "a retriever that starts a turn of its own": [*turn(), *turn(SECOND, REPLY, 3, "s1")],
+    "a retriever that starts a turn of its own": [
+        *turn(),
+        *turn(SECOND, REPLY, 3, "s1"),
+    ],
 }
 
 
@@ -222,7 +251,12 @@ def test_parts_of_a_turn_are_no_turns(name, tmp_path):
     assert len(imported(PARTS[name], tmp_path)) == 1
 
 
-QUOTED = [repr(QUESTION), json.dumps(QUESTION), json.dumps(json.dumps(QUESTION)), f"b{QUESTION!r}"]
+QUOTED = [
+    repr(QUESTION),
+    json.dumps(QUESTION),
+    json.dumps(json.dumps(QUESTION)),
+    f"b{QUESTION!r}",
+]
 PART = [{"type": "text", "text": QUESTION}]
 ASKED = {
     **{f"quoted {n}": text for n, text in enumerate(QUOTED)},
@@ -246,11 +280,19 @@ ANSWERED = {
     "pydantic's text": f"answer={ANSWER!r} sources=[]",
     "LangChain's text": f"content={ANSWER!r} additional_kwargs={{}} id='run-1'",
     "LangChain's messages": f"[HumanMessage(content='x'), AIMessage(content={ANSWER!r})]",
-    "a constructor": json.dumps({"id": ["langchain", "AIMessage"], "kwargs": {"content": ANSWER}}),
-    "generations": json.dumps({"generations": [[{"text": ANSWER, "type": "Generation"}]]}),
-    "choices": json.dumps({"choices": [{"message": {"role": "assistant", "content": ANSWER}}]}),
+    "a constructor": json.dumps(
+        {"id": ["langchain", "AIMessage"], "kwargs": {"content": ANSWER}}
+    ),
+    "generations": json.dumps(
+        {"generations": [[{"text": ANSWER, "type": "Generation"}]]}
+    ),
+    "choices": json.dumps(
+        {"choices": [{"message": {"role": "assistant", "content": ANSWER}}]}
+    ),
     "LlamaIndex's": f"Response(response={ANSWER!r}, source_nodes=[], metadata=None)",
-    "Anthropic's": json.dumps({"role": "assistant", "content": [{"type": "text", "text": ANSWER}]}),
+    "Anthropic's": json.dumps(
+        {"role": "assistant", "content": [{"type": "text", "text": ANSWER}]}
+    ),
     "Haystack's": json.dumps({"llm": {"replies": [ANSWER]}}),
     "DSPy's": f"Prediction(\n    answer={ANSWER!r}\n)",
     "nothing": "None",
@@ -260,12 +302,18 @@ ANSWERED = {
 FOUND = {
     "LangChain, Python": f"[Document(page_content={TEXT!r}, metadata={{'source': 'a.md'}})]",
     "LangChain, scored": f"[(Document(page_content={TEXT!r}, metadata={{}}), 0.4)]",
-    "LangChain, JSON": json.dumps({"documents": [{"page_content": TEXT, "metadata": {}}]}),
+    "LangChain, JSON": json.dumps(
+        {"documents": [{"page_content": TEXT, "metadata": {}}]}
+    ),
     "LlamaIndex": json.dumps([{"node": {"id_": "n1", "text": TEXT}, "score": 0.5}]),
     "LlamaIndex, Python": f"[NodeWithScore(node=TextNode(id_='n1', text={TEXT!r}), score=0.5)]",
-    "Haystack": json.dumps({"documents": [{"id": "d1", "content": TEXT, "score": 0.4}]}),
+    "Haystack": json.dumps(
+        {"documents": [{"id": "d1", "content": TEXT, "score": 0.4}]}
+    ),
     "Qdrant": json.dumps([{"id": 1, "score": 0.5, "payload": {"text": TEXT}}]),
-    "Elasticsearch": json.dumps({"hits": {"hits": [{"_id": "d1", "_source": {"text": TEXT}}]}}),
+    "Elasticsearch": json.dumps(
+        {"hits": {"hits": [{"_id": "d1", "_source": {"text": TEXT}}]}}
+    ),
     "Weaviate": json.dumps({"objects": [{"uuid": "u", "properties": {"text": TEXT}}]}),
     "DSPy": json.dumps({"passages": [TEXT]}),
     "texts": json.dumps([TEXT]),
@@ -294,16 +342,30 @@ def test_one_turn_is_read_in_the_form_of_each_framework(name, tmp_path):
     ids=["Elasticsearch", "Weaviate", "Qdrant"],
 )  # fmt: skip
 def test_ids_scores_and_origins_of_stores_are_read(written, id, source, score):
-    [[found]] = _lists_of(written).values()
-    assert (*found.ids[:1], found.source, found.score, found.text) == (id, source, score, "one")
+    [[found]] = lists_of(written).values()
+    assert (*found.ids[:1], found.source, found.score, found.text) == (
+        id,
+        source,
+        score,
+        "one",
+    )
 
 
-AS_THEY_ARE = ["it's 'so'", "'a' or 'b'", '"cat" "dog"', "a='b' c", "(see 'x')", "What is f(x)?"]
+AS_THEY_ARE = [
+    "it's 'so'",
+    "'a' or 'b'",
+    '"cat" "dog"',
+    "a='b' c",
+    "(see 'x')",
+    "What is f(x)?",
+]
 
 
-@pytest.mark.parametrize("text", [*AS_THEY_ARE, "[1", "{a}", "'", '"', "b", "None of them"])
+@pytest.mark.parametrize(
+    "text", [*AS_THEY_ARE, "[1", "{a}", "'", '"', "b", "None of them"]
+)
 def test_a_text_that_is_none_of_these_stays(text):
-    assert _from_written(text) == text
+    assert read_literal(text) == text
 
 
 LINES = "\n".join(map(json.dumps, turn()))
@@ -314,10 +376,15 @@ def test_spans_with_half_characters_and_a_mark_are_read(tmp_path):
     assert imported(b"\xef\xbb\xbf" + odd.encode(), tmp_path) == [FIRST]
 
 
-@pytest.mark.parametrize("name", ["utf-16", "utf-16-be", "utf-16-le", "utf-32", "cp1252"])
+@pytest.mark.parametrize(
+    "name", ["utf-16", "utf-16-be", "utf-16-le", "utf-32", "cp1252"]
+)
 def test_spans_in_another_encoding_are_refused(name, tmp_path):
     with pytest.raises(DataError, match="UTF-|JSON"):
-        imported(LINES.replace("ticket", "tickét").replace("\\u00e9", "é").encode(name), tmp_path)
+        imported(
+            LINES.replace("ticket", "tickét").replace("\\u00e9", "é").encode(name),
+            tmp_path,
+        )
 
 
 @pytest.mark.parametrize("left", [0.3, 0.6, 0.9, 0.999])
@@ -346,17 +413,25 @@ TWICE = predictions(("a<::>1", "One."), ("a<::>2", "Two."), ("a<::>1", "Three.")
 
 
 @pytest.mark.parametrize("which, counts", [("first", "One."), ("last", "Three.")])
-def test_of_a_task_that_was_predicted_twice_the_named_one_counts(which, counts, tmp_path):
+def test_of_a_task_that_was_predicted_twice_the_named_one_counts(
+    which, counts, tmp_path
+):
     (tmp_path / "x.jsonl").write_text(TWICE, encoding="utf-8")
-    with pytest.raises(DataError, match=r"x.jsonl:3: task 'a<::>1' .* --duplicates first or last"):
+    with pytest.raises(
+        DataError, match=r"x.jsonl:3: task 'a<::>1' .* --duplicates first or last"
+    ):
         import_predictions(tmp_path / "x.jsonl", None, tmp_path / "none")
     with pytest.raises(SettingsError, match="not 'newest'"):
-        import_predictions(tmp_path / "x.jsonl", None, tmp_path / "none", duplicates="newest")
+        import_predictions(
+            tmp_path / "x.jsonl", None, tmp_path / "none", duplicates="newest"
+        )
     how = {"duplicates": which, "passages": ()}
     run = import_predictions(tmp_path / "x.jsonl", None, tmp_path / "out", **how)
     said = {i: t.answer for i, t in run.trajectories.items()}
     assert said == {"a<::>1": counts, "a<::>2": "Two."}
-    assert run.manifest["imported"]["odd"] == {f"tasks predicted again: the {which} counts": 1}
+    assert run.manifest["imported"]["odd"] == {
+        f"tasks predicted again: the {which} counts": 1
+    }
 
 
 def first_task(path: Path) -> str:
@@ -378,10 +453,14 @@ MARKED = {
 
 @pytest.mark.parametrize("ending", ["", "\r\n"])
 @pytest.mark.parametrize("name", MARKED)
-def test_a_byte_order_mark_and_line_ends_of_windows_change_nothing(name, ending, tmp_path):
+def test_a_byte_order_mark_and_line_ends_of_windows_change_nothing(
+    name, ending, tmp_path
+):
     text, read, wanted = MARKED[name]
     text = text.replace("\n", ending) if ending else text
-    path = tmp_path / ("x.json" if name == "JSON" else "x.jsonl" if "{" in text else "x.tsv")
+    path = tmp_path / (
+        "x.json" if name == "JSON" else "x.jsonl" if "{" in text else "x.tsv"
+    )
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())
     assert read(path) == wanted
 
@@ -399,14 +478,15 @@ def model(tmp_path_factory) -> TransformersChat:
 
 EACH = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 REFUSES = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
-FIRST_ONLY = (
-    "<user>{{ messages[0].content if messages[0].role == 'user' else messages[1].content }}"
-)
+FIRST_ONLY = "<user>{{ messages[0].content if messages[0].role == 'user' else messages[1].content }}"
 AS_SYSTEM, AS_USER = "<system>Be brief.<user>When?", "<user>Be brief.\n\nWhen?"
 TEMPLATES = {
     "a system role": (EACH, AS_SYSTEM),
     "none": (REFUSES + EACH, AS_USER),
-    "it drops them": (EACH.replace("messages %}", "messages if m.role != 'system' %}"), AS_USER),
+    "it drops them": (
+        EACH.replace("messages %}", "messages if m.role != 'system' %}"),
+        AS_USER,
+    ),
     "it keeps the first message": (FIRST_ONLY, AS_USER),
     "it trims": (EACH.replace("m.content", "m.content | trim"), AS_SYSTEM),
 }
@@ -421,16 +501,21 @@ def test_a_systems_words_are_read_whatever_the_template(name, model, monkeypatch
 
 
 @pytest.mark.parametrize("template", [None, ""])
-def test_a_model_without_a_template_is_told_once_and_clearly(template, model, monkeypatch):
+def test_a_model_without_a_template_is_told_once_and_clearly(
+    template, model, monkeypatch
+):
     monkeypatch.setattr(model.load().tokenizer, "chat_template", template)
     with pytest.raises(SettingsError, match="has no chat template"):
         model.encode(chat("", "When?"))
 
 
 @pytest.mark.parametrize(
-    "words, most, fits", [(20, 30, True), (900, 1, False), (20, 399, False), (2, 300, True)]
+    "words, most, fits",
+    [(20, 30, True), (900, 1, False), (20, 399, False), (2, 300, True)],
 )
-def test_a_prompt_beyond_the_window_is_an_error_before_it_is_asked(words, most, fits, model):
+def test_a_prompt_beyond_the_window_is_an_error_before_it_is_asked(
+    words, most, fits, model
+):
     ask = [chat("", "ferry " * words)]
     if fits:
         assert model.generate(ask, most) and model.score(ask, ["yes"])
@@ -476,14 +561,21 @@ def test_a_conversation_is_of_the_token_that_began_it(service):
     check_address("0.0.0.0", "\n".join(TOKENS))
     with running(make_app(service, rules_of(service, token="\n".join(TOKENS)))) as url:
         first, other = (
-            httpx.Client(base_url=url, timeout=60, headers={"authorization": f"Bearer {t}"})
+            httpx.Client(
+                base_url=url, timeout=60, headers={"authorization": f"Bearer {t}"}
+            )
             for t in TOKENS
         )
         question = "How much is a dog?"
         asked = {"question": question}
-        chat_of = {"model": "naive", "messages": [{"role": "user", "content": question}]}
+        chat_of = {
+            "model": "naive",
+            "messages": [{"role": "user", "content": question}],
+        }
         i = first.post("/api/query", json=asked).json()["conversation_id"]
-        j = first.post("/v1/chat/completions", json=chat_of).json()["mtrag"]["conversation_id"]
+        j = first.post("/v1/chat/completions", json=chat_of).json()["mtrag"][
+            "conversation_id"
+        ]
         assert {c["id"] for c in first.get("/api/conversations").json()} == {i, j}
         assert other.get("/api/conversations").json() == []
         own = [
@@ -492,7 +584,11 @@ def test_a_conversation_is_of_the_token_that_began_it(service):
             ("GET", f"/api/conversations/{i}/1", None),
             ("POST", f"/api/conversations/{i}/1/mark", {"verdict": "right"}),
             ("POST", "/api/query", {**asked, "conversation_id": i}),
-            ("POST", "/v1/chat/completions", {**chat_of, "metadata": {"conversation_id": i}}),
+            (
+                "POST",
+                "/v1/chat/completions",
+                {**chat_of, "metadata": {"conversation_id": i}},
+            ),
             ("DELETE", f"/api/conversations/{i}", None),
         ]
         for method, path, body in own:
@@ -500,8 +596,18 @@ def test_a_conversation_is_of_the_token_that_began_it(service):
         for method, path, body in own:
             assert first.request(method, path, json=body).is_success, path
             if path.endswith("mark"):
-                assert i in first.get("/api/marks").text and not other.get("/api/marks").text
+                assert (
+                    i in first.get("/api/marks").text
+                    and not other.get("/api/marks").text
+                )
         stranger = {"authorization": "Bearer " + "c" * 20}
-        assert httpx.get(f"{url}/api/conversations", headers=stranger).status_code == 401
-        for token, status in zip([*TOKENS, "c" * 20, " ".join(TOKENS)], (204, 204, 401, 401)):
-            assert httpx.post(f"{url}/api/token", json={"token": token}).status_code == status
+        assert (
+            httpx.get(f"{url}/api/conversations", headers=stranger).status_code == 401
+        )
+        for token, status in zip(
+            [*TOKENS, "c" * 20, " ".join(TOKENS)], (204, 204, 401, 401)
+        ):
+            assert (
+                httpx.post(f"{url}/api/token", json={"token": token}).status_code
+                == status
+            )

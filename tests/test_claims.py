@@ -4,10 +4,10 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from mtrag_nb.core.text import _FEATURES, _claim_features, check_claims, draft_score
+from mtrag_nb.core.claims import _FEATURES, _claim_features, check_claims, draft_score
 from mtrag_nb.core.text import sentences, support
 from tests.support.claims import FALSE, TRUE, of_sample
 
@@ -56,15 +56,20 @@ def test_the_share_of_words_passes_most_falsehoods():
 
 def test_the_order_of_passages_changes_nothing():
     for c in random.Random(0).sample(CLAIMS, 50):
-        one, other = (_claim_features(c.text, p) for p in (c.passages, c.passages[::-1]))
-        assert {f: v for f, (v, _) in one.items()} == {f: v for f, (v, _) in other.items()}, c.text
+        one, other = (
+            _claim_features(c.text, p) for p in (c.passages, c.passages[::-1])
+        )
+        assert {f: v for f, (v, _) in one.items()} == {
+            f: v for f, (v, _) in other.items()
+        }, c.text
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(max_size=200), st.lists(st.text(max_size=200), max_size=3))
 def test_any_text_has_claims_and_a_score(draft, passages):
     claims = check_claims(draft, passages)
-    assert [c.text for c in claims] == sentences(draft) and 0 <= draft_score(draft, passages) <= 1
+    assert [c.text for c in claims] == sentences(draft) and 0 <= draft_score(
+        draft, passages
+    ) <= 1
     assert all(0 <= c.score <= 1 and c.supported == (not c.why) for c in claims)
     assert set(_claim_features(draft, passages)) == set(_FEATURES)
 

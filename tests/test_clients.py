@@ -10,11 +10,13 @@ import httpx
 import pytest
 
 from mtrag_nb.app.cli import main
-from mtrag_nb.core.record import Run, Trajectory
+from mtrag_nb.core.record import Trajectory
+from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.serve.api import make_app, rules_of
+from mtrag_nb.serve.api import make_app
+from mtrag_nb.serve.guard import rules_of
 from mtrag_nb.serve.reply import with_sources, without_sources
 from mtrag_nb.serve.serve import home_page, serve
 from mtrag_nb.serve.service import Service
@@ -35,7 +37,9 @@ class Started:
     http: httpx.Client
 
     def runs(self) -> list[Run]:
-        return [Run(folder) for folder in sorted((self.service.folder / "runs").iterdir())]
+        return [
+            Run(folder) for folder in sorted((self.service.folder / "runs").iterdir())
+        ]
 
     def turns(self) -> dict[str, Trajectory]:
         "Every turn on record."
@@ -46,7 +50,9 @@ class Started:
 def started(folder: Path) -> Iterator[Started]:
     "A service over two documents."
     models = Models(load_settings(), Unhurried(), HashEmbedder())
-    service = Service(folder / "library", folder / "served", system="naive", models=models)
+    service = Service(
+        folder / "library", folder / "served", system="naive", models=models
+    )
     rules = rules_of(service, per_minute=1e9)
     documents = {
         "fees.md": b"# Fees\n\nA dog costs four crowns on the ferry.",
@@ -70,18 +76,26 @@ def here(tmp_path_factory) -> Iterator[Started]:
 # OpenAI's client
 
 
-SAY = [{"role": "system", "content": "You are a pirate."}, {"role": "user", "content": DOG}]
+SAY = [
+    {"role": "system", "content": "You are a pirate."},
+    {"role": "user", "content": DOG},
+]
 
 
 @pytest.fixture
 def openai(here):
     "OpenAI's client."
     package = pytest.importorskip("openai")
-    return package.OpenAI(base_url=f"{here.url}/v1", api_key="none is needed here", max_retries=0)
+    return package.OpenAI(
+        base_url=f"{here.url}/v1", api_key="none is needed here", max_retries=0
+    )
 
 
 def test_openai_lists_every_system_as_a_model(openai):
-    assert [m.id for m in openai.models.list()] == ["naive", *(s for s in SYSTEMS if s != "naive")]
+    assert [m.id for m in openai.models.list()] == [
+        "naive",
+        *(s for s in SYSTEMS if s != "naive"),
+    ]
     assert [openai.models.retrieve(s).id for s in SYSTEMS] == list(SYSTEMS)
 
 
@@ -104,7 +118,11 @@ def test_openai_raises_an_error_that_names_the_node_and_not_the_cause(stream, op
 
     breaking = [{"role": "user", "content": "BREAK"}]
     with pytest.raises(APIError) as raised:
-        list(openai.chat.completions.create(model="naive", messages=breaking, stream=stream))
+        list(
+            openai.chat.completions.create(
+                model="naive", messages=breaking, stream=stream
+            )
+        )
     assert "generate" in str(raised.value)
     assert "an injected fault" not in str(raised.value)
 
@@ -195,13 +213,15 @@ def test_a_misspelt_library_is_named_with_its_neighbours(tmp_path, capsys):
     (tmp_path / "handbook" / "manifest.json").write_text("{}")
     models = Models(load_settings(), Unhurried(), HashEmbedder())
     with pytest.raises(Stop):
-        serve(tmp_path / "handbok", tmp_path / "served", port=0, models=models, ready=stop)
+        serve(
+            tmp_path / "handbok", tmp_path / "served", port=0, models=models, ready=stop
+        )
     said = capsys.readouterr().err
     assert "handbok: no library yet" in said and str(tmp_path / "handbook") in said
 
 
 def test_no_question_is_drawn_with_two_verbs():
-    from mtrag_nb.serve.service import _fact_of
+    from mtrag_nb.serve.questions import _fact_of
 
     assert _fact_of("A hotel night costs up to 120 euros.")[2] == "a hotel night"
     assert _fact_of("A hotel night may cost up to 120 euros.") is None

@@ -6,7 +6,7 @@ import pytest
 
 from mtrag_nb.core.files import data_dir, read_json
 from mtrag_nb.core.types import DataError
-from mtrag_nb.data import mtrag
+from mtrag_nb.data import official
 from study import fetch_released
 from tests.support.servers import Asked, serving
 
@@ -18,7 +18,8 @@ def page(asked: Asked) -> object:
     if asked.path.endswith("/busy") and asked.n < 2:
         return 500, "", {}
     return iter(
-        [b"<html>Sign in</html>" * 100] * (10_000 if asked.path.endswith("/endless") else 1)
+        [b"<html>Sign in</html>" * 100]
+        * (10_000 if asked.path.endswith("/endless") else 1)
     )
 
 
@@ -30,19 +31,22 @@ def url() -> Iterator[str]:
 
 def test_a_login_page_is_not_the_file(url, tmp_path):
     with pytest.raises(DataError, match="does not have the checksum"):
-        mtrag.fetch_file(f"{url}/login", tmp_path / "file", SUM)
+        official.fetch_file(f"{url}/login", tmp_path / "file", SUM)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_file_without_an_end_is_not_read_for_ever(url, tmp_path, monkeypatch):
-    monkeypatch.setattr(mtrag, "_MOST", 100_000)
+    monkeypatch.setattr(official, "_MOST", 100_000)
     with pytest.raises(DataError, match="has more than 100,000 bytes"):
-        mtrag.fetch_file(f"{url}/endless", tmp_path / "file")
+        official.fetch_file(f"{url}/endless", tmp_path / "file")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_server_that_fails_is_asked_again(url, tmp_path):
-    assert mtrag.fetch_file(f"{url}/busy", tmp_path / "file", tries=3).stat().st_size == 2_000
+    assert (
+        official.fetch_file(f"{url}/busy", tmp_path / "file", tries=3).stat().st_size
+        == 2_000
+    )
 
 
 def test_released_runs_are_fetched_where_they_are_not_there(tmp_path):

@@ -5,24 +5,38 @@ import json
 import linecache
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 from unittest.mock import patch
 
 import mtrag_nb
 import pytest
-from mtrag_nb.app.cli import COMMANDS, _about_systems, demo, ingest, main, run
-from mtrag_nb.app.evaluate import cases, report
-from mtrag_nb.core.files import Shard, data_dir, write_jsonl
+from typer import Option
+from mtrag_nb.app.run import demo, run
+from mtrag_nb.app.data import ingest
+from mtrag_nb.app.cli import main
+from mtrag_nb.app.options import call_typed, system_abouts
+from mtrag_nb.app.pages import cases, report
+from mtrag_nb.core.files import data_dir, write_jsonl
+from mtrag_nb.core.shards import Shard
 from mtrag_nb.core.settings import load_place, load_settings
-from mtrag_nb.core.types import DataError, ModelNotFound, RunMismatch, SettingsError, printed
+from mtrag_nb.core.types import (
+    DataError,
+    ModelNotFound,
+    RunMismatch,
+    SettingsError,
+    printed,
+)
 from mtrag_nb.data.mtrag import read_corpus, sample_corpus
 from mtrag_nb.models.calls import BatchingChat, Models, load_chat
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.models.local import EMBEDDED
+from mtrag_nb.models.weights import EMBEDDED
 from mtrag_nb.search.edge import EdgeClient, EdgeLocked
-from mtrag_nb.search.store import Manifest
+from mtrag_nb.search.manifest import Manifest
 from mtrag_nb.serve import serve
 from mtrag_nb.serve.reply import for_reading
 from mtrag_nb.serve.serve import library
@@ -55,7 +69,9 @@ def test_the_names_are_there_and_each_is_the_one_of_its_room():
     assert set(PROMISED) <= set(mtrag_nb.__all__) <= set(dir(mtrag_nb))
     for name in mtrag_nb.__all__:
         found = getattr(mtrag_nb, name)
-        home = getattr(found, "__module__", None) or getattr(found, "__name__", "mtrag_nb.")
+        home = getattr(found, "__module__", None) or getattr(
+            found, "__name__", "mtrag_nb."
+        )
         assert home.startswith("mtrag_nb."), name
     with pytest.raises(AttributeError, match="no attribute 'figure'"):
         mtrag_nb.figure
@@ -76,33 +92,47 @@ models.embedder.encode(["a ferry"]), models.chat.generate([chat("", "a ferry")],
 
 
 def test_models_are_loaded_without_a_word():
-    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, cwd=ROOT
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_importing_the_package_alone_costs_nothing():
-    done = subprocess.run([sys.executable, "-c", COST], capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", COST], capture_output=True, text=True, cwd=ROOT
+    )
     seconds, modules = done.stdout.split()
     assert float(seconds) < 0.05 and modules == "1", done
 
 
 def test_evaluate_is_a_folder_and_a_function(tmp_path):
-    import mtrag_nb.evaluate.scores
+    import mtrag_nb.evaluation.evidence
 
-    questions = [{"question": "How much?", "answer": "12 crowns", "passages": ["12 crowns each"]}]
-    assert mtrag_nb.evaluate.scores.Evidence
+    questions = [
+        {"question": "How much?", "answer": "12 crowns", "passages": ["12 crowns each"]}
+    ]
+    assert mtrag_nb.evaluation.evidence.Evidence
     how = {"out": tmp_path / "mine", "progress": False}
-    found = mtrag_nb.evaluate(lambda m: ("12 crowns", ["12 crowns each"]), questions, **how)
+    found = mtrag_nb.evaluate(
+        lambda m: ("12 crowns", ["12 crowns each"]), questions, **how
+    )
     assert found.page.exists() and not found.blame.failed
 
 
 def test_a_recorded_run_is_blamed_reported_and_browsed(tmp_path):
     found = mtrag_nb.blame(RECORDED, gold=gold())
-    assert found.failed and repr(found) == repr(mtrag_nb.blame(mtrag_nb.Run(RECORDED), gold=gold()))
-    page = printed(mtrag_nb.report, [RECORDED], tmp_path / "r.html", hide=f"{tmp_path}/")
+    assert found.failed and repr(found) == repr(
+        mtrag_nb.blame(mtrag_nb.Run(RECORDED), gold=gold())
+    )
+    page = printed(
+        mtrag_nb.report, [RECORDED], tmp_path / "r.html", hide=f"{tmp_path}/"
+    )
     assert page.startswith("r.html: ")
     assert "and for students?" in mtrag_nb.CaseBrowser(RECORDED)._repr_html_()
-    browser = mtrag_nb.CaseBrowser(RECORDED.parent / "sample_ncl")  # its first turn did not fail
+    browser = mtrag_nb.CaseBrowser(
+        RECORDED.parent / "sample_ncl"
+    )  # its first turn did not fail
     assert browser.at == 0, "it opens at the top of its list"
 
 
@@ -112,9 +142,16 @@ def test_a_run_is_a_table():
     assert list(table.index) == list(run.trajectories)
     first = next(iter(run.trajectories.values()))
     row = table.iloc[0]
-    assert (row.question, row.outcome, row.turn) == (first.question, "answered", first.turn)
+    assert (row.question, row.outcome, row.turn) == (
+        first.question,
+        "answered",
+        first.turn,
+    )
     assert row.tokens == first.calls.tokens and table.generated.sum() > 0
-    with patch.dict(sys.modules, pandas=None), pytest.raises(SettingsError, match="pip install pa"):
+    with (
+        patch.dict(sys.modules, pandas=None),
+        pytest.raises(SettingsError, match="pip install pa"),
+    ):
         run.to_pandas()
 
 
@@ -125,7 +162,9 @@ def test_a_conversation_over_an_index_is_a_run(tmp_path):
     models._made["embedder"] = HashEmbedder(64)
     mtrag_nb.build_index(govt(), tmp_path / "one", models.embedder, progress=False)
     talk = mtrag_nb.Dialogue(QUOTE, tmp_path / "one", models=models)
-    turns = [talk.ask(q) for q in ("How much is a fishing license?", "and for seniors?")]
+    turns = [
+        talk.ask(q) for q in ("How much is a fishing license?", "and for seniors?")
+    ]
     assert list(talk.run.trajectories.values()) == turns and talk.run.system == "quote"
     assert set(turns[0].found) <= set(talk.run.passages)
     folder = talk.tools.retriever.index.store.client.path
@@ -146,12 +185,15 @@ def test_the_library_that_was_changed_last_is_asked(tmp_path, monkeypatch):
 
 
 def test_help_says_of_each_system_what_it_says_of_itself():
-    assert _about_systems() == {name: system_named(name).about for name in SYSTEMS}
+    assert system_abouts() == {name: system_named(name).about for name in SYSTEMS}
 
 
 def test_a_terminal_is_answered_as_the_page_is_unless_a_change_says_how():
     settings = configured(SERVING)
-    assert (settings.own.generator, for_reading(settings).own.generator) == ("quote", "best")
+    assert (settings.own.generator, for_reading(settings).own.generator) == (
+        "quote",
+        "best",
+    )
     assert for_reading(settings, ["nexus.generator"]) == settings
     naive = configured("naive")
     assert for_reading(naive) == naive
@@ -179,10 +221,16 @@ def test_a_chat_model_that_is_not_here_is_missed_when_it_is_asked(no_weights):
 
 
 def test_a_missing_package_names_the_line_that_installs_it(capsys):
-    with patch("importlib.import_module", side_effect=ModuleNotFoundError(name="llama_index")):
-        with pytest.raises(SettingsError, match=r"llama_index. Get it with: pip install .*run"):
+    with patch(
+        "importlib.import_module", side_effect=ModuleNotFoundError(name="llama_index")
+    ):
+        with pytest.raises(
+            SettingsError, match=r"llama_index. Get it with: pip install .*run"
+        ):
             mtrag_nb.build_index
-    with patch("mtrag_nb.app.cli._command_line", side_effect=ModuleNotFoundError(name="torch")):
+    with patch(
+        "mtrag_nb.app.cli.command_line", side_effect=ModuleNotFoundError(name="torch")
+    ):
         assert main(["demo"]) == 2
     assert "not installed: torch. Get it with: pip install" in capsys.readouterr().err
 
@@ -196,7 +244,9 @@ def test_uv_is_told_where_pip_looks():
         "UV_DEFAULT_INDEX": "https://x/simple",
         "SSL_CERT_FILE": "/c.crt",
     }
-    assert install.as_uv_reads("global.find-links='/a\\n/b'\n") == {"UV_FIND_LINKS": "/a,/b"}
+    assert install.as_uv_reads("global.find-links='/a\\n/b'\n") == {
+        "UV_FIND_LINKS": "/a,/b"
+    }
 
 
 def test_the_shards_of_an_index_are_put_together_by_the_command(tmp_path):
@@ -211,8 +261,8 @@ def test_the_shards_of_an_index_are_put_together_by_the_command(tmp_path):
 @pytest.mark.parametrize(
     "typed, told",
     [
-        ("demo --recorded --minutes 9", "--recorded goes alone"),
-        ("demo --recorded --profile t4", "--recorded goes alone"),
+        ("demo --recorded --minutes 9", "takes no other option"),
+        ("demo --recorded --profile t4", "takes no other option"),
         ("reproduce nexus --recorded --as published", "--recorded takes --out alone"),
     ],
 )
@@ -220,9 +270,18 @@ def test_an_option_that_would_be_dropped_is_refused(typed, told, capsys):
     assert main(typed.split()) == 2 and told in capsys.readouterr().err
 
 
+_Index = Annotated[str, Option()]
+
+
 def test_an_option_that_is_given_again_adds_to_what_was_given():
-    typed = COMMANDS["ingest"].read(*"--index x --passages a --passages b c".split())
-    assert typed.passages == ["a", "b", "c"]
+    def listed(
+        passages: Annotated[Sequence[str], Option(metavar="FILE...")], index: _Index
+    ) -> bool:
+        return given.extend([*passages, index]) is None
+
+    given = []
+    assert call_typed(listed, *"--index x --passages a --passages b c".split()) == 0
+    assert given == ["a", "b", "c", "x"]
 
 
 def asked_of(program: str, questions: list, folder: Path, monkeypatch, **how):
@@ -254,11 +313,16 @@ def answer(messages):
 TICKET = [{"question": "How much is a ticket?", "answer": "12 crowns"}]
 
 
-@pytest.mark.parametrize("edit", [('= "12 crowns', '= "10 crowns'), ("ticket costs", "dog pays")])
-def test_a_program_that_is_edited_is_asked_again_wherever_it_is_edited(edit, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "edit", [('= "12 crowns', '= "10 crowns'), ("ticket costs", "dog pays")]
+)
+def test_a_program_that_is_edited_is_asked_again_wherever_it_is_edited(
+    edit, tmp_path, monkeypatch
+):
     edited = FARES.replace(*edit)
     first, again, other = (
-        asked_of(program, TICKET, tmp_path, monkeypatch) for program in (FARES, FARES, edited)
+        asked_of(program, TICKET, tmp_path, monkeypatch)
+        for program in (FARES, FARES, edited)
     )
     assert first.run.folder == again.run.folder != other.run.folder
     with pytest.raises(RunMismatch):
@@ -266,13 +330,26 @@ def test_a_program_that_is_edited_is_asked_again_wherever_it_is_edited(edit, tmp
 
 
 def test_questions_of_a_conversation_follow_on_one_another(tmp_path, monkeypatch):
-    asked = [("How much is a ticket?", "12 crowns"), ("And a dog?", None), ("Sure?", "Yes")]
-    lines = [{"question": q, "conversation": "a", **({"answer": a} if a else {})} for q, a in asked]
+    asked = [
+        ("How much is a ticket?", "12 crowns"),
+        ("And a dog?", None),
+        ("Sure?", "Yes"),
+    ]
+    lines = [
+        {"question": q, "conversation": "a", **({"answer": a} if a else {})}
+        for q, a in asked
+    ]
     with pytest.raises(DataError, match="follows on a question without an answer"):
         asked_of(FARES, lines, tmp_path, monkeypatch)
     lines[1]["answerable"] = False
     asked_of(FARES, lines, tmp_path, monkeypatch)
-    said = ["How much is a ticket?", "12 crowns", "And a dog?", "I don't know.", "Sure?"]
+    said = [
+        "How much is a ticket?",
+        "12 crowns",
+        "And a dog?",
+        "I don't know.",
+        "Sure?",
+    ]
     assert sys.modules["helper"].answer.seen == said
     asked_of(FARES, lines, tmp_path, monkeypatch, live=True)
     said[1::2] = ["It costs 12 crowns."] * 2
@@ -282,13 +359,30 @@ def test_questions_of_a_conversation_follow_on_one_another(tmp_path, monkeypatch
 def test_commands_find_the_questions_of_a_file_again(tmp_path, monkeypatch, capsys):
     write_jsonl(tmp_path / "q.jsonl", TICKET)
     done = asked_of(FARES, tmp_path / "q.jsonl", tmp_path, monkeypatch)
-    assert main(["blame", str(done.run.folder)]) == 0 and "1 right" in capsys.readouterr().out
-    typed = ["run", "--tasks", "q.jsonl", "--system", "helper.py:answer", "--out", "typed"]
-    assert main(typed) == 0 == main(["blame", "typed"]) and "1 right" in capsys.readouterr().out
+    assert (
+        main(["blame", str(done.run.folder)]) == 0
+        and "1 right" in capsys.readouterr().out
+    )
+    typed = [
+        "run",
+        "--tasks",
+        "q.jsonl",
+        "--system",
+        "helper.py:answer",
+        "--out",
+        "typed",
+    ]
+    assert (
+        main(typed) == 0 == main(["blame", "typed"])
+        and "1 right" in capsys.readouterr().out
+    )
 
 
 def test_a_local_name_is_not_the_text_of_the_module_that_has_it(tmp_path, monkeypatch):
-    program, lines = FARES + '\n\nmessages = "one"\n', [{"question": "How much is a ticket?"}]
+    program, lines = (
+        FARES + '\n\nmessages = "one"\n',
+        [{"question": "How much is a ticket?"}],
+    )
     both = program, program.replace("one", "two")
     one, two = (asked_of(p, lines, tmp_path, monkeypatch).run.folder for p in both)
     assert one == two
@@ -299,12 +393,25 @@ def test_an_edited_file_is_not_judged_by_its_old_answers(tmp_path, monkeypatch, 
     folders = set()
     for change, verdict in (({}, "1 right"), ({"answer": "13 crowns"}, "0 right")):
         write_jsonl(tmp_path / "q.jsonl", [asked | change])
-        run = asked_of(FARES, tmp_path / "q.jsonl", tmp_path, monkeypatch, out="kept").run
-        assert main(["blame", str(run.folder)]) == 0 and verdict in capsys.readouterr().out
+        run = asked_of(
+            FARES, tmp_path / "q.jsonl", tmp_path, monkeypatch, out="kept"
+        ).run
+        assert (
+            main(["blame", str(run.folder)]) == 0 and verdict in capsys.readouterr().out
+        )
     for question in ("How much is a ticket?", "How much is a dog?"):
         write_jsonl(tmp_path / "q.jsonl", [asked | {"question": question}])
-        folders.add(asked_of(FARES, tmp_path / "q.jsonl", tmp_path, monkeypatch).run.folder)
-    again = ["run", "--tasks", "kept.questions.jsonl", "--system", "helper.py:answer", "--out"]
+        folders.add(
+            asked_of(FARES, tmp_path / "q.jsonl", tmp_path, monkeypatch).run.folder
+        )
+    again = [
+        "run",
+        "--tasks",
+        "kept.questions.jsonl",
+        "--system",
+        "helper.py:answer",
+        "--out",
+    ]
     assert len(folders) == 2 and main([*again, "kept2"]) == 0 == main([*again, "kept2"])
 
 
@@ -329,37 +436,58 @@ def test_a_path_or_phrase_alone_does_where_several_may_stand(tmp_path):
     tasks, program = tmp_path / "tasks.jsonl", tmp_path / "mine.py"
     write_jsonl(tasks, [{"question": "Where do dogs sleep?", "id": "dogs"}])
     program.write_text('def ask(messages):\n    return "Ask my colleague.", []\n')
-    how = {"system": f"{program}:ask", "refusal": "Ask my colleague.", "progress": False}
+    how = {
+        "system": f"{program}:ask",
+        "refusal": "Ask my colleague.",
+        "progress": False,
+    }
     run(tasks, tmp_path / "run", **how)
     kept = json.loads((tmp_path / "run" / "refusals.json").read_text())
     assert kept == {"phrases": ["Ask my colleague."]}
 
 
-def test_the_ten_tasks_of_the_skill_file_are_done_by_typing_it(tmp_path):
+def type_line(line: str, capsys: pytest.CaptureFixture) -> tuple[int, str, str]:
+    "Exit code and output of a line: a command alone is run in this process, what needs a shell by bash."
+    if line.startswith("mtrag") and not set("|*") & set(line):
+        code = main(shlex.split(line)[1:])
+        return code, *capsys.readouterr()
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    how = {"env": os.environ | {"PATH": programs}, "capture_output": True}
+    done = subprocess.run(["bash", "-c", line], text=True, **how)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.slow  # real models answer, and what needs a shell starts processes
+def test_the_ten_tasks_of_the_skill_file_are_done_by_typing_it(
+    tmp_path, monkeypatch, capsys
+):
     "As an agent would that knows nothing else: its files, its lines, and the forms that it promises of what is printed."
+    monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "SKILL.md").read_text(encoding="utf-8")
     assert len(re.findall(r"^## \d+\. ", page, re.M)) == 10
-    for name, text in re.findall(r"`(\w+\.\w+)`:\n\n```\w+\n(.*?)^```", page, re.S | re.M):
+    for name, text in re.findall(
+        r"`(\w+\.\w+)`:\n\n```\w+\n(.*?)^```", page, re.S | re.M
+    ):
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "data").symlink_to(ROOT / "data")
-    found, env = {}, {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for line in "".join(re.findall(r"^```bash\n(.*?)^```", page, re.S | re.M)).splitlines():
-        how = {"cwd": tmp_path, "env": os.environ | env, "capture_output": True, "text": True}
-        done = subprocess.run(["bash", "-c", line], **how)
-        assert done.returncode == 0 and "Traceback" not in done.stderr, (line, done.stderr)
+    found = {}
+    blocks = re.findall(r"^```bash\n(.*?)^```", page, re.S | re.M)
+    for line in "".join(blocks).splitlines():
+        code, printed, told = type_line(line, capsys)
+        assert code == 0 and "Traceback" not in told, (line, told)
         if "--json" in line:
             named = re.search(r"mtrag (\w+)(?:.*(--prove))?", line).groups("")
-            found[named] = json.loads(done.stdout)
+            found[named] = json.loads(printed)
         if "mtrag ask" in line:
-            assert "Dogs travel free of charge" in done.stdout
-            assert "ferry.pdf, page 2" in done.stdout
+            assert "Dogs travel free of charge" in printed
+            assert "ferry.pdf, page 2" in printed
     assert "laptop" in found["doctor", ""]["problems"]
     (blamed,) = found["blame", ""]
     assert {"judged", "failed", "stages", "turns"} <= set(blamed["blame"])
     assert blamed["proof"] is None
     assert blamed["blame"]["stages"] == {"generate": 1}
     (proved,) = (e["proof"] for e in found["blame", "--prove"])
-    assert [p["status"] for p in proved["turns"].values()] == ["verified"]
+    assert [p["status"] for p in proved["turns"].values()] == ["blamed stage"]
     gated = found["gate", ""]
     assert gated["code"] == 2 and len(gated["spoilt"]) == 2 and gated["mended"] == 1
     (scored,) = found["score", ""]
@@ -374,13 +502,17 @@ def test_the_ten_tasks_of_the_skill_file_are_done_by_typing_it(tmp_path):
     "typed, told",
     [
         ("dmeo", "unknown command 'dmeo': there are demo, .* Did you mean demo?"),
-        ("run --system slef_crag --tasks t --out o", "unknown --system .* Did you mean self_crag?"),
-        ("plan --system naive", "`mtrag plan` is gone since 2.0. In its place: `mtrag doctor`"),
+        (
+            "run --system slef_crag --tasks t --out o",
+            "unknown --system .* Did you mean self_crag?",
+        ),
         ("doctor --profile latpop", "unknown --profile .* Did you mean laptop?"),
         ("cases recorded/sample_nave", "recorded/sample_nave: no such folder"),
     ],
 )
-def test_a_name_that_does_not_exist_has_a_remedy_and_no_list_of_options(typed, told, capsys):
+def test_a_name_that_does_not_exist_has_a_remedy_and_no_list_of_options(
+    typed, told, capsys
+):
     assert main(typed.split()) == 2
     shown = capsys.readouterr().err
     assert re.search(told.replace("?", r"\?"), shown) and "usage" not in shown
@@ -388,11 +520,19 @@ def test_a_name_that_does_not_exist_has_a_remedy_and_no_list_of_options(typed, t
         configured("slef_crag")
 
 
-def test_a_recorded_run_is_found_by_its_name_and_a_folder_goes_first(tmp_path, monkeypatch, capsys):
+def test_a_recorded_run_is_found_by_its_name_and_a_folder_goes_first(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    assert main(["blame", "sample_naive"]) == 0 and "15 turns judged" in capsys.readouterr().out
+    assert (
+        main(["blame", "sample_naive"]) == 0
+        and "15 turns judged" in capsys.readouterr().out
+    )
     Path("sample_naive").mkdir()
-    assert main(["blame", "sample_naive"]) == 2 and "no run here" in capsys.readouterr().err
+    assert (
+        main(["blame", "sample_naive"]) == 2
+        and "no run here" in capsys.readouterr().err
+    )
 
 
 QUESTIONS = [
@@ -407,10 +547,14 @@ def test_questions_of_a_conversation_are_numbered_in_the_order_of_the_file(tmp_p
     tasks = mtrag_nb.read_benchmark(tmp_path / "q.jsonl").tasks
     assert [t.id for t in tasks] == ["c1<::>1", "c1<::>2", "c2<::>1"]
     (tmp_path / "q.json").write_text(json.dumps(QUESTIONS))
-    with pytest.raises(DataError, match="One object a line is wanted, not an array") as e:
+    with pytest.raises(
+        DataError, match="One object a line is wanted, not an array"
+    ) as e:
         mtrag_nb.read_benchmark(tmp_path / "q.json")
     shown = re.search(r'python -c "(.*)" >', str(e.value))[1]
-    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", shown], capture_output=True, text=True, check=True
+    )
     assert [*map(json.loads, done.stdout.splitlines())] == QUESTIONS
 
 

@@ -14,19 +14,32 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mtrag_nb.core.files import read_jsonl
-from mtrag_nb.core.record import Run
-from mtrag_nb.core.text import Label, parse_verdict
+from mtrag_nb.core.run_folder import Run
+from mtrag_nb.core.replies import Label, parse_verdict
 from mtrag_nb.core.types import DataError
-from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_predictions
-from mtrag_nb.data.mtrag import read_qrels, read_queries, read_ratings
-from mtrag_nb.evaluate.judge import _CONTAINS, HALLUCINATION, _IDK_LABEL, SCORE, read_judge_reply
+from mtrag_nb.data.mtrag import read_benchmark, read_corpus
+from mtrag_nb.data.submissions import read_predictions
+from mtrag_nb.data.mtrag import read_qrels, read_queries
+from mtrag_nb.data.ratings import read_ratings
+from mtrag_nb.evaluation.judge import (
+    _CONTAINS,
+    HALLUCINATION,
+    _IDK_LABEL,
+    SCORE,
+    read_judge_reply,
+)
 from mtrag_nb.systems.ncl import _read_class
 from tests.support.cut import CUT_FILES, cut_run, doubled, essence
-from tests.support.replies import Reply, judge_replies, relation_replies, verdict_replies
+from tests.support.replies import (
+    Reply,
+    judge_replies,
+    relation_replies,
+    verdict_replies,
+)
 
 # Malformed files: one small valid file of each kind that the readers know
 
@@ -54,7 +67,10 @@ TASK = {
 }
 PREDICTION = {
     "task_id": "c1<::>2",
-    "contexts": [{"document_id": "p1", "score": 0.9}, {"document_id": "p2", "score": 0.5}],
+    "contexts": [
+        {"document_id": "p1", "score": 0.9},
+        {"document_id": "p2", "score": 0.5},
+    ],
     "predictions": [{"text": "In 1960."}],
 }
 ANNOTATIONS = {
@@ -76,10 +92,16 @@ QUERIES = [
     {"_id": "c1<::>2", "text": "|user|: Since when?"},
 ]
 VALID = {  # kind -> file name, its objects: lines, or the one value of a JSON file
-    "tasks": ("tasks.jsonl", [TASK, {**TASK, "task_id": "c1<::>1", "turn": 1, "input": TURNS[:1]}]),
+    "tasks": (
+        "tasks.jsonl",
+        [TASK, {**TASK, "task_id": "c1<::>1", "turn": 1, "input": TURNS[:1]}],
+    ),
     "corpus": ("govt.jsonl", CORPUS),
     "queries": ("queries.jsonl", QUERIES),
-    "predictions": ("p.jsonl", [PREDICTION, {"task_id": "c1<::>1", "prediction": "The council."}]),
+    "predictions": (
+        "p.jsonl",
+        [PREDICTION, {"task_id": "c1<::>1", "prediction": "The council."}],
+    ),
     "ratings": ("ratings.json", [RATED]),
 }
 WHOLE = ("ratings",)  # one JSON value, which has no line numbers
@@ -228,14 +250,18 @@ def test_a_key_that_is_there_twice_is_an_error(kind, folder):
     for path, value in places(first):
         if isinstance(path[-1], str) and path[-1] not in ("title", "url"):
             again = f"{json.dumps(value)}, {json.dumps(path[-1])}: {json.dumps(value)}"
-            twice = json.dumps(exchanged(first, path, "@twice@")).replace('"@twice@"', again)
+            twice = json.dumps(exchanged(first, path, "@twice@")).replace(
+                '"@twice@"', again
+            )
             data = as_bytes([twice, *map(json.dumps, rest)])
             assert reading(folder, kind, data) in (DataError, right), path
 
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+    ),
     max_leaves=4,
 )
 
@@ -252,7 +278,19 @@ def test_no_value_ends_in_a_traceback(kind, folder, data):
 # Files that are broken as files
 
 
-OTHER_LINES = ("[1]", "7", '"x"', "null", "{", "}{", "not JSON", "{'a': 1}", "\x00", "<html>", "{}")
+OTHER_LINES = (
+    "[1]",
+    "7",
+    '"x"',
+    "null",
+    "{",
+    "}{",
+    "not JSON",
+    "{'a': 1}",
+    "\x00",
+    "<html>",
+    "{}",
+)
 
 
 @every_kind
@@ -273,7 +311,6 @@ def test_a_line_twice_and_utf16_are_errors(kind, folder):
 
 
 @every_kind
-@settings(max_examples=20)
 @given(data=st.data(), byte=st.sampled_from([b"\xff", b"\xe9", b"\xc3"]))
 def test_a_torn_line_and_what_is_not_utf8_are_errors(kind, byte, folder, data):
     whole = valid_bytes(kind)
@@ -302,11 +339,16 @@ def zipped(data: bytes, name: str) -> bytes:
 
 @every_kind
 @pytest.mark.parametrize("ending", [".gz", ".zip"])
-@settings(max_examples=30)
 @given(data=st.data(), cut=st.booleans())
-def test_a_damaged_archive_reads_the_same_or_is_an_error(kind, ending, folder, data, cut):
+def test_a_damaged_archive_reads_the_same_or_is_an_error(
+    kind, ending, folder, data, cut
+):
     whole = valid_bytes(kind)
-    packed = gzip.compress(whole, mtime=0) if ending == ".gz" else zipped(whole, VALID[kind][0])
+    packed = (
+        gzip.compress(whole, mtime=0)
+        if ending == ".gz"
+        else zipped(whole, VALID[kind][0])
+    )
     at = data.draw(st.integers(0, len(packed) - 1))
     rest = b"" if cut else bytes([packed[at] ^ 0xFF]) + packed[at + 1 :]
     right = reading(folder, kind, whole)
@@ -320,7 +362,9 @@ ROWS = [row for row in product(IDS, IDS, GRADES) if row != (IDS[0], IDS[0], b"1"
 
 def test_a_row_of_qrels_that_is_none_is_an_error(folder):
     head = b"query-id\tcorpus-id\tscore\n"
-    found = {row: reading(folder, "qrels", head + b"\t".join(row) + b"\n") for row in ROWS}
+    found = {
+        row: reading(folder, "qrels", head + b"\t".join(row) + b"\n") for row in ROWS
+    }
     assert not {row: f for row, f in found.items() if f not in (DataError, {})}
 
 
@@ -387,13 +431,18 @@ def whole_run(tmp_path_factory) -> Run:
 
 def edges(data: bytes) -> list[int]:
     "Positions beside the ends of lines and inside of characters."
-    return [i for i in range(len(data)) if b"\n" in data[max(0, i - 2) : i + 2] or data[i] >= 0x80]
+    return [
+        i
+        for i in range(len(data))
+        if b"\n" in data[max(0, i - 2) : i + 2] or data[i] >= 0x80
+    ]
 
 
 @pytest.mark.parametrize("log", CUT_FILES)
-@settings(max_examples=60)
 @given(data=st.data())
-def test_a_run_that_was_cut_off_resumes_as_it_was(log, whole_run, tmp_path_factory, data):
+def test_a_run_that_was_cut_off_resumes_as_it_was(
+    log, whole_run, tmp_path_factory, data
+):
     content = (whole_run.folder / log).read_bytes()
     at = data.draw(st.integers(0, len(content) - 1) | st.sampled_from(edges(content)))
     folder = tmp_path_factory.mktemp("cut") / "run"

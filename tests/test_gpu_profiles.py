@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mtrag_nb.app.cli import _fetch_hub, _wanted_models, ingest, run
-from mtrag_nb.app.evaluate import judge, report, score
-from mtrag_nb.core.record import Run
+from mtrag_nb.app.data import ingest
+from mtrag_nb.app.run import run
+from mtrag_nb.app.data import _fetch_hub, _wanted_models
+from mtrag_nb.app.measure import judge, score
+from mtrag_nb.app.pages import report
+from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import ModelSpec
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.chat import chat
@@ -19,6 +22,7 @@ from mtrag_nb.models.local import TransformersChat
 from mtrag_nb.systems.outside import configured
 from tests.support.hub import StandInHub, hub_environment
 from tests.support.tiny import make_tiny
+from tests.support.volume import few
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 SMALL, LARGE = "Qwen/Qwen2.5-1.5B-Instruct", "Qwen/Qwen2.5-14B-Instruct"
@@ -27,12 +31,12 @@ PROFILES = ("t4", "ncl", "judge")
 FETCH = """
 import sys
 from mtrag_nb.app.cli import main
-from mtrag_nb.app.cli import _profile_problems
+from mtrag_nb.app.data import profile_problems
 from mtrag_nb.systems.outside import profiles
 
 for name in sys.argv[1:]:
     assert main(["fetch", "models", "--profile", name]) == 0, name
-    print(name, *_profile_problems(profiles()[name]), sep="; ")
+    print(name, *profile_problems(profiles()[name]), sep="; ")
 """
 
 
@@ -81,10 +85,16 @@ def test_what_was_fetched_is_found_without_a_network(offline):
 
 
 DOCUMENTS = "Tidebase plans and their limits. " * 25
-QUESTIONS = ("How much is a licence?", "What are the limits of the plan, and for students?")
+QUESTIONS = (
+    "How much is a licence?",
+    "What are the limits of the plan, and for students?",
+)
 ASKED = [f"Documents:\n{DOCUMENTS}\n\nQuestion: {q}" for q in QUESTIONS]
 LAST = "What is a mortgage, and how do I get one in Corvane?"
-PROMPTS = [*(chat("You answer from documents.", q) for q in ASKED), chat("", "Hello there")]
+PROMPTS = [
+    *(chat("You answer from documents.", q) for q in ASKED),
+    chat("", "Hello there"),
+]
 PROMPTS += [chat("Be short.", "And the ferry?", "It costs 12 crowns.", LAST)]
 NEW_TOKENS = 12
 
@@ -103,21 +113,22 @@ def by_transformers(loaded, row: list[int]) -> str:
     return loaded.tokenizer.decode(new[:end], skip_special_tokens=True)
 
 
-@pytest.mark.parametrize(
-    "name, quantization, dtype",
-    [
-        (LLAMA, "", "fp32"),
-        (LLAMA, "nf4", "fp32"),
-        (LLAMA, "nf4", "fp16"),
-        (LLAMA, "", "bf16"),
-        (SMALL, "", "fp32"),
-        (SMALL, "nf4", "fp32"),
-        (SMALL, "", "fp16"),
-        (LARGE, "", "fp32"),
-        (LARGE, "nf4", "fp16"),
-    ],
-)
-def test_a_model_is_decoded_as_transformers_decodes_it(name, quantization, dtype, offline):
+DECODED = [  # a model, its quantization and precision
+    (LLAMA, "nf4", "fp32"),
+    (SMALL, "", "fp16"),
+    (LLAMA, "", "fp32"),
+    (LLAMA, "nf4", "fp16"),
+    (LLAMA, "", "bf16"),
+    (SMALL, "", "fp32"),
+    (SMALL, "nf4", "fp32"),
+    (LARGE, "", "fp32"),
+    (LARGE, "nf4", "fp16"),
+]
+
+
+@pytest.mark.parametrize("case", few(DECODED, 2), ids=str)
+def test_a_model_is_decoded_as_transformers_decodes_it(case, offline):
+    name, quantization, dtype = case
     spec = ModelSpec(name, dtype=dtype, quantization=quantization, device="cpu")
     model = TransformersChat(spec, batch_size=8)
     loaded = model.load()
@@ -150,7 +161,12 @@ def runs(offline, tmp_path_factory) -> Iterator[dict[str, Run]]:
 
         def run_of(system, profile):
             settings = configured(system, profile, SHORT)
-            how = {"domains": ["clapnq"], "limit": 2, "settings": settings, "progress": False}
+            how = {
+                "domains": ["clapnq"],
+                "limit": 2,
+                "settings": settings,
+                "progress": False,
+            }
             return run(tasks, system, system, "index", **how)
 
         yield {system: run_of(system, profile) for system, profile in SYSTEMS.items()}
@@ -168,6 +184,8 @@ def test_runs_in_four_bits_are_judged_scored_and_reported_on(runs):
     (judged,) = judge(["naive"], protocols=protocols, settings=settings, progress=False)
     assert judged.pending == 0
     scores = dict(zip(runs, score(list(runs), encoder="none")))
-    assert {"judge_faithfulness", "judge_hallucination"} <= set(scores["naive"].measures)
+    assert {"judge_faithfulness", "judge_hallucination"} <= set(
+        scores["naive"].measures
+    )
     page = report(list(runs)).read_text(encoding="utf-8")
     assert all(name in page for name in (*runs, LLAMA, SMALL))

@@ -16,19 +16,25 @@ from pathlib import Path
 
 import pytest
 
+from mtrag_nb.core.claims import check_claims
 from mtrag_nb.core.files import parse_json
+from mtrag_nb.core.refusals import declines
+from mtrag_nb.core.replies import parse_verdict
 from mtrag_nb.core.settings import load_settings
-from mtrag_nb.core.text import check_claims, content_words, declines, parse_verdict
-from mtrag_nb.core.text import sentences, titled, unmarked
-from mtrag_nb.core.types import DataError, redacted
-from mtrag_nb.data.traces import document_of, _from_written, messages_of
+from mtrag_nb.core.text import content_words, sentences, is_title, escape_marks
+from mtrag_nb.core.types import DataError, redact
+from mtrag_nb.data.literals import read_literal
+from mtrag_nb.data.messages import messages_of
+from mtrag_nb.data.passages import read_document
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.serve.documents import parse_document
 from mtrag_nb.serve.reply import without_sources
-from mtrag_nb.serve.service import Limits, Service, mark
-from mtrag_nb.serve.service import ask as ask_service
+from mtrag_nb.serve.service import Service, mark
+from mtrag_nb.serve.service import ask_service
+from mtrag_nb.serve.uploads import Limits
+from tests.support import volume
 from tests.test_cases import imported, turn
 
 UNITS = (
@@ -50,7 +56,7 @@ def frozen() -> Iterator[None]:
 def slow(do, end: str) -> list[tuple[str, float]]:
     "The units over which a function takes more than .2 s of this processor for 12 kB; it is stopped as soon as that is clear."
     out = []
-    for unit in UNITS:
+    for unit in UNITS if volume.is_whole else UNITS[::3]:
         for size in (750, 1500, 3000, 6000, 12_000):
             text = (unit * (size // len(unit) + 1))[:size] + end
             begun = time.thread_time()
@@ -62,7 +68,7 @@ def slow(do, end: str) -> list[tuple[str, float]]:
 
 
 # Every expression of the package, asked as the package asks it: a module's patterns by the methods that are called on their names,
-# and those that stand in a call. `make test` takes a part of the units, `make test-attacks` (MTRAG_ATTACKS) all, up to 100 kB.
+# and those that stand in a call. `make test` takes a part of the units, `make test-all` all; `make test-attacks` (MTRAG_ATTACKS) up to 100 kB.
 
 ALL = bool(os.environ.get("MTRAG_ATTACKS"))
 ROOT = Path(__file__).resolve().parents[1]
@@ -81,7 +87,11 @@ BOUNDED = {  # part of a pattern -> why it is not given a long text
 
 def flags_of(call: ast.Call) -> int:
     "The flags that a call of `re` names."
-    names = (n.attr for n in ast.walk(call) if isinstance(n, ast.Attribute) and n.attr in "AIMSX")
+    names = (
+        n.attr
+        for n in ast.walk(call)
+        if isinstance(n, ast.Attribute) and n.attr in "AIMSX"
+    )
     return sum(getattr(re, name) for name in set(names))
 
 
@@ -105,9 +115,21 @@ def expressions() -> Iterator[tuple[str, re.Pattern, str]]:
                 for name in [n.value.body, n.value.orelse] if either else [n.value]:
                     called[getattr(name, "id", "")].add(n.attr)
         for n in ast.walk(tree):
-            written = isinstance(n, ast.Call) and ast.unparse(n.func).startswith("re.") and n.args
-            if written and isinstance(n.args[0], ast.Constant) and n.func.attr in METHODS:
-                yield f"{path}:{n.lineno}", re.compile(n.args[0].value, flags_of(n)), n.func.attr
+            written = (
+                isinstance(n, ast.Call)
+                and ast.unparse(n.func).startswith("re.")
+                and n.args
+            )
+            if (
+                written
+                and isinstance(n.args[0], ast.Constant)
+                and n.func.attr in METHODS
+            ):
+                yield (
+                    f"{path}:{n.lineno}",
+                    re.compile(n.args[0].value, flags_of(n)),
+                    n.func.attr,
+                )
         module = importlib.import_module(".".join(path.with_suffix("").parts))
         for name, value in vars(module).items():
             for p in patterns_in(value):
@@ -145,19 +167,19 @@ def test_every_expression_is_linear():
 
 PASSAGES = ["A dog costs 1 crown on the ferry, and 2 on deck. " * 40]
 READERS = {
-    "redacted": redacted,
+    "redacted": redact,
     "declines": declines,
     "parse_verdict": parse_verdict,
     "a verdict's key": lambda x: parse_verdict(json.dumps({x: "yes"})),
     "sentences": sentences,
-    "titled": titled,
-    "unmarked": unmarked,
+    "titled": is_title,
+    "unmarked": escape_marks,
     "without_sources": without_sources,
     "content_words": content_words,
-    "_from_written": _from_written,
-    "an object in a span": lambda x: _from_written("A(b='" + x),
-    "a field in a span": lambda x: _from_written(f"content='a' b={x}"),
-    "document_of": document_of,
+    "read_literal": read_literal,
+    "an object in a span": lambda x: read_literal("A(b='" + x),
+    "a field in a span": lambda x: read_literal(f"content='a' b={x}"),
+    "read_document": read_document,
     "messages_of": lambda x: messages_of([{"role": "user", "content": "[{" + x}]),
 }
 
@@ -171,7 +193,9 @@ def test_what_reads_outside_text_is_linear(name):
 def test_a_document_of_100_kb_is_read_within_a_second(name, tmp_path):
     beyond = []
     for unit in UNITS if ALL else UNITS[::7]:
-        (tmp_path / name).write_text(f"A dog. {unit * (100_000 // len(unit))}", encoding="utf-8")
+        (tmp_path / name).write_text(
+            f"A dog. {unit * (100_000 // len(unit))}", encoding="utf-8"
+        )
         begun = time.thread_time()
         with suppress(DataError):  # too many headings
             parse_document(tmp_path / name)
@@ -183,7 +207,9 @@ def test_a_document_of_100_kb_is_read_within_a_second(name, tmp_path):
 def hostile_service(tmp_path_factory) -> Iterator[tuple[Service, list[str]]]:
     "A service with a document, and the reply that its model gives next."
     path, reply = tmp_path_factory.mktemp("served"), [""]
-    models = Models(load_settings(), ScriptedChat(lambda prompt: reply[0]), HashEmbedder())
+    models = Models(
+        load_settings(), ScriptedChat(lambda prompt: reply[0]), HashEmbedder()
+    )
     how = {"models": models, "limits": Limits(question_chars=200_000)}
     with Service(path / "library", path / "served", system="naive", **how) as service:
         (path / "fees").write_text("# Fees\n\nA dog costs four crowns on the ferry.\n")
@@ -202,7 +228,11 @@ def test_100_kb_in_a_place_take_less_than_a_second(place, hostile_service, tmp_p
             (tmp_path / "x").write_text(f"# Dogs\n\n{text}", encoding="utf-8")
             with suppress(DataError):  # too many headings, or nothing to read
                 service.documents.put(tmp_path / "x", "x.md", "ferries")
-        asked = f"How much is a dog? {text}" if place == "question" else "How much is a dog?"
+        asked = (
+            f"How much is a dog? {text}"
+            if place == "question"
+            else "How much is a dog?"
+        )
         talk = ask_service(service, "How much is a cat?")["conversation_id"]
         begun = time.process_time()
         if place == "mark":
@@ -241,4 +271,4 @@ QUERIES = "http://h/v1?api_key=K&b=1|?a=b?key=K|x?key?y=K z|&sig=K|a key=K ?x|?K
 def test_a_secret_in_a_query_is_hidden_as_the_slow_pattern_hid_it(text):
     name = r"[^=&\s\"']*"
     slowly = rf"([?&]{name}(?:key|token|secret|passw|pwd|auth|sig){name}=)[^&\s\"'#]+"
-    assert redacted(text) == re.sub(slowly, r"\1***", text, flags=re.IGNORECASE)
+    assert redact(text) == re.sub(slowly, r"\1***", text, flags=re.IGNORECASE)

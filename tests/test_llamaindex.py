@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from workflows import Workflow, step
 from workflows.events import Event, StartEvent, StopEvent
 
-from mtrag_nb.app.cli import run
+from mtrag_nb.app.run import run
 from mtrag_nb.app.evaluate import evaluate
 from mtrag_nb.core.files import write_jsonl
 from mtrag_nb.core.record import Retrieved, Rewritten
@@ -21,7 +21,8 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.nodes import part_identity
-from mtrag_nb.systems.outside import configured, load_outside, outside, _read_reply
+from mtrag_nb.systems.foreign import read_reply
+from mtrag_nb.systems.outside import configured, load_outside, outside
 from tests.support.foreign import PROGRAMS
 
 PROGRAM = PROGRAMS / "llamaindex_engine.py"
@@ -62,9 +63,15 @@ def test_a_query_engine_is_a_system(monkeypatch, evaluated):
     desk = program(monkeypatch)
     made, turns = evaluated(desk.engine)
     second = desk.PAGES[1][2]
-    assert [t.answer for t in turns][:2] == ["A crossing to Holm costs 12 crowns.", second]
+    assert [t.answer for t in turns][:2] == [
+        "A crossing to Holm costs 12 crowns.",
+        second,
+    ]
     first = made.run.passages[turns[0].contexts[0]]
-    assert (first.source, first.url) == ("ferry.pdf", "ferry.pdf#page=1") and first.score > 0.5
+    assert (first.source, first.url) == (
+        "ferry.pdf",
+        "ferry.pdf#page=1",
+    ) and first.score > 0.5
     assert [s.path for s in turns[0].steps][:2] == ["retrieved", "ranked"]
     assert {b.verdict for b in made.blame.turns.values()} == {"right"}
 
@@ -72,7 +79,7 @@ def test_a_query_engine_is_a_system(monkeypatch, evaluated):
 def test_an_index_with_other_documents_is_another_system(monkeypatch):
     desk = program(monkeypatch)
     same, other = program(monkeypatch).engine, desk.nothing
-    named = [outside(e).identity(None) for e in (desk.engine, same, other)]
+    named = [outside(e).source for e in (desk.engine, same, other)]
     assert named[0] == named[1] != named[2]
 
 
@@ -80,11 +87,20 @@ def test_a_chat_engine_is_a_system(monkeypatch, evaluated):
     desk = program(monkeypatch)
     history = ["What does a crossing to Holm cost?", "12 crowns."]
     asked = {"question": "And when does the last one leave?", "history": history}
-    asked |= {"answer": "At nine in the evening.", "passages": [{"file": "ferry.pdf", "page": 2}]}
+    asked |= {
+        "answer": "At nine in the evening.",
+        "passages": [{"file": "ferry.pdf", "page": 2}],
+    }
     _, (turn,) = evaluated(desk.chat, [asked])
     (rewrite,) = turn.of(Rewritten)
-    assert rewrite.text == "What does a crossing to Holm cost? And when does the last one leave?"
-    assert turn.answered and [s.path for s in turn.steps][1:3] == ["retrieved", "ranked"]
+    assert (
+        rewrite.text
+        == "What does a crossing to Holm cost? And when does the last one leave?"
+    )
+    assert turn.answered and [s.path for s in turn.steps][1:3] == [
+        "retrieved",
+        "ranked",
+    ]
 
 
 def test_a_retriever_is_a_system_without_answers(monkeypatch, evaluated):
@@ -120,7 +136,10 @@ def flow_of(desk, broken: str = ""):
         @step
         async def search(self, ev: Asked) -> Found:
             query = "" if broken == "query" else ev.question
-            return Found(question=ev.question, nodes=await desk.search.aretrieve(query or "mayor"))
+            return Found(
+                question=ev.question,
+                nodes=await desk.search.aretrieve(query or "mayor"),
+            )
 
         @step
         async def write(self, ev: Found) -> StopEvent:
@@ -146,7 +165,9 @@ def test_a_workflow_is_a_system(monkeypatch, evaluated):
 def test_a_workflow_whose_search_fails_is_blamed_on_it(monkeypatch, evaluated):
     flow = flow_of(program(monkeypatch), "query")
     made, (turn, *_) = evaluated(flow)
-    assert turn.of(Rewritten)[0].text == "mayor" and turn.of(Rewritten)[0].node == "search"
+    assert (
+        turn.of(Rewritten)[0].text == "mayor" and turn.of(Rewritten)[0].node == "search"
+    )
     assert [b.stage for b in made.blame.failed] == ["rewrite"] * 3
 
 
@@ -160,7 +181,9 @@ def test_a_workflow_gets_the_conversation(evaluated):
         @step
         async def only(self, ev: StartEvent) -> StopEvent:
             said = [m.content for m in ev.chat_history]
-            return StopEvent(result=f"{ev.query} {ev.user_msg} after {said}, {len(ev.messages)}")
+            return StopEvent(
+                result=f"{ev.query} {ev.user_msg} after {said}, {len(ev.messages)}"
+            )
 
     asked = {"question": "B?", "history": ["A?", "a."], "answer": "b"}
     _, (turn,) = evaluated(Talk(), [asked])
@@ -191,7 +214,7 @@ def test_an_edited_workflow_and_one_with_another_prompt_are_other_systems(tmp_pa
     def named(source: str, name: str) -> dict:
         program.write_text(source)
         value, _ = load_place(f"{program}:{name}")
-        return outside(value).identity(None)
+        return outside(value).source
 
     first = named(FLOW, "flow")
     assert first == named(FLOW + "\n", "flow") != named(FLOW, "other")
@@ -207,7 +230,9 @@ def test_a_workflow_that_starts_with_what_no_turn_has_is_refused():
         async def only(self, ev: Order) -> StopEvent:
             return StopEvent(result=ev.dish)
 
-    with pytest.raises(SettingsError, match="starts with dish; a turn has chat_history, input"):
+    with pytest.raises(
+        SettingsError, match="starts with dish; a turn has chat_history, input"
+    ):
         outside(Kitchen())
 
 
@@ -228,10 +253,14 @@ def test_a_function_may_return_what_frameworks_return(monkeypatch, evaluated):
     asked = lambda messages: desk.engine.query(messages[-1]["content"])  # noqa: E731
     _, (turn,) = evaluated(asked, LINES[:1], name="asked")
     assert [s.path for s in turn.steps][:2] == ["retrieved", "ranked"]
-    assert _read_reply(AIMessage("12 crowns.")).text == "12 crowns."
-    found = Document("A ticket costs 12 crowns.", metadata={"source": "a/fees.pdf", "page": 3})
-    chain = _read_reply({"input": "Fee?", "context": [found], "answer": "12 crowns."})
-    assert [(p.source, p.url) for p in chain.passages] == [("a/fees.pdf", "a/fees.pdf#page=3")]
+    assert read_reply(AIMessage("12 crowns.")).text == "12 crowns."
+    found = Document(
+        "A ticket costs 12 crowns.", metadata={"source": "a/fees.pdf", "page": 3}
+    )
+    chain = read_reply({"input": "Fee?", "context": [found], "answer": "12 crowns."})
+    assert [(p.source, p.url) for p in chain.passages] == [
+        ("a/fees.pdf", "a/fees.pdf#page=3")
+    ]
 
 
 @pytest.mark.parametrize("name", ["engine", "search"])
@@ -240,8 +269,17 @@ def test_its_retriever_takes_the_place_of_ours(name, tmp_path):
     tasks = tmp_path / "questions.jsonl"
     write_jsonl(tasks, LINES)
     settings = configured("naive", changes={"retrieval.retriever": f"{PROGRAM}:{name}"})
-    models = Models(settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder())
-    made = run(tasks, tmp_path / "run", "naive", settings=settings, models=models, progress=False)
+    models = Models(
+        settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder()
+    )
+    made = run(
+        tasks,
+        tmp_path / "run",
+        "naive",
+        settings=settings,
+        models=models,
+        progress=False,
+    )
     turns = [*made.trajectories.values()]
     assert not any(t.failed for t in turns), [t.error for t in turns if t.failed]
     first = [made.passages[t.contexts[0]] for t in turns]
@@ -253,6 +291,8 @@ def test_a_part_that_holds_a_class_has_an_identity():
     class Structured(SimilarityPostprocessor):
         output: type
 
-    parts = [Structured(similarity_cutoff=0.5, output=c) for c in (TextNode, BaseModel, int)]
+    parts = [
+        Structured(similarity_cutoff=0.5, output=c) for c in (TextNode, BaseModel, int)
+    ]
     assert len({part_identity(p) for p in parts}) == 3
     assert part_identity(parts[0]) == part_identity(parts[0].model_copy())

@@ -16,23 +16,27 @@ from zlib import crc32
 
 import pytest
 
-from mtrag_nb.app.cli import ingest, live, run
-from mtrag_nb.app.evaluate import judge
-from mtrag_nb.core.files import Shard, read_json, read_jsonl, write_jsonl
-from mtrag_nb.core.record import Run
+from mtrag_nb.app.data import ingest
+from mtrag_nb.app.run import live, run
+from mtrag_nb.app.measure import judge
+from mtrag_nb.core.files import read_json, read_jsonl, write_jsonl
+from mtrag_nb.core.shards import Shard
+from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import ModelSpec, load_settings
 from mtrag_nb.core.types import Passage, Task
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.models.server import ServerChat
-from mtrag_nb.runs.run import merge_runs, run_tasks
+from mtrag_nb.runs.run import run_tasks
+from mtrag_nb.runs.shards import merge_runs
 from mtrag_nb.search.ingest import Corpus, build_index, merge_indexes
-from mtrag_nb.search.store import child_name, open_index
+from mtrag_nb.search.index import child_name, open_index
 from mtrag_nb.systems.baselines import NAIVE
 from tests.support import servers
 from tests.support.qdrant import qdrant
 from tests.support.servers import Asked, completion
+from tests.support.volume import few
 
 TURNS = 32
 
@@ -40,7 +44,9 @@ TURNS = 32
 class Ferries:
     "Answers so many prompts at a time and no more, each in its own words; counts what it answered, by the prompt."
 
-    def __init__(self, most: int = 99, seconds: float = 0.01, drops: int = 0, seen: int = 0):
+    def __init__(
+        self, most: int = 99, seconds: float = 0.01, drops: int = 0, seen: int = 0
+    ):
         self.most, self.seconds = most, seconds  # at a time; of a reply
         self.drops, self.seen = drops, seen  # every n-th connection is lost
         self.guard, self.now, self.answered = threading.Lock(), 0, Counter()
@@ -73,10 +79,21 @@ def serving(port: int = 0, **how) -> Iterator[tuple[Ferries, int]]:
 
 def tasks(n: int = TURNS) -> list[Task]:
     def fare(i):
-        return (Passage(f"p{i}", f"Ferry {i} to the island costs {i} crowns.", domain="govt"),)
+        return (
+            Passage(
+                f"p{i}", f"Ferry {i} to the island costs {i} crowns.", domain="govt"
+            ),
+        )
 
     return [
-        Task(f"c{i}<::>1", f"c{i}", 1, "govt", f"What does ferry {i} cost?", contexts=fare(i))
+        Task(
+            f"c{i}<::>1",
+            f"c{i}",
+            1,
+            "govt",
+            f"What does ferry {i} cost?",
+            contexts=fare(i),
+        )
         for i in range(n)
     ]
 
@@ -94,14 +111,19 @@ def answers(folder: Path, models: Models) -> list[str]:
     how = {"setting": "reference", "models": models, "progress": False}
     came = run_tasks(NAIVE, tasks(), folder, models.settings, **how)
     assert not [t for t in came.trajectories.values() if t.failed]
-    return [line["predictions"][0]["text"] for _, line in read_jsonl(folder / "predictions.jsonl")]
+    return [
+        line["predictions"][0]["text"]
+        for _, line in read_jsonl(folder / "predictions.jsonl")
+    ]
 
 
 HASH, CHUNKS = HashEmbedder(), load_settings().chunks
 FARE = "What does ferry 7 to the island cost?"
 
 
-def hits(folder: Path, url: str = "", question=FARE, k=5, embedder=HASH, domain="govt") -> list:
+def hits(
+    folder: Path, url: str = "", question=FARE, k=5, embedder=HASH, domain="govt"
+) -> list:
     "What an index finds by the vector of a question, and by its words."
     vector = embedder.encode([question], query=True)[0]
     with open_index(folder, embedder, CHUNKS, url) as index:
@@ -143,9 +165,14 @@ def test_a_server_that_loses_its_first_connection_is_asked_once_more(right, tmp_
         how = {"setting": "reference", "models": over(port), "progress": False}
         came = run_tasks(NAIVE, tasks(1), tmp_path, how["models"].settings, **how)
     assert not came.trajectories["c0<::>1"].failed and handler.seen == 100
-    with serving(drops=1) as (handler, port):  # and of one that loses all it is said at once
+    with serving(drops=1) as (
+        handler,
+        port,
+    ):  # and of one that loses all it is said at once
         how["models"] = over(port)
-        came = run_tasks(NAIVE, tasks(1), tmp_path / "lost", how["models"].settings, **how)
+        came = run_tasks(
+            NAIVE, tasks(1), tmp_path / "lost", how["models"].settings, **how
+        )
     assert came.trajectories["c0<::>1"].failed and handler.seen == 2
 
 
@@ -183,7 +210,11 @@ def at_work(raylets: list[int]) -> dict[int, Path]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            files = [f.readlink() for f in (path / "fd").iterdir()] if parent in raylets else ()
+            files = (
+                [f.readlink() for f in (path / "fd").iterdir()]
+                if parent in raylets
+                else ()
+            )
         except OSError:
             continue  # it has ended meanwhile
         found |= {int(path.name): f.parent for f in files if f.name == "calls.jsonl"}
@@ -197,7 +228,11 @@ def cluster() -> Iterator[object]:
     os.environ |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     from ray.cluster_utils import Cluster
 
-    small = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+    small = {
+        "num_cpus": 1,
+        "object_store_memory": 80 * 2**20,
+        "include_dashboard": False,
+    }
     made = Cluster(initialize_head=True, head_node_args=small)
     made.add_node(**{k: v for k, v in small.items() if k != "include_dashboard"})
     yield made
@@ -210,7 +245,10 @@ def test_a_worker_that_is_killed_loses_nothing(cluster, tmp_path, monkeypatch):
     lines = []
     for t in tasks(16):
         about = {"conversation_id": t.conversation_id, "task_id": t.id, "turn": "1"}
-        about |= {"Collection": "govt", "input": [{"speaker": "user", "text": t.question}]}
+        about |= {
+            "Collection": "govt",
+            "input": [{"speaker": "user", "text": t.question}],
+        }
         contexts = [{"document_id": p.id, "text": p.text} for p in t.contexts]
         lines.append({**about, "contexts": contexts})
     write_jsonl(tmp_path / "tasks.jsonl", lines)
@@ -224,7 +262,9 @@ def test_a_worker_that_is_killed_loses_nothing(cluster, tmp_path, monkeypatch):
         assert set(asked.values()) == {1} and len(asked) == 16
         handler.answered.clear()
         raylets = [
-            p.process.pid for node in cluster.list_all_nodes() for p in node.all_processes["raylet"]
+            p.process.pid
+            for node in cluster.list_all_nodes()
+            for p in node.all_processes["raylet"]
         ]
         killed, came = [], []
 
@@ -251,19 +291,26 @@ def test_a_worker_that_is_killed_loses_nothing(cluster, tmp_path, monkeypatch):
     assert len(again) == 16 and 0 <= twice <= 1, "at most the turn that was under way"
     recorded = list(read_jsonl(Path("spread", "trajectories.jsonl")))
     assert len(recorded) == len({line["task_id"] for _, line in recorded}) == 16
-    parts = {read_json(p)["identity"]["shard"] for p in Path("spread").glob("shards/*/shard.json")}
+    parts = {
+        read_json(p)["identity"]["shard"]
+        for p in Path("spread").glob("shards/*/shard.json")
+    }
     assert parts == {"1/4", "2/4", "3/4", "4/4"}
 
 
 def timeless(x: object) -> object:
     "The same without seconds, and digests of what holds some."
     if isinstance(x, dict):
-        return {k: timeless(v) for k, v in x.items() if k not in ("seconds", "of", "state")}
+        return {
+            k: timeless(v) for k, v in x.items() if k not in ("seconds", "of", "state")
+        }
     return [timeless(v) for v in x] if isinstance(x, list) else x
 
 
 @pytest.mark.parametrize("command", ["judge", "live", "ingest"])
-def test_the_rest_over_a_cluster_is_what_one_process_does(command, cluster, tmp_path, monkeypatch):
+def test_the_rest_over_a_cluster_is_what_one_process_does(
+    command, cluster, tmp_path, monkeypatch
+):
     "Judgements, live conversations and an index in three shards on two nodes: the same files, the same hits."
     monkeypatch.chdir(tmp_path)
     place, reference = f"ray:{cluster.address}", sample_dir() / "reference.jsonl"
@@ -303,21 +350,24 @@ def test_the_rest_over_a_cluster_is_what_one_process_does(command, cluster, tmp_
 # A merge that is killed
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from mtrag_nb.core import files
-from mtrag_nb.runs.run import merge_runs
-left = [int(sys.argv[1])]
-replace = os.replace
-def last(*a, **how):
-    left[0] -= 1
-    if left[0] == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return replace(*a, **how)
-os.replace = Path.replace = last
-merge_runs(sys.argv[3:], sys.argv[2])
-"""
+def merge_killed_at(file: int, parts: list[Path], out: Path) -> int:
+    "The exit code of a process that merges, and is killed at the file with this number that it puts into place."
+    if pid := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    left, replace = [file], os.replace
+
+    def put(*places: object, **how: object) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(*places, **how)
+
+    os.replace = Path.replace = put
+    try:
+        merge_runs(parts, out)
+        os._exit(0)
+    finally:
+        os._exit(1)
 
 
 def test_a_merge_that_is_killed_anywhere_is_run_again(tmp_path):
@@ -328,21 +378,26 @@ def test_a_merge_that_is_killed_anywhere_is_run_again(tmp_path):
         whole = run_tasks(NAIVE, tasks(6), tmp_path / "whole", models.settings, **how)
         parts = [tmp_path / f"part-{i}" for i in (1, 2)]
         for i, folder in enumerate(parts, 1):
-            run_tasks(NAIVE, tasks(6), folder, models.settings, shard=Shard(i, 2), **how)
+            run_tasks(
+                NAIVE, tasks(6), folder, models.settings, shard=Shard(i, 2), **how
+            )
     before = {p: p.read_bytes() for f in parts for p in f.rglob("*") if p.is_file()}
     names, ended = ("predictions.jsonl", "trajectories.jsonl"), []
     for n in range(1, 12):
         out = tmp_path / f"out-{n}"
-        command = [sys.executable, "-c", KILLED, str(n), str(out), *map(str, parts)]
-        ended.append(subprocess.run(command, capture_output=True, text=True).returncode)
+        ended.append(merge_killed_at(n, parts, out))
         if ended[-1] == 0:
             break
         assert ended[-1] == -signal.SIGKILL
         merge_runs(parts, out)
-        assert (out / names[0]).read_bytes() == (tmp_path / "whole" / names[0]).read_bytes()
+        assert (out / names[0]).read_bytes() == (
+            tmp_path / "whole" / names[0]
+        ).read_bytes()
         assert Run(out).trajectories.keys() == whole.trajectories.keys()
     assert ended[-1] == 0 and len(ended) > 4, "it was killed at each file"
-    assert all(p.read_bytes() == was for p, was in before.items()), "the parts are as they were"
+    assert all(p.read_bytes() == was for p, was in before.items()), (
+        "the parts are as they were"
+    )
 
 
 KILLED_INDEX = """
@@ -359,16 +414,17 @@ ingest.merge_indexes(sys.argv[3:], sys.argv[2])
 """
 
 
-def test_a_merge_of_indexes_that_is_killed_is_gone_on_with(tmp_path):
+@pytest.mark.parametrize("step", few((2, 1, 3, 4)))
+def test_a_merge_of_indexes_that_is_killed_is_gone_on_with(step, tmp_path):
     "Before the first part, between two, and before it is finished: afterwards it has the hits of the whole."
     whole = indexed(tmp_path / "whole")
     parts = [indexed(tmp_path / f"part-{i}", Shard(i, 3)) for i in (1, 2, 3)]
-    for n in (1, 2, 3, 4):
-        out = tmp_path / f"out-{n}"
-        command = [sys.executable, "-c", KILLED_INDEX, str(n), str(out), *map(str, parts)]
-        assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
-        merge_indexes(parts, out)
-        assert hits(out) == hits(whole), n
+    out = tmp_path / "out"
+    words = [sys.executable, "-c", KILLED_INDEX, step, out, *parts]
+    done = subprocess.run([str(word) for word in words], capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+    merge_indexes(parts, out)
+    assert hits(out) == hits(whole)
 
 
 # A Qdrant server: none can be had here, so its interface is one of its client's own engine over HTTP
@@ -380,7 +436,9 @@ def test_an_index_on_a_server_has_the_hits_of_the_one_in_a_folder(tmp_path):
     parts = [indexed(tmp_path / f"part-{i}", Shard(i, 2)) for i in (1, 2)]
 
     def loosely(*place):
-        return [{(name, round(score, 3)) for name, score in some} for some in hits(*place)]
+        return [
+            {(name, round(score, 3)) for name, score in some} for some in hits(*place)
+        ]
 
     with qdrant() as (server, url):
         there = indexed(tmp_path / "there", url=url)

@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from mtrag_nb.app.evaluate import import_run
+from mtrag_nb.app.exchange import import_run
 from mtrag_nb.core.files import write_whole
-from mtrag_nb.core.record import Run
+from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.types import DataError, Outcome
 from mtrag_nb.data.mtrag import read_benchmark, sample_dir
 from mtrag_nb.data.predictions import holds_predictions, import_predictions, _lines_of
@@ -19,19 +19,26 @@ from tests.test_fuzz import ANY_JSON, as_line, places
 
 KNOWN = read_benchmark(sample_dir() / "reference.jsonl")
 TASKS = KNOWN.tasks[:3]
-CONTEXTS = [{"document_id": f"d{n}", "text": f"Text {n}.", "score": 1 / n} for n in (1, 2)]
+CONTEXTS = [
+    {"document_id": f"d{n}", "text": f"Text {n}.", "score": 1 / n} for n in (1, 2)
+]
 SCORED = {"metrics": {"RL_F": [0.5], "idk_eval": [0.0]}}
 ANSWER = {"predictions": [{"text": "The Harbour Crows won it."}]}
 
 
 def by_task(**of) -> list[dict]:
-    return [{"task_id": t.id, "Collection": t.domain, **copy.deepcopy(of)} for t in TASKS]
+    return [
+        {"task_id": t.id, "Collection": t.domain, **copy.deepcopy(of)} for t in TASKS
+    ]
 
 
 def viewer(answers: str, said: str, marks: str, text) -> dict:
     "An InspectorRAGet file."
     talk = [{"role": "user", "content": "Who?"}]
-    some = [{"task_id": t.id, "input": talk, "contexts": [{"document_id": "d1"}]} for t in TASKS]
+    some = [
+        {"task_id": t.id, "input": talk, "contexts": [{"document_id": "d1"}]}
+        for t in TASKS
+    ]
     mark = {"fluency": {"ann": {"value": 4}, "bob": {"value": "3"}}}
     mark |= {"note": {"ann": {"value": "ok"}}}
     given = [{"task_id": t.id, "model_id": "m", said: text, marks: mark} for t in TASKS]
@@ -39,23 +46,41 @@ def viewer(answers: str, said: str, marks: str, text) -> dict:
 
 
 ASSISTANT = [{"role": "assistant", "content": "It did."}]
-THEIRS = {"fallback_reason": "llm_refusal", "docs_relevant": "yes", "is_hallucination": "no"}
+THEIRS = {
+    "fallback_reason": "llm_refusal",
+    "docs_relevant": "yes",
+    "is_hallucination": "no",
+}
 OBJECTS = {  # form -> file name, its lines, or its one value
     "A": ("a.jsonl", by_task(contexts=CONTEXTS)),
     "C": ("c.jsonl", by_task(contexts=CONTEXTS, **ANSWER, **SCORED)),
     "theirs": (
         "theirs.jsonl",
-        [{"task_id": t.id, "answer": "No.", "references": CONTEXTS, **THEIRS} for t in TASKS],
+        [
+            {"task_id": t.id, "answer": "No.", "references": CONTEXTS, **THEIRS}
+            for t in TASKS
+        ],
     ),
-    "rewrites": ("rewrites.jsonl", [{"_id": t.id, "text": f"|user|: {t.question}"} for t in TASKS]),
-    "scores": ("scores.json", {"scores": {"per_query": {t.id: {"nDCG@5": 0.5} for t in TASKS}}}),
-    "viewer": ("viewer.json", viewer("evaluations", "model_response", "annotations", "It did.")),
+    "rewrites": (
+        "rewrites.jsonl",
+        [{"_id": t.id, "text": f"|user|: {t.question}"} for t in TASKS],
+    ),
+    "scores": (
+        "scores.json",
+        {"scores": {"per_query": {t.id: {"nDCG@5": 0.5} for t in TASKS}}},
+    ),
+    "viewer": (
+        "viewer.json",
+        viewer("evaluations", "model_response", "annotations", "It did."),
+    ),
     "viewer 2": (
         "viewer.json",
         {"schema_version": 2, **viewer("results", "output", "scores", ASSISTANT)},
     ),
 }
-TREC = "".join(f"{t.id} Q0 d{n} {n} {1 / n} run\n" for t in TASKS for n in (1, 2)).encode()
+TREC = "".join(
+    f"{t.id} Q0 d{n} {n} {1 / n} run\n" for t in TASKS for n in (1, 2)
+).encode()
 every_form = pytest.mark.parametrize("form", OBJECTS)
 
 
@@ -118,15 +143,25 @@ def test_a_valid_file_is_read(form, reading):
     assert [*packed.trajectories.values()] == [*run.trajectories.values()]
     answered = {t.outcome for t in run.trajectories.values()}
     silent = form in ("A", "rewrites", "scores")
-    assert answered == {Outcome.NOT_RECORDED} if silent else Outcome.NOT_RECORDED not in answered
+    assert (
+        answered == {Outcome.NOT_RECORDED}
+        if silent
+        else Outcome.NOT_RECORDED not in answered
+    )
 
 
 @pytest.mark.parametrize("form", ["C", "scores", "viewer"])
 def test_a_byte_order_mark_is_no_part_of_a_file(form, reading):
     name, value = OBJECTS[form]
-    plain, marked = reading(name, as_file(value)), reading(name, b"\xef\xbb\xbf" + as_file(value))
+    plain, marked = (
+        reading(name, as_file(value)),
+        reading(name, b"\xef\xbb\xbf" + as_file(value)),
+    )
     assert [*marked.trajectories.values()] == [*plain.trajectories.values()]
-    plain, marked = reading("bm25.run", TREC), reading("bm25.run", b"\xef\xbb\xbf" + TREC)
+    plain, marked = (
+        reading("bm25.run", TREC),
+        reading("bm25.run", b"\xef\xbb\xbf" + TREC),
+    )
     assert [*marked.trajectories.values()] == [*plain.trajectories.values()]
 
 
@@ -138,12 +173,13 @@ def test_a_trec_run_is_ordered_by_score(reading):
 
 
 @every_form
-@settings(max_examples=60)
 @given(data=st.data())
 def test_no_value_ends_in_a_traceback(form, data, tmp_path_factory):
     name, value = OBJECTS[form]
     path = data.draw(st.sampled_from([p for p, _ in places(value)]))
-    odd = data.draw(ANY_JSON | st.sampled_from(["@nan@", "@huge@", "\ud800", "שלום", "", "yes"]))
+    odd = data.draw(
+        ANY_JSON | st.sampled_from(["@nan@", "@huge@", "\ud800", "שלום", "", "yes"])
+    )
     made = at = copy.deepcopy(value)
     for key in path[:-1]:
         at = at[key]
@@ -157,8 +193,10 @@ def test_no_value_ends_in_a_traceback(form, data, tmp_path_factory):
         assert str(e.path) == str(folder / name) and e.remedy, e
 
 
-@settings(max_examples=40)
-@given(cut=st.integers(0, len(TREC)), byte=st.sampled_from([b"", b"\xff", b"\xc3", b"\n\n", b"\t"]))
+@given(
+    cut=st.integers(0, len(TREC)),
+    byte=st.sampled_from([b"", b"\xff", b"\xc3", b"\n\n", b"\t"]),
+)
 def test_a_torn_trec_run(cut, byte, tmp_path_factory):
     path = tmp_path_factory.mktemp("trec") / "bm25.run"
     path.write_bytes(TREC[:cut] + byte)
@@ -171,7 +209,6 @@ def test_a_torn_trec_run(cut, byte, tmp_path_factory):
 
 
 @every_form
-@settings(max_examples=15)
 @given(data=st.data())
 def test_a_torn_file_is_an_error(form, data, tmp_path_factory):
     name, value = OBJECTS[form]
@@ -214,7 +251,10 @@ def test_a_wrong_line_is_an_error_with_its_place(odd, words, tmp_path):
 def test_odd_but_possible_lines_are_counted(tmp_path):
     lines = by_task(contexts=CONTEXTS + CONTEXTS[:1], **ANSWER)
     lines[1] |= {"task_id": "nobody<::>1", "predictions": [{"text": "  "}]}
-    lines[2] |= {"contexts": [], "input": [{"speaker": "user", "text": "Another question?"}]}
+    lines[2] |= {
+        "contexts": [],
+        "input": [{"speaker": "user", "text": "Another question?"}],
+    }
     (tmp_path / "c.jsonl").write_bytes(as_file(lines))
     run = import_predictions(tmp_path / "c.jsonl", KNOWN, tmp_path / "run", passages=())
     told = run.manifest["imported"]
@@ -236,7 +276,12 @@ def test_wrong_files_say_so(tmp_path):
 def test_the_command_tells_files_of_predictions_from_spans(tmp_path, capsys):
     path = tmp_path / "c.jsonl"
     path.write_bytes(as_file(by_task(contexts=CONTEXTS, **ANSWER)))
-    span = {"name": "task_id", "trace_id": "1", "span_id": "2", "attributes": {"task_id": "x"}}
+    span = {
+        "name": "task_id",
+        "trace_id": "1",
+        "span_id": "2",
+        "attributes": {"task_id": "x"},
+    }
     (tmp_path / "spans.jsonl").write_bytes(as_file([span]))
     assert holds_predictions(path) and not holds_predictions(tmp_path / "spans.jsonl")
     run = import_run(path, out=tmp_path / "run", tasks=sample_dir() / "reference.jsonl")

@@ -3,6 +3,7 @@ splits or stores beside them."""
 
 import importlib
 import json
+import math
 import unicodedata
 from collections import Counter
 
@@ -12,15 +13,17 @@ from llama_index.core.node_parser.interface import NodeParser
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 
-from mtrag_nb.app.cli import demo, ingest, run
+from mtrag_nb.app.run import demo, run
+from mtrag_nb.app.data import ingest
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.core.types import DataError
-from mtrag_nb.search.store import open_index
-from mtrag_nb.search.store import document_ids
+from mtrag_nb.core.types import DataError, IndexMismatch
+from mtrag_nb.search.index import open_folder, open_index
+from mtrag_nb.search.sparse import Bm25, searched_text
+from mtrag_nb.search.index import document_ids
 from mtrag_nb.serve.documents import document_of
 from mtrag_nb.serve.serve import ask
 from mtrag_nb.serve.library import Library
@@ -52,7 +55,9 @@ def calls(monkeypatch):
 
 def scripted():
     "Models for tests of logic: the hash embedder, and a model that answers anything."
-    return Models(load_settings(), chat=ScriptedChat("Four crowns."), embedder=HashEmbedder())
+    return Models(
+        load_settings(), chat=ScriptedChat("Four crowns."), embedder=HashEmbedder()
+    )
 
 
 def test_a_corpus_is_parsed_and_stored_and_a_run_queries(tmp_path, calls):
@@ -89,13 +94,19 @@ def test_two_spellings_of_one_name_are_one_document(tmp_path):
 def test_a_question_to_a_library_queries(tmp_path, calls):
     (tmp_path / "fees.md").write_text("# Fees\n\nA dog costs four crowns.\n")
     Library(tmp_path / "library").add(tmp_path / "fees.md", "own", HashEmbedder())
-    how = {"models": scripted(), "questions": ["How much is a dog?"], "out": tmp_path / "asked"}
+    how = {
+        "models": scripted(),
+        "questions": ["How much is a dog?"],
+        "out": tmp_path / "asked",
+    }
     ask(tmp_path / "library", "naive", **how)
     assert calls["queried"]
 
 
 def test_the_walk_through_builds_its_index_likewise():
-    cells = "".join("".join(c["source"]) for c in json.loads(WALK.read_text("utf-8"))["cells"])
+    cells = "".join(
+        "".join(c["source"]) for c in json.loads(WALK.read_text("utf-8"))["cells"]
+    )
     assert "build_index(" in cells and "mtrag_nb.search.ingest" in cells
 
 
@@ -105,7 +116,11 @@ def test_the_demo_parses_stores_and_queries(tmp_path, calls):
 
 
 KINDS = {"Splitter": NodeParser, "Parser": NodeParser, "Store": BasePydanticVectorStore}
-ROOMS = ("search.", "serve.library", "app.cli")  # where passages are cut, kept and asked for
+ROOMS = (
+    "search.",
+    "serve.library",
+    "app.",
+)  # where passages are cut, kept and asked for
 
 
 def test_no_splitter_or_store_but_of_llamaindex():
@@ -114,7 +129,9 @@ def test_no_splitter_or_store_but_of_llamaindex():
     for module in (m for m in SOURCES if m.startswith(ROOMS)):
         room = importlib.import_module(f"mtrag_nb.{module}")
         for name, made in vars(room).items():
-            kind = next((k for suffix, k in KINDS.items() if name.endswith(suffix)), None)
+            kind = next(
+                (k for suffix, k in KINDS.items() if name.endswith(suffix)), None
+            )
             own = isinstance(made, type) and made.__module__ == room.__name__
             if kind and own and not issubclass(made, kind):
                 wrong.append(f"{module}.{name}")
@@ -126,8 +143,93 @@ def test_the_search_rooms_import_llama_index():
     assert sum("from llama_index" in SOURCES[m] for m in rooms) >= 4
 
 
-@pytest.mark.parametrize("kept", ['{"docstore/metadata": []}', '{"docstore/metadata": {"a": ""}}'])
+@pytest.mark.parametrize(
+    "kept", ['{"docstore/metadata": []}', '{"docstore/metadata": {"a": ""}}']
+)
 def test_a_damaged_document_store_is_named(kept, tmp_path):
     (tmp_path / "documents.json").write_text(kept)
-    with pytest.raises(DataError, match="documents.json: not the document store of an index"):
+    with pytest.raises(
+        DataError, match="documents.json: not the document store of an index"
+    ):
         document_ids(tmp_path)
+
+
+# Words with signs
+
+WORDS = {  # a query -> the passage that has the very word, and others that have its parts
+    "C++": ("C++ was begun in 1979 and is compiled.", "C was begun. C, C and C."),
+    "C#": ("C# was begun in 2000 at Microsoft.", "C was begun in 1972."),
+    "C": ("C was begun in 1972 at Bell Labs.", "C++ and C# were begun later."),
+    "F#": ("F# is typed.", "F is a letter. F.", "Press F1 for help."),
+    ".NET": (".NET runs on Linux.", "A net is made of string, a fishing net."),
+    "g++ -O2": ("Call g++ with a file.", "The G string breaks, g."),
+    "4.2.1": ("Version 4.2.1 mends the lock.", "Version 1.4.2 is old.", "4 2 1"),
+    "v1.4.2": ("Release 1.4.2 is old.", "Version 4.2.1 mends the lock."),
+    "2.0.0-rc1": ("Try 2.0.0-rc1 first.", "Version 2.0.1 rc1 of 0."),
+    "AT&T": ("AT&T was founded in 1885.", "A t-shirt at T station."),
+    "R&D": ("The R&D budget doubled.", "R and D are letters."),
+    "Q&A": ("A Q&A follows.", "Q and a."),
+    "I/O": ("Disk I/O is slow.", "The letters i and o."),
+    "w-2": ("Send the W-2 form.", "The form W and 2 copies.", "The 2 forms"),
+    "F-16": ("The F-16 flew.", "The F flew 16 times; 16 in all."),
+    "err_1042": ("Code err_1042 means full.", "An err is human; 1042 was a year."),
+    "x86_64": ("Built for x86-64.", "64 builds, x86 only."),
+    "3.5": ("It costs 3.5 crowns.", "It costs 5 crowns for 3.", "5.3 crowns"),
+    "9:30": ("It opens at 9:30.", "It opens at 30 past 9.", "9 to 30"),
+    "1,500": ("There are 1500 seats.", "There is 1 seat; 500 stand."),
+    "anna@example.org": (
+        "Write to anna@example.org.",
+        "Anna has an example of an org chart.",
+    ),
+    "caf\u00e9": ("The cafe is open.", "The bar is open."),
+    "cafe": ("The caf\u00e9 is open.", "The bar is open."),
+    "Zurich": ("Z\u00fcrich lies on a lake.", "Geneva lies on a lake."),
+    "Zu\u0308rich": ("Zurich lies on a lake.", "Geneva lies on a lake."),
+    "Strasse": ("Die Stra\u00dfe ist lang.", "Der Weg ist lang."),
+    "\uff23\uff0b\uff0b": ("C++ is compiled.", "C was begun."),
+    "C++\u8bed\u8a00": ("\u5b66\u4e60C++\u8bed\u8a00", "\u5b66\u4e60C\u8bed\u8a00"),
+    "w\u20112": ("Send the W-2 form.", "The form W and 2 copies."),
+}
+FILLERS = ["Bread is baked daily.", "The lake is cold.", "Trains run on time."]
+
+
+def weigh(query: str, passages: list[str]) -> list[float]:
+    "BM25 of passages for a query, rare words weighted among these passages."
+    bm25 = Bm25()
+    rows = [dict(zip(*row)) for row in zip(*bm25.documents(passages))]
+    (numbers,), (weights,) = bm25.questions([query])
+    scores = [0.0] * len(rows)
+    for number, weight in zip(numbers, weights):
+        holding = sum(number in row for row in rows)
+        rarity = math.log(1 + (len(rows) - holding + 0.5) / (holding + 0.5))
+        for i, row in enumerate(rows):
+            scores[i] += weight * rarity * row.get(number, 0.0)
+    return scores
+
+
+@pytest.mark.parametrize("query", WORDS)
+def test_the_passage_with_the_very_word_comes_first(query):
+    right, *others = WORDS[query]
+    first, *rest = weigh(query, [right, *others, *FILLERS])
+    assert first > max(rest)
+
+
+def test_the_very_spelling_of_a_word_with_accents_comes_first():
+    first, second, _ = weigh(
+        "r\u00e9sum\u00e9", ["A r\u00e9sum\u00e9.", "A resume.", "A bar."]
+    )
+    assert first > second > 0
+
+
+@pytest.mark.parametrize(
+    "text", ["and/or", "a well-known net", "Is it? It is!", "2 of 3"]
+)
+def test_other_texts_are_searched_as_they_are(text):
+    assert searched_text(text) == text.lower()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_index_of_an_older_format_is_to_be_built_again(number, tmp_path):
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": number}))
+    with pytest.raises(IndexMismatch, match="Build it again"):
+        open_folder(tmp_path)

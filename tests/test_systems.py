@@ -1,21 +1,39 @@
-"What `5_systems` reads, checks and cuts: cases by the dozen, and adapters whose replies are written down."
+"What `5_systems` reads, checks and cuts: cases by the dozen."
 
 import time
-from dataclasses import replace
 
-from mtrag_nb.core.record import read_step, _step_line
-from mtrag_nb.core.text import Label, sentences, spans_of
-from mtrag_nb.core.types import Context, Passage, SettingsError, Turn, as_context, expect
+from mtrag_nb.core.record import Drafted, read_step, step_line
+from mtrag_nb.core.replies import Label
+from mtrag_nb.core.text import spans_of
+from mtrag_nb.core.types import (
+    Passage,
+    SettingsError,
+    Turn,
+    as_context,
+    expect,
+)
 from mtrag_nb.core.types import structured
-from mtrag_nb.models.chat import Contract, Sampling, ScriptedChat
+from mtrag_nb.models.chat import Sampling, ScriptedChat
 from mtrag_nb.systems.agents import LAPTOP, AgentsSettings, _cut_to, _estimate, _fit
-from mtrag_nb.systems.baselines import _claims_in, adapter_claims, by_words, copied_claims
-from mtrag_nb.systems.baselines import read_marks, written_claims
-from mtrag_nb.systems.stages import PROMPTS, Asked, Cited, Toolbox, _check_by_adapter
+from mtrag_nb.systems.citations import (
+    _claims_in,
+    by_words,
+    copied_claims,
+    read_citation_marks,
+    written_claims,
+)
+from mtrag_nb.systems.citations import Cited
+from mtrag_nb.systems.stages import (
+    PROMPTS,
+    Asked,
+    _read_grade,
+    clean_answer,
+    grade_by_verdict,
+    show_history,
+)
+from mtrag_nb.serve.reply import _cited_lines
 from mtrag_nb.systems.nexus import _read_label
-from mtrag_nb.systems.stages import _grade_by_adapter, _read_grade
-from mtrag_nb.systems.stages import _rewrite_by_adapter, clean_answer
-from mtrag_nb.systems.stages import grade_by_verdict, show_history
+from tests.support.turns import new_turn
 
 TALK = (
     Turn("user", "Who runs the ferry to Oland Island?"),
@@ -30,8 +48,12 @@ DOCS = [
 ]
 QUESTION = "How much is the ferry to Oland Island?"
 FARES = "The ferry to Oland Island costs 12 crowns. Children pay 6 crowns on board."
-FERRY = as_context(Passage("p1", FARES, "Ferries › Fares", "ferries.pdf#page=3", "ferries.pdf"))
-BEES = as_context(Passage("p2", "Bees sleep at night. They collect pollen by day.", "Bees"))
+FERRY = as_context(
+    Passage("p1", FARES, "Ferries › Fares", "ferries.pdf#page=3", "ferries.pdf")
+)
+BEES = as_context(
+    Passage("p2", "Bees sleep at night. They collect pollen by day.", "Bees")
+)
 
 
 GRADES = {  # grade -> the replies that state it; None: nothing that may be read
@@ -65,7 +87,9 @@ LABELS = {
 def test_a_grade_or_label_is_read_where_a_reply_leaves_no_doubt():
     for read, known in ((_read_grade, GRADES), (_read_label, LABELS)):
         for value, replies in known.items():
-            assert {text: read(text) for text in replies} == dict.fromkeys(replies, value)
+            assert {text: read(text) for text in replies} == dict.fromkeys(
+                replies, value
+            )
 
 
 def test_generated_verdicts_keep_what_cannot_be_read():
@@ -88,33 +112,6 @@ def test_an_answer_is_cleaned_of_markers_labels_and_repetitions():
     assert clean_answer("Agent: It is. It is.", tidy=False) == "It is. It is."
 
 
-def test_adapters_rewrite_grade_and_check():
-    adapters = {task: Contract(task, marks=(("last_message", "i"),)) for task in ("q", "a", "h")}
-    replies = [
-        '{"rewritten_question": "What does the ferry cost?"}',
-        '"unanswerable"',
-        '[{"r": 0, "f": "faithful", "e": ""}, {"r": 1, "f": "unfaithful", "e": "No gulls."}]',
-        "That is fine.",
-    ]
-    by = ScriptedChat(replies)
-    messages = [
-        ("user", "Is there a ferry?"),
-        ("assistant", "Yes."),
-        ("user", "What does it cost?"),
-    ]
-    assert _rewrite_by_adapter(by, adapters["q"], messages).text == "What does the ferry cost?"
-    graded = _grade_by_adapter(by, adapters["a"], messages, DOCS)
-    assert [v.label for v in graded] == [Label.NO] * len(DOCS)
-    two = "It costs 12 crowns. Gulls are free."
-    answered = [*messages, ("assistant", two)]
-    v, spans = _check_by_adapter(by, adapters["h"], answered, DOCS)
-    assert (v.score, v.passed) == (0.5, False)
-    assert [two[a:b] for a, b in spans] == ["Gulls are free."]
-    assert by.asked[-1].messages[-1][1] == "<i0> It costs 12 crowns. <i1> Gulls are free."
-    v, spans = _check_by_adapter(by, adapters["h"], answered, DOCS)
-    assert (v.defaulted, v.passed, spans) == (True, False, ())
-
-
 def test_citations_are_read_by_their_form():
     read = {
         "It costs 12 [1].": ("It costs 12.", [(11, 1)]),
@@ -128,8 +125,11 @@ def test_citations_are_read_by_their_form():
         "It costs 12[1][3]. Pay.": ("It costs 12. Pay.", [(11, 1), (11, 3)]),
         "": ("", []),
     }
-    read |= {code: (code, []) for code in ("x[1] = 5", "array[10]", "Write f(x)[1] = 5 twice")}
-    assert {text: read_marks(text) for text in read} == read
+    read |= {
+        code: (code, [])
+        for code in ("x[1] = 5", "array[10]", "Write f(x)[1] = 5 twice")
+    }
+    assert {text: read_citation_marks(text) for text in read} == read
 
 
 def test_hostile_citations_are_read_in_linear_time():
@@ -138,7 +138,7 @@ def test_hostile_citations_are_read_in_linear_time():
 
         def once():
             begun = time.process_time()
-            read_marks(text)
+            read_citation_marks(text)
             return time.process_time() - begun
 
         return min(once() for _ in range(3))
@@ -148,43 +148,45 @@ def test_hostile_citations_are_read_in_linear_time():
         assert more < 20 * some + 0.1, (piece, some, more)
 
 
-def test_an_adapter_names_the_sentences_that_a_claim_rests_on():
-    pages = [Context("a", "a", DOCS[0]), Context("b", "b", "Gulls are loud. The bus is free.")]
-    last = len(sentences(DOCS[0])) + 1
-    cited = [f'[{{"r": 0, "c": [0]}}, {{"r": 1, "c": [{c}]}}]' for c in (last, f"{last}, 99")]
-    marks = Contract("c", marks=(("last_message", "r"), ("documents", "c")))
-    asker = Toolbox(None, ScriptedChat(cited), None, None)
-    asker = replace(asker, adapters={"cite": marks})
-    asked = ("What is free?", "It costs 12 crowns. The bus is free.", pages)
-    claims = adapter_claims(asker, *asked, by_words(0.5))
-    assert [[c.n for c in claim.citations] for claim in claims] == [[1], [2]]
-    assert claims[1].supported and adapter_claims(asker, *asked, by_words()) is None
-    assert "<c1>" in asker.chat.asked[0].documents[1] or len(sentences(DOCS[0])) > 1
-
-
 def test_quotes_are_claims_at_their_places():
-    (quote,) = copied_claims("Children pay 6 crowns on board.", [("p1", 43, 74)], [FERRY, BEES])
-    assert quote.supported and quote.citations[0].n == 1 and FERRY.text[43:74] == quote.text
+    (quote,) = copied_claims(
+        "Children pay 6 crowns on board.", [("p1", 43, 74)], [FERRY, BEES]
+    )
+    assert (
+        quote.supported
+        and quote.citations[0].n == 1
+        and FERRY.text[43:74] == quote.text
+    )
     block = "Rules of the Harbour of Ven\nBy Anna Berg, 2024\nDogs travel free."  # of a document's first page
     assert [c.text for c in _claims_in(block)] == ["Dogs travel free."]
     lines = [("p9", *span) for span in spans_of(block, block.split("\n"))]
-    found = copied_claims(" ".join(block.split()), lines, [as_context(Passage("p9", block))])
+    found = copied_claims(
+        " ".join(block.split()), lines, [as_context(Passage("p9", block))]
+    )
     assert [c.text for c in found] == ["Dogs travel free."]
 
 
 def test_the_step_of_citations_is_on_the_record():
     said = "The ferry costs 12 crowns [1]. Bees sleep at night. [1] Children pay 6 crowns [1][5]."
-    text, marks = read_marks(f"{said} Dragons guard the pier.")
+    text, marks = read_citation_marks(f"{said} Dragons guard the pier.")
     written = written_claims(text, marks, [FERRY, BEES], by_words())
     step = Cited(claims=tuple(written), way="written", raw=0.5, licence="none")
-    assert read_step(_step_line(step)) == step
+    assert read_step(step_line(step)) == step
     unsupported = ["Bees sleep at night.", "Dragons guard the pier."]
     assert [c.text for c in step.unsupported] == unsupported
+    assert (step.density, step.coverage) == (0.75, 0.6667), "raw is their product"
+    turn = new_turn(Drafted(text=text), step, contexts=(FERRY.id, BEES.id))
+    reply = _cited_lines(turn, {c.id: c for c in (FERRY, BEES)})
+    told = ("coverage", "density", "confidence", "chance")
+    assert [reply[name] for name in told] == [0.6667, 0.75, 0.5, None]
 
 
 def test_texts_are_cut_to_a_budget():
     texts = ["a " * 100, "b " * 100, "c " * 100]
-    assert _fit(texts, 1000) == texts and [len(t) for t in _fit(texts, 90)] == [200, 159]
+    assert _fit(texts, 1000) == texts and [len(t) for t in _fit(texts, 90)] == [
+        200,
+        159,
+    ]
     assert _fit(texts, 60) == texts[:1] and _fit([], 5) == []
     assert _cut_to("one two three", 2) == "one two"
     assert _cut_to("incomprehensibilities", 2) == "" == _cut_to("", 0)
@@ -194,10 +196,20 @@ def test_texts_are_cut_to_a_budget():
 
 def test_the_settings_of_the_agents_are_the_specifications():
     own = AgentsSettings()
-    numbers = own.messages, own.every, own.graded, own.grade_threshold, own.enough, own.deadline
+    numbers = (
+        own.messages,
+        own.every,
+        own.graded,
+        own.grade_threshold,
+        own.enough,
+        own.deadline,
+    )
     assert numbers == (10, 5, 6, 7.0, 3, 30.0)
-    assert own.sampling == Sampling(0.1, 0.9, 40, 1.1) and not AgentsSettings(**LAPTOP).sampling
-    for wrong in ({"fold": "never"}, {"rounds": 0}, {"context_tokens": 63}, {"kinds": "poetry"}):
+    assert (
+        own.sampling == Sampling(0.1, 0.9, 40, 1.1)
+        and not AgentsSettings(**LAPTOP).sampling
+    )
+    for wrong in ({"rounds": 0}, {"deadline": -1.0}):
         with expect(TypeError, "AgentsSettings."):
             structured(AgentsSettings, wrong)
     with expect(SettingsError):

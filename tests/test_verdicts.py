@@ -1,6 +1,6 @@
 """Right, wrong and refused for anybody's answers: short targets, other spellings and scripts, refusals of other languages and frameworks,
 gold in every form. What judges reply: tests/test_judging.py. The counts over `data/refusals/test.jsonl` and `data/licence/short.jsonl`
-are in 7_evaluate/03a_licence."""
+are in 7_evaluation/03a_licence."""
 
 import json
 import shutil
@@ -11,25 +11,38 @@ import pytest
 
 from mtrag_nb.app.cli import main
 from mtrag_nb.app.evaluate import evaluate
-from mtrag_nb.core.record import Run
+from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import RetrievalSettings, load_settings
-from mtrag_nb.core.text import Label, Stance, check_claims, claim_tokens, content_words, in_digits
-from mtrag_nb.core.text import parse_verdict, script_of, sentences, stance, support
-from mtrag_nb.core.text import unknown_language
+from mtrag_nb.core.claims import check_claims, claim_tokens
+from mtrag_nb.core.refusals import Stance, stance, unknown_language
+from mtrag_nb.core.replies import Label, parse_verdict
+from mtrag_nb.core.text import (
+    content_words,
+    script_of,
+    sentences,
+    support,
+    unread_number,
+)
 from mtrag_nb.core.types import Gold, Passage, SettingsError, expect
-from mtrag_nb.data.mtrag import BY_TEXT, is_gold, read_benchmark, sample_dir
-from mtrag_nb.evaluate.blame import _strayed, blame
-from mtrag_nb.evaluate.judge import _split_statements
-from mtrag_nb.evaluate.measures import best_by_target, says_target, verdict_of, why_not_judged
-from mtrag_nb.evaluate.pairs import right_by_target
-from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.data.mtrag import read_benchmark, sample_dir
+from mtrag_nb.data.tasks import BY_TEXT, is_gold
+from mtrag_nb.evaluation.blame import _strayed, blame
+from mtrag_nb.evaluation.judge import _split_by_judge
+from mtrag_nb.evaluation.verdicts import (
+    best_by_target,
+    says_target,
+    verdict_of,
+    why_not_judged,
+)
+from mtrag_nb.evaluation.proof import right_by_target
+from mtrag_nb.evaluation.evidence import Evidence
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.retrieve import Retriever
-from mtrag_nb.search.store import open_index
+from mtrag_nb.search.index import open_index
 from mtrag_nb.serve.serve import library
-from mtrag_nb.systems.outside import _as_passage, _read_reply
+from mtrag_nb.systems.foreign import as_passage, read_reply
 from tests.support.servers import completion, serving
 
 ROOT = Path(__file__).parents[1]
@@ -131,19 +144,20 @@ VERDICTS = [  # question, targets, answer, verdict
     ("", "30 days", "Not by Monday, but in 30 days.", "right"),
     ("", "no ticket below 6 years", "No ticket is needed below 6 years.", "right"),
     ("Below which age is no ticket needed?", "6 years", "None below 6 years.", "right"),
-    # numbers of other scripts and languages count by value
-    ("他多大？", "二十五岁", "他今年25岁。", "right"),
-    ("他多大？", "25", "他今年二十五岁。", "right"),
-    ("他多大？", "二十五", "他今年五十二岁。", "wrong"),
-    ("多少钱？", "三百", "门票是300元。", "right"),
-    ("多少人？", "2000人", "两千人", "right"),
-    ("何人ですか。", "12000人", "一万二千人です。", "right"),
-    ("多少年？", "20年", "廿年", "right"),
-    ("哪一年？", "2024年", "二〇二四年", "right"),
-    ("哪一条？", "25", "第二十五条", "right"),
-    ("多少？", "25%", "百分之二十五", "right"),
+    # Han numerals are not read; numbers of other languages count by value
+    ("他多大？", "二十五岁", "他今年25岁。", "undecided"),
+    ("他多大？", "25", "他今年二十五岁。", "undecided"),
+    ("他多大？", "二十五", "他今年五十二岁。", "undecided"),
+    ("多少钱？", "三百", "门票是300元。", "undecided"),
+    ("他多大？", "二十五岁", "他今年二十五岁。", "right"),
+    ("多少人？", "2000人", "两千人", "undecided"),
+    ("何人ですか。", "12000人", "一万二千人です。", "undecided"),
+    ("多少年？", "20年", "廿年", "undecided"),
+    ("哪一年？", "2024年", "二〇二四年", "undecided"),
+    ("哪一条？", "25", "第二十五条", "undecided"),
+    ("多少？", "25%", "百分之二十五", "undecided"),
     ("几个？", "3", "他吃了三明治。", "wrong"),
-    ("几个？", "一", "统一了一些。", "wrong"),
+    ("几个？", "一", "统一了一些。", "undecided"),
     ("Wie viele Einwohner hat die Stadt?", "1.200", "The town has 1,200 inhabitants.", "right"),
     ("", "1,200", "Die Stadt hat 1.200 Einwohner.", "right"),
     ("", "1,200.50 euros", "Es sind 1.200,50 Euro.", "right"),
@@ -161,18 +175,37 @@ VERDICTS = [  # question, targets, answer, verdict
 ]  # fmt: skip
 
 
+def test_a_number_that_is_not_read_is_named():
+    found = best_by_target("他今年二十五岁。", ["25"], "他多大？")
+    assert found.verdict == "undecided"
+    assert "二十五 is a number in a script that is not read" in found.why
+
+
 @pytest.mark.parametrize("question, targets, answer, verdict", VERDICTS)
-def test_an_answer_is_right_wrong_or_undecided_by_its_target(question, targets, answer, verdict):
+def test_an_answer_is_right_wrong_or_undecided_by_its_target(
+    question, targets, answer, verdict
+):
     assert verdict_of(answer, targets.split("|"), question) == verdict
 
 
 @pytest.mark.parametrize(
     "said, there",
-    [("5 km²", "5 km"), ("5 km", "5 km²"), ("5 m2", "5 m3"), ("5 kWh", "5 kW"), ("5 MB/s", "5 MB")],
+    [
+        ("5 km²", "5 km"),
+        ("5 km", "5 km²"),
+        ("5 m2", "5 m3"),
+        ("5 kWh", "5 kW"),
+        ("5 MB/s", "5 MB"),
+    ],
 )
 def test_a_claim_with_a_unit_of_another_power_or_rate_is_told(said, there):
     def told(text, passage):
-        return "unit" in check_claims(f"The lake has {text}.", [f"The lake has {passage}."])[0].why
+        return (
+            "unit"
+            in check_claims(f"The lake has {text}.", [f"The lake has {passage}."])[
+                0
+            ].why
+        )
 
     assert told(said, there) and not told(said, said) and not told(there, there)
 
@@ -216,7 +249,8 @@ ANSWERED = (  # true answers with the words of refusals
 
 
 @pytest.mark.parametrize(
-    "stances", [dict.fromkeys(REFUSED, Stance.DECLINES), dict.fromkeys(ANSWERED, Stance.ANSWERS)]
+    "stances",
+    [dict.fromkeys(REFUSED, Stance.DECLINES), dict.fromkeys(ANSWERED, Stance.ANSWERS)],
 )
 def test_refusals_are_seen_and_true_answers_are_none(stances):
     assert {text: stance(text) for text in stances} == stances
@@ -236,15 +270,24 @@ def test_a_system_has_phrases_of_its_own():
 
 def test_a_language_without_a_rule_is_named():
     greek = "Τα σκυλιά δεν επιτρέπονται στον κήπο του μουσείου τη νύχτα"
-    assert unknown_language("De hond mag niet in de tuin van het museum komen.") == "Dutch"
+    assert (
+        unknown_language("De hond mag niet in de tuin van het museum komen.") == "Dutch"
+    )
     assert unknown_language(greek) == "other script"
-    assert unknown_language("Der Hund darf nicht in den Garten, und er muss draußen warten.") == ""
+    assert (
+        unknown_language(
+            "Der Hund darf nicht in den Garten, und er muss draußen warten."
+        )
+        == ""
+    )
 
 
 def test_a_but_is_read_in_its_own_language():
     rest = "ma questa è una frase lunga che dice molte cose belle"
     assert stance(f"Non lo so, {rest}.") is Stance.PARTIAL
-    english = "I do not know the answer, ma the old one said that it is there by the sea"
+    english = (
+        "I do not know the answer, ma the old one said that it is there by the sea"
+    )
     assert stance(english) is Stance.DECLINES
 
 
@@ -347,7 +390,9 @@ def test_sentences_end_in_every_script():
     assert len(sentences("Он пришёл. Там были яблоки.")) == 2
     assert len(sentences("他来了。那里有苹果。")) == 2
     assert len(sentences("He left. “We stay,” she said.")) == 2
-    assert sentences("It costs 3.5 crowns. e.g. this.") == ["It costs 3.5 crowns. e.g. this."]
+    assert sentences("It costs 3.5 crowns. e.g. this.") == [
+        "It costs 3.5 crowns. e.g. this."
+    ]
     assert not _strayed("博物馆的门票多少钱", "门票多少钱？", ["我们谈谈博物馆"])
 
 
@@ -396,7 +441,10 @@ FORMS = [  # of a passage of page 3 of fees.pdf
     {"text": FEE, "url": "https://x.invalid/fees.pdf?dl=1#page=3"},
     {"text": FEE, "url": "C:\\docs\\fees.pdf#page=3"},
     ({"text": FEE, "source": "fees.pdf", "page": 3}, 0.8),
-    {"content": FEE, "meta": {"file_path": "docs/fees.pdf", "page_number": 3}},  # Haystack
+    {
+        "content": FEE,
+        "meta": {"file_path": "docs/fees.pdf", "page_number": 3},
+    },  # Haystack
     {"node": {"text": FEE, "metadata": {"file_name": "fees.pdf", "page_label": "3"}}},
     {"text": FEE, "metadata": {"source": "file:///data/fees.pdf", "page_label": 3}},
     {"text": FEE, "metadata": {"source": "s3://bucket/fees.pdf", "page_number": 3}},
@@ -408,7 +456,7 @@ FORMS = [  # of a passage of page 3 of fees.pdf
 def test_gold_by_file_is_found_in_every_form(given):
     golds = {"fees.pdf": True, "fees.pdf#page=3": True, "fees.pdf#page=4": False}
     golds |= {"rules.pdf": False, "es.pdf": False}
-    assert {g: is_gold(Passage(g, ""), _as_passage(given)) for g in golds} == golds
+    assert {g: is_gold(Passage(g, ""), as_passage(given)) for g in golds} == golds
 
 
 @pytest.mark.parametrize(
@@ -423,12 +471,14 @@ def test_gold_by_file_is_found_in_every_form(given):
     ],
 )
 def test_gold_by_address(gold, url, there):
-    assert is_gold(Passage(gold, ""), _as_passage({"text": "A fee.", "url": url})) is there
+    assert (
+        is_gold(Passage(gold, ""), as_passage({"text": "A fee.", "url": url})) is there
+    )
 
 
 def test_chunks_of_one_id_are_kept_apart():
     chunks = [{"id": "d1", "text": text} for text in ("one", "two", "two")]
-    reply = _read_reply(("Seven.", chunks))
+    reply = read_reply(("Seven.", chunks))
     assert [p.text for p in reply.passages] == ["one", "two"]
     assert {p.document_id for p in reply.passages} == {"d1"}
     assert all(is_gold(Passage("d1", ""), p) for p in reply.passages)
@@ -456,7 +506,9 @@ REFUSE = {"Latin": "Das geht aus den Dokumenten nicht hervor.", "Han": "文档�
 def test_twelve_turns_in_three_languages_are_answered_and_blamed(tmp_path):
     "German, Chinese and Arabic documents: ingested, searched by words, answered by the nearest sentence, blamed and reported."
     index, embedder = tmp_path / "index", Models(load_settings()).embedder
-    library("add", LANGUAGES / "documents", index=index, collection="rules", progress=False)
+    library(
+        "add", LANGUAGES / "documents", index=index, collection="rules", progress=False
+    )
     how = RetrievalSettings(views="bm25:query", rerank_k=2)
     found = Retriever(open_index(index, embedder), embedder, settings=how)
 
@@ -468,7 +520,9 @@ def test_twelve_turns_in_three_languages_are_answered_and_blamed(tmp_path):
         enough = best and support(question, [best]) >= 0.25
         return (best if enough else REFUSE[script_of(question)]), contexts
 
-    done = evaluate(nearest, LANGUAGES / "questions.jsonl", out=tmp_path / "run", progress=False)
+    done = evaluate(
+        nearest, LANGUAGES / "questions.jsonl", out=tmp_path / "run", progress=False
+    )
     came = {b.task_id: (b.verdict, b.cause, b.why) for b in done.blame.turns.values()}
     assert len(came) == sum(v == "right" for v, *_ in came.values()) == 12, came
     how = done.evidence.how
@@ -479,11 +533,15 @@ def test_twelve_turns_in_three_languages_are_answered_and_blamed(tmp_path):
 
 def test_the_command_takes_phrases_of_a_system(tmp_path):
     run, reference = tmp_path / "run", tmp_path / "run.questions.jsonl"
-    tasks = [{"question": "What does the boat cost?", "answerable": False, "id": "boat"}]
+    tasks = [
+        {"question": "What does the boat cost?", "answerable": False, "id": "boat"}
+    ]
     evaluate(lambda m: ("Ask my colleague.", [CAKE]), tasks, out=run, progress=False)
 
     def verdict():
-        (found,) = blame(Evidence(Run(run), read_benchmark(reference).gold)).turns.values()
+        (found,) = blame(
+            Evidence(Run(run), read_benchmark(reference).gold)
+        ).turns.values()
         return found.verdict
 
     assert verdict() == "failed"
@@ -503,7 +561,11 @@ def test_the_command_takes_phrases_of_a_system(tmp_path):
         ("The keeper is Anna Holm. I do not know more.", "Anna Holm", True),
         ("It does not contain nuts.", "It does not contain nuts.", True),
         ("I do not know.", "I do not know.", True),
-        ("As far as I see, the text does not say it, sorry.", "The text does not say it.", True),
+        (
+            "As far as I see, the text does not say it, sorry.",
+            "The text does not say it.",
+            True,
+        ),
         ("这座博物馆成立于一九二一年", "成立于一九二一年", True),
     ],
 )
@@ -512,13 +574,21 @@ def test_a_refusal_about_a_target_does_not_say_it(answer, target, says):
 
 
 def test_the_kept_agreement_with_written_answers_is_that_of_the_rules():
-    kept = json.loads((ROOT / "data" / "measured" / "verdicts.json").read_text(encoding="utf-8"))
-    lines = (ROOT / "data" / "licence" / "short.jsonl").read_text(encoding="utf-8").splitlines()
+    kept = json.loads(
+        (ROOT / "data" / "measured" / "verdicts.json").read_text(encoding="utf-8")
+    )
+    lines = (
+        (ROOT / "data" / "licence" / "short.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     cases = [json.loads(line) for line in lines]
     for kind, by in kept.items():
         some = [c for c in cases if kind in (c["kind"], "all")]
         said = [verdict_of(c["answer"], c["targets"], c["question"]) for c in some]
-        right = sum(v == ("right" if c["right"] else "wrong") for v, c in zip(said, some))
+        right = sum(
+            v == ("right" if c["right"] else "wrong") for v, c in zip(said, some)
+        )
         told = by["kind of target"]
         assert told["agreement"]["n"] == len(some) > 20 and told["against"] == 0
         assert told["agreement"]["value"] == round(right / len(some), 4)
@@ -549,7 +619,9 @@ def test_numbers_beyond_floats_stay_finite():
     assert keys and not any("inf" in k or "nan" in k for k in keys)
 
 
-@pytest.mark.parametrize("number", ["1.200.000", "1,200,000", "1 200 000", "1'200'000", "1200000"])
+@pytest.mark.parametrize(
+    "number", ["1.200.000", "1,200,000", "1 200 000", "1'200'000", "1200000"]
+)
 def test_words_and_claims_read_a_number_alike(number):
     assert content_words(f"{number} crowns") == ["1200000", "crowns"]
     assert claim_tokens(f"{number} crowns")[0].key == "#1200000"
@@ -557,10 +629,10 @@ def test_words_and_claims_read_a_number_alike(number):
 
 @pytest.mark.parametrize(
     "text",
-    "一些 统一 三明治 万一 十分重要 三四天 四川 百度 千万不要 五十嵐 八百屋 三十三間堂 一切".split(),
+    "一些 统一 三明治 十分重要 四川 千万不要 五十嵐 八百屋 三十三間堂 一切".split(),
 )
-def test_numerals_inside_words_and_names_stay(text):
-    assert in_digits(text) == text
+def test_numerals_inside_words_and_names_are_no_numbers(text):
+    assert not unread_number(text)
 
 
 @pytest.mark.parametrize(
@@ -580,7 +652,9 @@ def test_numerals_inside_words_and_names_stay(text):
     ],
 )  # fmt: skip
 def test_function_words_of_a_language_are_no_content_and_english_stays(text, words):
-    assert content_words(text) == [unicodedata.normalize("NFKC", w) for w in words.split()]
+    assert content_words(text) == [
+        unicodedata.normalize("NFKC", w) for w in words.split()
+    ]
 
 
 def test_a_deep_object_breaks_nothing():
@@ -589,15 +663,22 @@ def test_a_deep_object_breaks_nothing():
 
 
 def test_statements_are_those_of_the_answer():
-    written = "Here are the statements:\n- It costs 12 crowns.\n- The moon is made of cheese."
-    found = _split_statements(ScriptedChat([written]), ["q"], ["It costs 12 crowns."], "judge")
-    assert found == [["It costs 12 crowns."]]
+    written = (
+        "Here are the statements:\n- It costs 12 crowns.\n- The moon is made of cheese."
+    )
+    ((found, _),) = _split_by_judge(
+        ScriptedChat([written]), ["q"], ["It costs 12 crowns."]
+    )
+    assert found == ["It costs 12 crowns."]
 
 
 def test_pairs_and_ladders_ask_the_question_of_yes_and_no():
     gold = {"t": Gold("t", "ANSWERABLE", ("Yes",))}
     right = right_by_target(gold, {"t": DOGS})
-    assert right("t", "Dogs are allowed.") is True and right("t", "Dogs are not allowed.") is False
+    assert (
+        right("t", "Dogs are allowed.") is True
+        and right("t", "Dogs are not allowed.") is False
+    )
     assert right_by_target(gold)("t", "Dogs are allowed.") is None
 
 
@@ -608,16 +689,31 @@ NUTS = {"question": "Does the cake contain nuts?", "passages": [CAKE]}
 NUTS["answer"] = "No, the cake has none at all, says the baker"
 BY_JUDGE = {  # the answer -> label of idk, reply on correctness; what becomes of the turn
     "It does not contain nuts.": ("no", "Score: 9", "right", ""),
-    "The baker sells bread and rolls on every day of the week.": ("no", "Score: 2", "failed", ""),
+    "The baker sells bread and rolls on every day of the week.": (
+        "no",
+        "Score: 2",
+        "failed",
+        "",
+    ),
     "It may contain nuts, or traces of them, in some of the years.": (
         *("no", "Score: 5", "undecided", "right in part, says the judge"),
     ),
     "It has no nuts in it, which the baker says of all his cakes.": (
         *("no", "Score: 9 or 2", "undecided", "the judge's verdict could not be read"),
     ),
-    "Whether nuts are in it is anybody's guess as far as I go.": ("yes", "", "failed", ""),
+    "Whether nuts are in it is anybody's guess as far as I go.": (
+        "yes",
+        "",
+        "failed",
+        "",
+    ),
     "What the cake has in it was never written down for me.": (
-        *("perhaps", "Score: 9", "undecided", "whether it refuses, the judge does not say"),
+        *(
+            "perhaps",
+            "Score: 9",
+            "undecided",
+            "whether it refuses, the judge does not say",
+        ),
     ),
 }
 
@@ -625,8 +721,14 @@ BY_JUDGE = {  # the answer -> label of idk, reply on correctness; what becomes o
 def scripted(asked: str) -> str:
     "A judge that says of each answer what stands in BY_JUDGE; asked: its prompt."
     known = (BY_JUDGE[a][:2] for a in BY_JUDGE if a in asked)
-    label, score = next(known, ("no", "Score: 1"))  # a server is tried with words of its own
-    return f"Label: {label}" if asked.endswith("Reply with the label.") else f"So.\n{score}"
+    label, score = next(
+        known, ("no", "Score: 1")
+    )  # a server is tried with words of its own
+    return (
+        f"Label: {label}"
+        if asked.endswith("Reply with the label.")
+        else f"So.\n{score}"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -663,7 +765,12 @@ def test_whose_verdicts_count_is_kept_with_the_run(by_judge):
 
 def test_a_served_judge_decides_by_command(by_judge, tmp_path, capsys):
     folder = shutil.copytree(by_judge.run.folder, tmp_path / "run")
-    for kept in ("judge.json", "judgements.jsonl", "judge_calls.jsonl", "verdicts.json"):
+    for kept in (
+        "judge.json",
+        "judgements.jsonl",
+        "judge_calls.jsonl",
+        "verdicts.json",
+    ):
         (folder / kept).unlink()
     known = [str(folder), "--reference", f"{by_judge.run.folder}.questions.jsonl"]
     assert main(["blame", *known, "--verdicts", "dice"]) == 2
@@ -675,8 +782,19 @@ def test_a_served_judge_decides_by_command(by_judge, tmp_path, capsys):
         assert main([*command]) in (0, None)
         return capsys.readouterr().out
 
-    with serving(lambda asked: completion(scripted(asked.body["messages"][1]["content"]))) as s:
-        judge = ["--chat", s.url, "--model", "Qwen", "--way", "text", "--verdicts", "judge"]
+    with serving(
+        lambda asked: completion(scripted(asked.body["messages"][1]["content"]))
+    ) as s:
+        judge = [
+            "--chat",
+            s.url,
+            "--model",
+            "Qwen",
+            "--way",
+            "text",
+            "--verdicts",
+            "judge",
+        ]
         asked = says("judge", *known, *judge, "--protocols", "idk", "correctness")
     assert "Is the answer right?" in asked
     blamed = says("blame", *known)
@@ -692,7 +810,11 @@ def test_a_recorded_run_is_judged_by_its_kept_judgements():
     run = Run(folder, judged=folder / "judged")
     gold = read_benchmark(sample_dir() / "reference.jsonl").gold
     found = blame(Evidence(run, gold, verdicts="judge"))
-    scores = {i: js["correctness"].score for i, js in run.judgements.items() if "correctness" in js}
+    scores = {
+        i: js["correctness"].score
+        for i, js in run.judgements.items()
+        if "correctness" in js
+    }
     says = {True: "right", False: "failed"}
     for i, b in found.turns.items():
         if b.why == "right in part, says the judge":

@@ -32,12 +32,23 @@ def by_uv(arguments: list[str]) -> bool:
     "Whether uv installed it."
     if subprocess.run([*PIP, "install", "-q", "uv"]).returncode:
         return False
-    listed = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        [*PIP, "config", "list"], capture_output=True, text=True
+    ).stdout
     # pip takes the best version of all indexes, uv by itself that of the first index which has any; nltk, which LlamaIndex
     # cuts sentences with, refuses files that are hard links into uv's cache.
     own = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_LINK_MODE": "copy"}
     env = {**own, **as_uv_reads(listed), **os.environ}
-    command = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", sys.executable]
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "install",
+        "-q",
+        "--python",
+        sys.executable,
+    ]
     return not subprocess.run([*command, *arguments], env=env).returncode
 
 

@@ -18,8 +18,11 @@ import sync
 from outputs import directives
 from readme import FOLDERS, ROOT, head
 
-TITLES = {"tour": "Tour", **{f: f.partition("_")[2] or f for f in FOLDERS if f != "tour"}}
-COPIED = ".github docs figures mtrag_nb packages settings.ini README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff".split()
+TITLES = {
+    "tour": "Tour",
+    **{f: f.partition("_")[2] or f for f in FOLDERS if f != "tour"},
+}
+COPIED = ".github docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff".split()
 PREFACE = "\n\n```{{autolink-preface}}\n:level: file\n\n{imports}\n```\n"
 TREE = "\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
 # Plots are drawn on white: turned dark, with their hues kept. Nesting, so that it stands once for both ways to a dark page.
@@ -50,7 +53,9 @@ def linked(text: str) -> str:
         r'<img class="only-light" loading="lazy"\2 src="\3"\4>'
         r'<img class="only-dark" loading="lazy"\2 src="\1"\4>'
     )
-    picture = r'<picture><source .*?srcset="(.*?)"><img([^>]*?) src="(.*?)"(.*?)></picture>'
+    picture = (
+        r'<picture><source .*?srcset="(.*?)"><img([^>]*?) src="(.*?)"(.*?)></picture>'
+    )
     text = re.sub(picture, both, text).replace("<img src=", '<img loading="lazy" src=')
     text = re.sub(r'(<a href="nbs/[^"]+)\.ipynb"', r'\1.html"', text)
     return re.sub(r"\[!\[Open In Colab\].*?\]\(", "[Open in Colab](", text)
@@ -78,18 +83,34 @@ def shown(cell: dict) -> list[dict]:
         tags += ["hide-input"] if imports_most(source) else []
         data = (o.get("data", {}) for o in cell["outputs"])
         for html in (d["text/html"] for d in data if "text/html" in d):
-            html[:] = [re.sub(r' href="#[^"]*"', "", line) for line in html]  # excerpts of pages
-    return [{**cell, "source": linked(source), "metadata": {**cell["metadata"], "tags": tags}}]
+            html[:] = [
+                re.sub(r' href="#[^"]*"', "", line) for line in html
+            ]  # excerpts of pages
+    return [
+        {
+            **cell,
+            "source": linked(source),
+            "metadata": {**cell["metadata"], "tags": tags},
+        }
+    ]
 
 
 def imports(nb: dict, modules: list[str]) -> str:
     "What the cells of a notebook import from the package, and what its module defines: so the names in it become links."
-    code = "\n".join("".join(c["source"]) for c in nb["cells"] if c["cell_type"] == "code")
-    found = set(re.findall(r"^from mtrag_nb\.[\w.]+ import (?:\([^)]*\)|.+)", code, re.M))
+    code = "\n".join(
+        "".join(c["source"]) for c in nb["cells"] if c["cell_type"] == "code"
+    )
+    found = set(
+        re.findall(r"^from mtrag_nb\.[\w.]+ import (?:\([^)]*\)|.+)", code, re.M)
+    )
     for name in modules:
-        text = (ROOT / "mtrag_nb" / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8")
+        text = (ROOT / "mtrag_nb" / f"{name.replace('.', '/')}.py").read_text(
+            encoding="utf-8"
+        )
         if names := re.search(r"^__all__ = \[(.*?)\]", text, re.S | re.M):
-            found.add(f"from mtrag_nb.{name} import {', '.join(ast.literal_eval(f'[{names[1]}]'))}")
+            found.add(
+                f"from mtrag_nb.{name} import {', '.join(ast.literal_eval(f'[{names[1]}]'))}"
+            )
     return "\n".join(sorted(found))
 
 
@@ -98,8 +119,15 @@ def recorded_runs() -> str:
     rows = ["| run | model | turns | seconds |", "|---|---|---|---|"]
     for path in sorted((ROOT / "data" / "recorded").glob("*/manifest.json")):
         run = json.loads(path.read_text(encoding="utf-8"))
-        turns, seconds = (sum(s[k] for s in run["sessions"]) for k in ("turns", "seconds"))
-        cells = (path.parent.name, run["settings"]["chat"]["name"], str(turns), f"{seconds:.0f}")
+        turns, seconds = (
+            sum(s[k] for s in run["sessions"]) for k in ("turns", "seconds")
+        )
+        cells = (
+            path.parent.name,
+            run["settings"]["chat"]["name"],
+            str(turns),
+            f"{seconds:.0f}",
+        )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -141,7 +169,9 @@ def shown_value(m: dict | None) -> str:
 
 def _skill() -> str:
     "The ten tasks, as a section of llms.txt: without the lines at the head that agents' own tools read."
-    text = (ROOT / "docs" / "SKILL.md").read_text(encoding="utf-8").split("\n---\n", 1)[1]
+    text = (
+        (ROOT / "docs" / "SKILL.md").read_text(encoding="utf-8").split("\n---\n", 1)[1]
+    )
     place = f"]({anywhere.ADDRESS}/blob/{anywhere.CFG['branch']}"
     return re.sub(r"^#", "##", text, flags=re.M).replace("](..", place)
 
@@ -156,7 +186,9 @@ def lay_out(folder: Path) -> None:
         (shutil.copytree if how else shutil.copy)(ROOT / name, folder / name, **how)
     (folder / "docs" / "conf.py").rename(folder / "conf.py")
     shutil.copytree(ROOT / "figures", folder / "extra" / "figures")  # for <picture>
-    (folder / "README.md").write_text(linked((ROOT / "README.md").read_text(encoding="utf-8")))
+    (folder / "README.md").write_text(
+        linked((ROOT / "README.md").read_text(encoding="utf-8"))
+    )
     index = ["```{include} README.md\n```\n"]
     llms = [f"# mtrag_nb\n\n> {anywhere.CFG['description']}\n", _skill()]
     written = sync.written(ROOT / "nbs")
@@ -170,7 +202,9 @@ def lay_out(folder: Path) -> None:
             preface = PREFACE.format(imports=imports(nb, written[page]))
             nb["cells"] = [s for cell in nb["cells"] for s in shown(cell)]
             nb["cells"][0]["source"] += preface
-            nb["metadata"].setdefault("kernelspec", {"name": "python3", "display_name": "python3"})
+            nb["metadata"].setdefault(
+                "kernelspec", {"name": "python3", "display_name": "python3"}
+            )
             (folder / "nbs" / page).parent.mkdir(parents=True, exist_ok=True)
             (folder / "nbs" / page).write_text(json.dumps(nb), encoding="utf-8")
             url = f"{anywhere.SITE}nbs/{page.removesuffix('.ipynb')}.html"
@@ -184,14 +218,25 @@ def lay_out(folder: Path) -> None:
     names = [p.relative_to(folder).as_posix() for p in own]
     llms.append("\n## Reference\n")
     for name in [*names, "CHANGELOG.md"]:
-        title = re.search(r"^# (.+)", (folder / name).read_text(encoding="utf-8"), re.M)[1]
+        title = re.search(
+            r"^# (.+)", (folder / name).read_text(encoding="utf-8"), re.M
+        )[1]
         llms.append(f"- [{title}]({anywhere.SITE}{name.removesuffix('.md')}.html)")
-    package = "packages/qdrant-edge-client/README"
-    pages = ["api/mtrag_nb/index", *names, package, "CONTRIBUTING", "CHANGELOG", "genindex"]
+    pages = [
+        "api/mtrag_nb/index",
+        *names,
+        "CONTRIBUTING",
+        "CHANGELOG",
+        "genindex",
+    ]
     index.append(TREE.format(title="Reference", pages="\n".join(pages)))
     (folder / "index.md").write_text("".join(index), encoding="utf-8")
     (folder / "extra" / "llms.txt").write_text("\n".join(llms) + "\n", encoding="utf-8")
-    rooms = {f"mtrag_nb.{m}": f"nbs/{page}" for page, modules in written.items() for m in modules}
+    rooms = {
+        f"mtrag_nb.{m}": f"nbs/{page}"
+        for page, modules in written.items()
+        for m in modules
+    }
     (folder / "rooms.json").write_text(json.dumps(rooms), encoding="utf-8")
 
 
@@ -202,7 +247,9 @@ def main() -> int:
     sys.path[:] = [p for p in sys.path if Path(p).resolve() != ROOT]
     out = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "_docs").resolve()
     lay_out(out.parent / "_site")
-    status = sphinx(["-q", "-j", "auto", "-b", "html", str(out.parent / "_site"), str(out)])
+    status = sphinx(
+        ["-q", "-j", "auto", "-b", "html", str(out.parent / "_site"), str(out)]
+    )
     for path in out.rglob("*.html"):
         page = path.read_text(encoding="utf-8")
         for found, right in MENDED.items():

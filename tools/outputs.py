@@ -25,20 +25,26 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 NUMBER = re.compile(
     r"(?<![\w.])[-+−]?(?:\d[\d,]*(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)|\.\d+)(?!\d|\.\d)"
 )
-COLUMNS = re.compile(r"[ \t]+|(?<=[-=─])[-=─]{2,}")  # what grows with the numbers in a table
+COLUMNS = re.compile(
+    r"[ \t]+|(?<=[-=─])[-=─]{2,}"
+)  # what grows with the numbers in a table
 ADDRESS = re.compile(r"( object)? at 0x[0-9a-fA-F]+")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_BLOCKS = (
-    "p|div|tr|table|details|summary|h[1-4]|li|ul|ol|pre|br|section|figure|figcaption|blockquote"
-)
+_BLOCKS = "p|div|tr|table|details|summary|h[1-4]|li|ul|ol|pre|br|section|figure|figcaption|blockquote"
 BLOCKS = re.compile(rf"</?(?:{_BLOCKS})\b[^>]*>")
 
 
 def directives(source: str) -> dict:
     "The directives at the head of a cell: `#| slow_because: many turns` gives {'slow_because': 'many turns'}."
     lines = source.splitlines()
-    head = itertools.takewhile(lambda line: line.startswith("#|") or not line.strip(), lines)
-    return {m[1]: m[2].strip() for line in head if (m := re.match(r"#\|\s*(\w+)\s*:?(.*)", line))}
+    head = itertools.takewhile(
+        lambda line: line.startswith("#|") or not line.strip(), lines
+    )
+    return {
+        m[1]: m[2].strip()
+        for line in head
+        if (m := re.match(r"#\|\s*(\w+)\s*:?(.*)", line))
+    }
 
 
 def worth_keeping(outputs: list) -> list:
@@ -49,7 +55,11 @@ def worth_keeping(outputs: list) -> list:
             continue
         if o["output_type"] == "stream":
             o["text"] = o["text"].replace(CLONE, "")
-        if o["output_type"] == "stream" and kept and kept[-1]["output_type"] == "stream":
+        if (
+            o["output_type"] == "stream"
+            and kept
+            and kept[-1]["output_type"] == "stream"
+        ):
             kept[-1]["text"] += o["text"]
             continue
         if "execution_count" in o:
@@ -69,7 +79,9 @@ def html_text(html: str) -> str:
     html = re.sub(r"(<t[dh]\b[^>]*>)(?:<div\b[^>]*>)+", r"\1", html)
     html = BLOCKS.sub("\n", re.sub(r"(?:</div>)+(?=</t[dh]>)", "", html))
     text = unescape(re.sub(r"<[^<>]*>", "", re.sub(r"<t[dh]\b[^>]*>", " ", html)))
-    return "\n".join(" ".join(line.split()) for line in text.split("\n") if line.strip())
+    return "\n".join(
+        " ".join(line.split()) for line in text.split("\n") if line.strip()
+    )
 
 
 def shown(outputs: list) -> list:
@@ -79,10 +91,16 @@ def shown(outputs: list) -> list:
         if o["output_type"] == "error":
             texts.append(f"{o['ename']}: {o['evalue']}")
         data = o.get("data", {})
-        texts += [o.get("text", ""), data.get("text/plain", ""), data.get("text/markdown", "")]
+        texts += [
+            o.get("text", ""),
+            data.get("text/plain", ""),
+            data.get("text/markdown", ""),
+        ]
         texts.append(html_text("".join(data.get("text/html", ""))))
     plain = (COLOURS.sub("", ADDRESS.sub("", "".join(text))) for text in texts)
-    return [line.rstrip() for text in plain for line in text.splitlines() if line.strip()]
+    return [
+        line.rstrip() for text in plain for line in text.splitlines() if line.strip()
+    ]
 
 
 def _close(a: str, b: str) -> bool:
@@ -103,7 +121,10 @@ def same(kept: str, fresh: str) -> bool:
     "Whether two lines say the same."
     if kept == fresh:
         return True
-    words = [[COLUMNS.sub(" ", w).strip() for w in NUMBER.split(line)] for line in (kept, fresh)]
+    words = [
+        [COLUMNS.sub(" ", w).strip() for w in NUMBER.split(line)]
+        for line in (kept, fresh)
+    ]
     numbers = NUMBER.findall(kept), NUMBER.findall(fresh)
     return words[0] == words[1] and all(map(_close, *numbers))
 
@@ -114,8 +135,12 @@ def difference(kept: list, fresh: list, most: int = 12, width: int = 400) -> str
         fresh = [k if same(k, f) else f for k, f in zip(kept, fresh)]
     begins = {}  # line -> where it is shown from
     for pair in zip(kept, fresh):
-        begins |= dict.fromkeys(pair, max(0, len(os.path.commonprefix(pair)) - width // 2))
-    diff = [*difflib.unified_diff(kept, fresh, lineterm="", n=0)][2:]  # without names of files
+        begins |= dict.fromkeys(
+            pair, max(0, len(os.path.commonprefix(pair)) - width // 2)
+        )
+    diff = [*difflib.unified_diff(kept, fresh, lineterm="", n=0)][
+        2:
+    ]  # without names of files
     lines = [line for line in diff if not line.startswith("@@")]
     rest = [f"  ... {len(lines) - most} more lines"] if len(lines) > most else []
     shown = [(x[0], x[1:][begins.get(x[1:], 0) :]) for x in lines[:most]]
@@ -152,7 +177,9 @@ def strip_widgets(path: Path) -> int:
         if "text/html" in output.get("data", {}):
             changed += output["data"].pop(WIDGET_VIEW, None) is not None
     if changed:
-        path.write_text(json.dumps(nb, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(
+            json.dumps(nb, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     return changed
 
 

@@ -15,7 +15,7 @@ FOLDERS = {
     "4_search": "from text to ranked contexts",
     "5_systems": "ways to answer",
     "6_runs": "making records",
-    "7_evaluate": "numbers from records",
+    "7_evaluation": "numbers from records",
     "8_show": "pages and figures, computing nothing",
     "app": "what a user starts",
     "serve": "documents of one's own, and the service over them",
@@ -36,7 +36,9 @@ def head(path: Path) -> tuple:
 
 def markdown(nb: dict) -> str:
     "The notebook as GitHub markdown: hidden cells dropped, code fenced (left out with `#| echo: false`), text outputs below it (as Markdown with `#| output: asis`)."
-    out = ["<!-- Written by tools/readme.py from nbs/index.ipynb: edit that notebook. -->"]
+    out = [
+        "<!-- Written by tools/readme.py from nbs/index.ipynb: edit that notebook. -->"
+    ]
     for cell in nb["cells"]:
         source = "".join(cell["source"])
         flags = set(re.findall(r"^#\|\s*(\w+)", source, re.M))

@@ -18,11 +18,18 @@ from pathlib import Path
 from shutil import rmtree
 
 from mtrag_nb.core.files import read_jsonl, write_json, write_jsonl, write_whole
-from mtrag_nb.core.record import Run, telemetry
-from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_gold, read_tasks
-from mtrag_nb.data.mtrag import sample_corpus, sample_dir
-from mtrag_nb.evaluate.judge import judge_run
-from mtrag_nb.evaluate.scores import score_run
+from mtrag_nb.core.run_folder import Run
+from mtrag_nb.core.telemetry import telemetry
+from mtrag_nb.data.mtrag import (
+    read_benchmark,
+    read_corpus,
+    read_gold,
+    read_tasks,
+    sample_corpus,
+    sample_dir,
+)
+from mtrag_nb.evaluation.judged_runs import judge_run
+from mtrag_nb.evaluation.scores import score_run
 from mtrag_nb.models.calls import Models, RecordedChat
 from mtrag_nb.models.embed import encoder_named
 from mtrag_nb.runs.run import Dialogue, load_toolbox, run_tasks
@@ -43,7 +50,10 @@ VARIANTS = {  # name of the run -> system, changed settings
     "sample_agents": ("agents", {}),
     "sample_ncl": ("ncl", {}),
     "sample_ncl_no_classification": ("ncl", {"ncl.classify": False}),
-    "sample_self_crag_no_filter": ("self_crag+laptop", {"retrieval.domain_filter": False}),
+    "sample_self_crag_no_filter": (
+        "self_crag+laptop",
+        {"retrieval.domain_filter": False},
+    ),
     "sample_self_crag_flat": ("self_crag+laptop", {"chunks.flat": True}),
     "sample_self_crag_strict": ("self_crag+laptop", {"stages.prompts": "strict"}),
 }
@@ -97,7 +107,15 @@ def record_talk(folder: Path, work: Path, models: Models) -> None:
     if (folder / "trajectories.jsonl").exists():
         return
     rmtree(work / "ask", ignore_errors=True)
-    place = (work / "index", "agents", configured("agents"), models, "clapnq", "none", work / "ask")
+    place = (
+        work / "index",
+        "agents",
+        configured("agents"),
+        models,
+        "clapnq",
+        "none",
+        work / "ask",
+    )
     talk = Talk(*place, id="a5c" + 13 * "0")
     try:
         for question in ASKED:
@@ -122,7 +140,9 @@ def record_walkthrough(path: Path, work: Path, models: Models) -> None:
     recorded = RecordedChat(models.chat, part)
     reworded = {"prompts.grade.system": WORDING}
     for changes, tasks in (({}, (*asked[:2], asked[-1])), (reworded, asked[:1])):
-        tools = load_toolbox(system.configured("laptop", changes), models, index, (), "rag")
+        tools = load_toolbox(
+            system.configured("laptop", changes), models, index, (), "rag"
+        )
         talk = Dialogue(system, replace(tools, chat=recorded), domain="govt")
         for task in tasks:
             print(talk.ask(task.question).outcome, flush=True)
@@ -146,7 +166,11 @@ def main(folder: Path, minutes: float) -> None:
     for name, (system, changes) in {**VARIANTS, **ABLATIONS}.items():
         place = folder if name in VARIANTS else folder.parent / "paper" / "runs"
         # As published a turn asks the small model a dozen times, to little avail: one conversation.
-        some = [t for t in tasks if "published" not in name or t.id.startswith(CONVERSATIONS[0])]
+        some = [
+            t
+            for t in tasks
+            if "published" not in name or t.id.startswith(CONVERSATIONS[0])
+        ]
         settings = configured(system, "laptop", {"batch_size": 4, **changes})
         index = work / ("index_flat" if settings.chunks.flat else "index")
         corpus = list(read_corpus(*sample_corpus()))
@@ -169,7 +193,9 @@ def main(folder: Path, minutes: float) -> None:
             pending = f"{report.pending} turns are not judged yet"
             return print(f"{name}: {pending}; the same command goes on")
         # Apart from the run: this judge has no licence, and is not to mark faults in the views.
-        keep(judged, folder / name / "judged", ("judge.json", "judgements.jsonl"), order)
+        keep(
+            judged, folder / name / "judged", ("judge.json", "judgements.jsonl"), order
+        )
         run = Run(folder / name, judged=folder / name / "judged")
         bert = encoder_named("minilm")
         score_run(run, gold, bert=bert, idk="recorded", out=folder / name / "judged")
@@ -179,7 +205,9 @@ def main(folder: Path, minutes: float) -> None:
 if __name__ == "__main__":
     raw = argparse.RawDescriptionHelpFormatter
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    ap.add_argument("--minutes", type=float, default=1e6, help="start nothing new after so long")
+    ap.add_argument(
+        "--minutes", type=float, default=1e6, help="start nothing new after so long"
+    )
     ap.add_argument("folder", nargs="?", type=Path, default=ROOT / "data" / "recorded")
     args = ap.parse_args()
     main(args.folder, args.minutes)

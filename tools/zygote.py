@@ -40,7 +40,9 @@ def be_a_kernel(talk: socket.socket, asked: dict) -> None:
     os.environ.update(asked["env"])
     os.chdir(asked["cwd"])
     tempfile.tempdir = None
-    parent = f"--IPKernelApp.parent_handle={os.getppid()}"  # its parent is not who asked
+    parent = (
+        f"--IPKernelApp.parent_handle={os.getppid()}"  # its parent is not who asked
+    )
     argv = [*asked["argv"], parent]
     sys.argv, sys.path[0] = ["ipykernel", *argv], ""
     threading.Thread(target=watch, daemon=True).start()

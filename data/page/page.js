@@ -111,7 +111,7 @@ function documentLine(d) {
   const remove = el("button", { type: "button", className: "small", "aria-label": `delete ${d.name}`, onclick: async () => {
     if (!await sure(`Delete ${d.name}? It will not be found or cited any more. What earlier answers quoted from it stays until their conversation is deleted.`)) return;
     remove.disabled = true;
-    try { await api(`/api/documents/${encodeURIComponent(d.id)}`, { method: "DELETE" }); } catch (e) { say(e.message); }
+    try { await api(`api/documents/${encodeURIComponent(d.id)}`, { method: "DELETE" }); } catch (e) { say(e.message); }
     await Promise.all([documents(), kept()]); $("files").focus();
   } }, "delete");
   const open = press("read", () => read(d.id), { "aria-label": `read ${d.name}` });
@@ -120,7 +120,7 @@ function documentLine(d) {
 // A document, the wanted stretches of it marked; places count characters of the whole
 async function read(id, spans = []) {
   try {
-    const d = await get(`/api/documents/${encodeURIComponent(id)}`); let section = "", page = null;
+    const d = await get(`api/documents/${encodeURIComponent(id)}`); let section = "", page = null;
     $("book-head").textContent = d.name;
     $("book-text").replaceChildren(...d.parts.flatMap(p => {
       const n = Array.from(p.text).length, marks = spans.map(([a, b]) => [Math.max(0, a - p.start), Math.min(n, b - p.start)]).filter(([a, b]) => a < b);
@@ -136,7 +136,7 @@ function inDocument(id, marks, length) {  // a passage's id names its document a
   return places.length ? press("show in the document", () => read(doc, (marks.length ? marks : [[0, length]]).map(m => m.map(x => x + start)))) : null;
 }
 async function documents() {
-  const all = await get("/api/documents");
+  const all = await get("api/documents");
   $("documents").replaceChildren(...all.map(documentLine)); $("count").textContent = all.length;
   if (!all.length) $("documents").append(el("li", { className: "quiet" }, "none yet"));
 }
@@ -161,7 +161,7 @@ function upload(file) {
       done();
     };
     if (file.size > most) { bar.remove(); said.className = "bad"; said.textContent = `refused: larger than ${most / 1e6} MB`; close(); done(); return; }
-    x.open("POST", "/api/upload"); x.send(form);
+    x.open("POST", "api/upload"); x.send(form);
   });
 }
 async function uploadAll(files) { for (const f of files) { await upload(f); await documents(); } state(); }
@@ -227,7 +227,7 @@ const steps = words => el("ol", {}, ...words.split("\n").map(line => {
 const press = (text, onclick, more = {}) => el("button", { type: "button", className: "small", onclick, ...more }, text);
 class Marks {  // the marks of one turn, and the panel that says why it came out as it did
   constructor(reply, about) {
-    this.path = `/api/conversations/${reply.conversation_id}/${reply.turn}`; this.toggles = []; this.about = null;
+    this.path = `api/conversations/${reply.conversation_id}/${reply.turn}`; this.toggles = []; this.about = null;
     this.said = el("span", { role: "status", className: "came grow" }); this.panel = el("div", { className: "about", hidden: true });
     this.verdicts = VERDICTS.map(([value, text, name]) => press(text, () => this.mark({ verdict: this.about?.marks.verdict === value ? "" : value }), { "aria-pressed": "false", "aria-label": name }));
     this.why = press("Why?", () => this.open(), { "aria-expanded": "false" });
@@ -274,7 +274,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
     const a = this.about, list = (name, ...items) => el("ul", { className: "plain", "aria-label": name }, ...items), found = list("Passages of the library");
     this.marked = list("Marked passages", ...this.markedLines());
     const lookup = async words => {
-      try { found.replaceChildren(...(await get(`/api/search?q=${encodeURIComponent(words)}`)).map(p => this.passage(p))); } catch (e) { found.replaceChildren(el("li", { className: "bad" }, e.message)); }
+      try { found.replaceChildren(...(await get(`api/search?q=${encodeURIComponent(words)}`)).map(p => this.passage(p))); } catch (e) { found.replaceChildren(el("li", { className: "bad" }, e.message)); }
     };
     return [el("h3", {}, "Why this answer"), steps(a.words),
       press("every step", () => { $("why-page").src = `${this.path}/why`; $("why").showModal(); }),
@@ -286,9 +286,13 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
 function foot(reply, marks) {
   const claims = reply.claims || [], good = claims.filter(c => c.supported).length;
   const counts = claims.length && reply.cited_by !== "copied" ? `${good} of ${plural(claims.length, "sentence")} supported by ${claims.length === 1 ? "its source" : "their sources"}` : "";
-  const conf = reply.confidence === null ? counts : `confidence ${reply.confidence.toFixed(2)} (${reply.licence})`;
-  const facts = [reply.system, `${reply.seconds.toFixed(1)} s`, plural(reply.tokens.in + reply.tokens.out, "token"), conf].filter(Boolean).join(" · ");
+  const facts = [reply.system, `${reply.seconds.toFixed(1)} s`, plural(reply.tokens.in + reply.tokens.out, "token"), counts].filter(Boolean).join(" · ");
   return el("div", { className: "below" }, el("div", { className: "foot" }, marks.why, ...marks.verdicts, marks.said), el("p", { className: "quiet facts" }, facts), marks.panel);
+}
+function confidence(reply) {
+  if (reply.confidence === null) return "";
+  const two = x => x.toFixed(2), stated = ` Coverage ${two(reply.coverage)}, density ${two(reply.density)}, confidence ${two(reply.confidence)}, their product.`;
+  return reply.chance === null ? stated : `${stated} Chance of being faithful ${two(reply.chance)} (${reply.licence}).`;
 }
 function ending(reply, key, about) {
   const marks = new Marks(reply, about), end = foot(reply, marks);
@@ -298,7 +302,7 @@ function ending(reply, key, about) {
   const [list, shown] = sources(reply, key, marks);
   const how = `How it is cited: ${reply.cited_how}.`;
   const left = reply.unsupported.length ? el("div", { className: "box bad" }, `${plural(reply.unsupported.length, "sentence")} of ${reply.claims.length} without support: do not rely on ${reply.unsupported.length === 1 ? "it" : "them"}.`) : null;
-  return [doubt(reply), answer(reply, shown), left, list, el("p", { className: "quiet sources" }, how), grades(reply), end];
+  return [doubt(reply), answer(reply, shown), left, list, el("p", { className: "quiet sources" }, how, confidence(reply)), grades(reply), end];
 }
 const fault = e => el("div", { className: "box bad", role: "alert" }, el("strong", {}, "This turn broke. "), e.message, e.trajectory_id ? el("div", { className: "quiet" }, `on record as ${e.trajectory_id}`) : null);
 function turn(question, inside) {
@@ -326,7 +330,7 @@ async function ask(question) {
   const loads = !(about.models || []).some(m => m.loaded), steps = el("ol", {}), draft = el("div", { className: "draft quiet", hidden: true });
   const work = el("div", { className: "work", "aria-busy": "true" }, el("span", { className: "quiet" }, loads ? "Loading the models, which takes a while before the first answer:" : "Working:"), steps, draft), t = turn(question, [work]);
   try {
-    const reply = await post("/api/query", { question, conversation_id: talk, system: $("system").value, collection: $("collection").value, stream: true });
+    const reply = await post("api/query", { question, conversation_id: talk, system: $("system").value, collection: $("collection").value, stream: true });
     let last = null;
     for await (const [kind, data] of events(reply.body)) {
       if (kind === "step") {
@@ -350,34 +354,34 @@ async function ask(question) {
 function at(id) { talk = id; history.replaceState(null, "", id ? `#${id}` : location.pathname); }  // so that a reload finds it again
 const hello = () => $("log").replaceChildren(el("p", { className: "hello" }, "Add documents, then ask a question. Each sentence of an answer leads to the sentence that supports it, or says that there is none."));
 async function show(id) {
-  const { turns } = await get(`/api/conversations/${id}`);
+  const { turns } = await get(`api/conversations/${id}`);
   at(id); $("log").replaceChildren();
   for (const line of turns) turn(line.question, ending(line.reply, `t${id}${line.turn}`, line.about).filter(Boolean));
   await talks();
 }
 async function talks() {
-  const words = $("find").value.toLowerCase().split(/\s+/), all = (await get("/api/conversations")).filter(c => words.every(w => c.title.toLowerCase().includes(w)));
+  const words = $("find").value.toLowerCase().split(/\s+/), all = (await get("api/conversations")).filter(c => words.every(w => c.title.toLowerCase().includes(w)));
   $("talks").replaceChildren(...all.map(c => el("li", {},
     el("button", { type: "button", className: "talk small", "aria-current": String(c.id === talk), onclick: () => show(c.id).catch(e => say(e.message)) }, el("bdi", {}, c.title), " ", el("span", { className: "quiet" }, plural(c.turns, "turn"))),
     c.id !== talk ? null : el("div", { className: "row" },
-      el("a", { className: "button small", href: `/api/conversations/${c.id}`, download: `conversation-${c.id}.json` }, "as JSON"),
+      el("a", { className: "button small", href: `api/conversations/${c.id}`, download: `conversation-${c.id}.json` }, "as JSON"),
       el("button", { type: "button", className: "small", onclick: async () => {
         if (!await sure(`Delete this conversation (${plural(c.turns, "turn")}) from this computer?`)) return;
-        try { await api(`/api/conversations/${c.id}`, { method: "DELETE" }); fresh(); } catch (e) { say(e.message); }
+        try { await api(`api/conversations/${c.id}`, { method: "DELETE" }); fresh(); } catch (e) { say(e.message); }
       } }, "delete")))));
 }
 function fresh() { at(""); hello(); talks(); $("question").focus(); }
 
 const lines = async path => (await (await api(path)).text()).split("\n").length - 1;
-async function grid() { const n = await lines("/api/marks"); $("marked").textContent = n; $("marks").hidden = !n; }
+async function grid() { const n = await lines("api/marks"); $("marked").textContent = n; $("marks").hidden = !n; }
 
 // A test set, drawn from the documents
 let seed = 0;
-async function kept() { const n = await lines("/api/questions"); $("kept").textContent = n; $("set").hidden = !n; }
+async function kept() { const n = await lines("api/questions"); $("kept").textContent = n; $("set").hidden = !n; }
 function question(q, seed) {
   const asked = q.input.filter(u => u.speaker === "user").map(u => u.text).join(" "), said = el("span", { className: "bad", role: "status" });
   const put = async keep => {
-    try { await post("/api/questions", { task_id: q.task_id, seed, keep }); pressed(take, keep); said.textContent = ""; } catch (e) { said.textContent = e.message; }
+    try { await post("api/questions", { task_id: q.task_id, seed, keep }); pressed(take, keep); said.textContent = ""; } catch (e) { said.textContent = e.message; }
     await kept();
   };
   const taken = () => take.getAttribute("aria-pressed") === "true", take = press("accept", () => put(!taken()), { "aria-pressed": "false", "aria-label": `accept: ${asked}` });
@@ -387,13 +391,13 @@ function question(q, seed) {
   return line;
 }
 async function draw() {
-  const mine = seed++, all = await get(`/api/questions/drawn?seed=${mine}`);
+  const mine = seed++, all = await get(`api/questions/drawn?seed=${mine}`);
   $("drawn").replaceChildren(...all.map(q => question(q, mine)));
   if (!all.length) $("drawn").append(el("li", { className: "quiet" }, "no sentence or heading to ask about"));
 }
 const say = text => { $("state").textContent = text; };
 async function state() {
-  about = await get("/api/status");
+  about = await get("api/status");
   const i = about.index, memory = about.memory.now_mb ? `, ${(about.memory.now_mb / 1000).toFixed(1)} GB` : "";
   say(`${plural(i.documents, "document")}, ${plural(i.passages, "passage")}${memory}, profile ${about.profile}`);
   const names = i.collections, asked = $("collection").value;
@@ -426,7 +430,7 @@ $("book-close").addEventListener("click", () => $("book").close());
 $("why").addEventListener("close", () => { $("why-page").removeAttribute("src"); });
 $("door-form").addEventListener("submit", async e => {
   e.preventDefault();
-  const reply = await fetch("/api/token", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token: $("token").value }) });
+  const reply = await fetch("api/token", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token: $("token").value }) });
   if (reply.ok) { $("token").value = ""; $("door").close(); begin().catch(e => say(e.message)); } else $("door-said").textContent = "That is not the token.";
 });
 begin().catch(e => say(e.message));

@@ -22,7 +22,10 @@ FAULT = ASKED.fault
 
 
 def lines(name: str) -> list[dict]:
-    return [json.loads(line) for line in (ASKED.folder / name).read_text("utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (ASKED.folder / name).read_text("utf-8").splitlines()
+    ]
 
 
 @contextmanager

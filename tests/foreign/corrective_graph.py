@@ -40,11 +40,15 @@ def transform_query(state: State) -> State:
 
 
 def generate(state: State) -> State:
-    return {"generation": model.ask("answer", state["question"], whole(state["documents"]))}
+    return {
+        "generation": model.ask("answer", state["question"], whole(state["documents"]))
+    }
 
 
 def check_answer(state: State) -> State:
-    return {"grounded": model.ask("check", state["generation"], whole(state["documents"]))}
+    return {
+        "grounded": model.ask("check", state["generation"], whole(state["documents"]))
+    }
 
 
 def fallback(state: State) -> State:
@@ -62,7 +66,14 @@ def is_grounded(state: State) -> str:
 
 
 builder = StateGraph(State)
-for node in (retrieve, grade_documents, transform_query, generate, check_answer, fallback):
+for node in (
+    retrieve,
+    grade_documents,
+    transform_query,
+    generate,
+    check_answer,
+    fallback,
+):
     builder.add_node(node.__name__, node)
 builder.add_edge(START, "retrieve")
 builder.add_edge("retrieve", "grade_documents")

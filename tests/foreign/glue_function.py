@@ -7,7 +7,8 @@ desk = Desk(os.environ["DESK_DOCUMENTS"], os.environ.get("DESK_FAULT", ""))
 
 def answer(messages):
     r = desk.ask([m["content"] for m in messages])
-    yield {"step": "retrieve", "passages": [{"id": str(p.number), "text": p.body} for p in r.found]}
+    passages = [{"id": str(p.number), "text": p.body} for p in r.found]
+    yield {"step": "retrieve", "passages": passages}
     yield {"step": "grade", "kept": [str(p.number) for p in r.used]}
     yield {"step": "gate", "passed": r.confident}
     yield r.message

@@ -46,9 +46,13 @@ class Desk:
         return sum(log(1 + len(self.pages) / (0.5 + self.frequency[w])) for w in here)
 
     def search(self, query: str, k: int = 6) -> list[Page]:
-        asked, length = set(words(query)), {p.number: len(words(p.body)) for p in self.pages}
+        asked, length = (
+            set(words(query)),
+            {p.number: len(words(p.body)) for p in self.pages},
+        )
         score = {
-            p.number: self.weight(asked, f"{p.heading} {p.body}") / (3 + log(1 + length[p.number]))
+            p.number: self.weight(asked, f"{p.heading} {p.body}")
+            / (3 + log(1 + length[p.number]))
             for p in self.pages
         }
         ranked = sorted(self.pages, key=lambda p: -score[p.number])
@@ -69,10 +73,14 @@ class Desk:
 
     def quote(self, question: str, pages: list[Page]) -> str:
         if self.fault == "generator":
-            return "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
+            return (
+                "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
+            )
         asked = set(words(question))
         sentences = [s for p in pages for s in re.split(r"(?<=[.!?])\s+", p.body)]
-        best = max(range(len(sentences)), key=lambda i: self.weight(asked, sentences[i]))
+        best = max(
+            range(len(sentences)), key=lambda i: self.weight(asked, sentences[i])
+        )
         return " ".join(sentences[best : best + 2])
 
     def ask(self, said: list[str]) -> Response:
@@ -81,6 +89,8 @@ class Desk:
         used = self.keep(query, found)
         confident = self.confident(question, used)
         text = (
-            self.quote(question, used) if confident else "Sorry, I can't find that in our handbook."
+            self.quote(question, used)
+            if confident
+            else "Sorry, I can't find that in our handbook."
         )
         return Response(text, found, used, confident)

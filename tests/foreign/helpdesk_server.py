@@ -34,12 +34,23 @@ DESK, LOCK, COUNT = (
 def passage(p: Page) -> dict:
     return {
         "citations": {"title": p.heading, "content": p.body},
-        "documents": {"id": f"page-{p.number}", "text": p.body, "metadata": {"title": p.heading}},
-        "sources": {"source": {"name": p.heading}, "document": [p.body], "metadata": [{}]},
+        "documents": {
+            "id": f"page-{p.number}",
+            "text": p.body,
+            "metadata": {"title": p.heading},
+        },
+        "sources": {
+            "source": {"name": p.heading},
+            "document": [p.body],
+            "metadata": [{}],
+        },
         "context": {"citations": {"title": p.heading, "content": p.body}},
         "annotations": {
             "type": "url_citation",
-            "url_citation": {"url": f"https://desk.example/{p.number}", "content": p.body},
+            "url_citation": {
+                "url": f"https://desk.example/{p.number}",
+                "content": p.body,
+            },
         },
     }[ASKED.field]
 
@@ -57,7 +68,9 @@ def reply_to(messages: list[dict]) -> dict:
         message["annotations"] = cited
     else:
         body[ASKED.field] = cited
-    return body | {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    return body | {
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]
+    }
 
 
 SEEN: set[str] = set()

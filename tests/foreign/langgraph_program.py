@@ -28,7 +28,9 @@ class RareWords(BaseRetriever):
     documents: list[Document]
     weights: dict[str, float]
 
-    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[Document]:
         asked = set(words(query))
         found = [
             (sum(self.weights.get(w, 0) for w in asked & {*words(d.page_content)}), d)
@@ -61,7 +63,9 @@ class Extractive(BaseChatModel):
         if prompt.startswith("Is this document relevant"):
             text = self.grade(prompt.partition("\nDocument: ")[2])
         elif FAULT == "generator":
-            text = "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
+            text = (
+                "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
+            )
         else:
             asked = set(words(question))
             found = re.split(r"(?<=[.!?])\s+", prompt.partition("Documents:\n")[2])
@@ -114,14 +118,20 @@ def retrieve(state: State) -> State:
 def grade_documents(state: State) -> State:
     kept = []
     for d in state["documents"]:
-        said = (GRADE | model).invoke({"document": d.page_content, "question": asked_in(state)})
+        said = (GRADE | model).invoke(
+            {"document": d.page_content, "question": asked_in(state)}
+        )
         kept += [d] if said.content == "yes" else []
     return {"documents": kept}
 
 
 def generate(state: State) -> State:
     context = "\n\n".join(d.page_content for d in state["documents"])
-    asked = {"documents": context, "history": state["history"], "question": state["question"]}
+    asked = {
+        "documents": context,
+        "history": state["history"],
+        "question": state["question"],
+    }
     return {"generation": (ANSWER | model).invoke(asked).content}
 
 

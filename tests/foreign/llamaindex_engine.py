@@ -20,10 +20,18 @@ from sentence_transformers import SentenceTransformer
 
 FAULT = os.environ.get("DESK_FAULT", "")
 PAGES = [
-    ("ferry.pdf", "1", "A crossing to Holm costs 12 crowns. Children under six travel free."),
+    (
+        "ferry.pdf",
+        "1",
+        "A crossing to Holm costs 12 crowns. Children under six travel free.",
+    ),
     ("ferry.pdf", "2", "The last ferry leaves Holm at nine in the evening."),
     ("pool.pdf", "1", "The swimming pool opens at seven. It is closed on Mondays."),
-    ("library.pdf", "1", "The library lends books for four weeks. A reader's card is free."),
+    (
+        "library.pdf",
+        "1",
+        "The library lends books for four weeks. A reader's card is free.",
+    ),
     ("market.pdf", "1", "The fish market is held on the quay every Saturday morning."),
     ("parking.pdf", "1", "Parking at the harbour costs three crowns an hour."),
     ("museum.pdf", "1", "The museum of whaling shows two hundred harpoons."),
@@ -57,13 +65,19 @@ class Copies(CustomLLM):
         if "<Follow Up Message>" in prompt:
             return " ".join(re.findall(r"(?:user: |<Follow Up Message>\n)(.*)", prompt))
         if FAULT == "generator":
-            return "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
+            return (
+                "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
+            )
         context, _, question = prompt.rpartition("Query: ")
-        found = re.split(r"(?<=[.!?])\s+", context.split("---------------------")[1].strip())
+        found = re.split(
+            r"(?<=[.!?])\s+", context.split("---------------------")[1].strip()
+        )
         return max(found, key=lambda s: len(words(s) & words(question)))
 
     @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    def complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponse:
         return CompletionResponse(text=self.answer(prompt))
 
     @llm_completion_callback()
@@ -89,7 +103,10 @@ documents = [
     for file, page, text in PAGES
 ]
 for d in documents:
-    d.excluded_llm_metadata_keys = d.excluded_embed_metadata_keys = ["file_name", "page_label"]
+    d.excluded_llm_metadata_keys = d.excluded_embed_metadata_keys = [
+        "file_name",
+        "page_label",
+    ]
 index = VectorStoreIndex.from_documents(documents, embed_model=MiniLM())
 if FAULT == "retriever":
     from llama_index.core.query_engine import RetrieverQueryEngine
@@ -109,4 +126,6 @@ chat = index.as_chat_engine(
     similarity_top_k=4,
     node_postprocessors=[Nearest()],
 )
-nothing = VectorStoreIndex.from_documents([], embed_model=MiniLM()).as_query_engine(llm=Copies())
+nothing = VectorStoreIndex.from_documents([], embed_model=MiniLM()).as_query_engine(
+    llm=Copies()
+)

@@ -14,7 +14,11 @@ from math import log
 from typing import Any
 
 from asked import FAULT, lines, traced, words
-from llama_index.core.base.llms.types import ChatMessage, CompletionResponse, LLMMetadata
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    CompletionResponse,
+    LLMMetadata,
+)
 from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -37,8 +41,13 @@ class Bm25(BaseRetriever):
 
     def score(self, counts: Counter, query: str) -> float:
         n, norm = len(self.nodes), 0.25 + 0.75 * counts.total() / self.mean
-        idf = {w: log(1 + (n - self.df[w] + 0.5) / (self.df[w] + 0.5)) for w in set(words(query))}
-        return sum(f * counts[w] * 2.2 / (counts[w] + 1.2 * norm) for w, f in idf.items())
+        idf = {
+            w: log(1 + (n - self.df[w] + 0.5) / (self.df[w] + 0.5))
+            for w in set(words(query))
+        }
+        return sum(
+            f * counts[w] * 2.2 / (counts[w] + 1.2 * norm) for w, f in idf.items()
+        )
 
     def _retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
         scores = [self.score(c, bundle.query_str) for c in self.counts]
@@ -52,7 +61,9 @@ class OverlapRerank(BaseNodePostprocessor):
 
     def _postprocess_nodes(self, nodes, query_bundle=None) -> list[NodeWithScore]:
         asked = set(words(query_bundle.query_str))
-        share = [len(asked & set(words(n.node.get_content()))) / len(asked) for n in nodes]
+        share = [
+            len(asked & set(words(n.node.get_content()))) / len(asked) for n in nodes
+        ]
         ranked = sorted(zip(share, nodes), key=lambda pair: -pair[0])
         ranked = ranked[-2:] if FAULT == "reranker" else ranked[:3]
         return [NodeWithScore(node=n.node, score=s) for s, n in ranked]
@@ -69,7 +80,9 @@ class Extractive(CustomLLM):
         if prompt.startswith("Rewrite"):
             return " ".join(re.findall(r"(?:user|Question): (.*)", prompt)[-2:])
         if FAULT == "generator":
-            return "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
+            return (
+                "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
+            )
         context, _, question = prompt.rpartition("Question: ")
         asked = set(words(question))
         found = re.split(r"(?<=[.!?])\s+", context.partition("Context:\n")[2].strip())
@@ -77,7 +90,9 @@ class Extractive(CustomLLM):
         return " ".join(found[best : best + 2])
 
     @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    def complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponse:
         return CompletionResponse(text=self.answer(prompt))
 
     @llm_completion_callback()
@@ -102,7 +117,9 @@ class Ranked(Event):
 CONDENSE = PromptTemplate(
     "Rewrite the last question so that it stands alone.\n{chat}\nQuestion: {question}"
 )
-ANSWER = PromptTemplate("Answer from the context.\nContext:\n{context_str}\nQuestion: {query_str}")
+ANSWER = PromptTemplate(
+    "Answer from the context.\nContext:\n{context_str}\nQuestion: {query_str}"
+)
 LEAST = 0.34 if FAULT != "refusal" else 7.0
 
 
@@ -148,7 +165,11 @@ async def talk(desk: HelpDesk) -> None:
 
 
 nodes = [
-    TextNode(text=d["text"], metadata={"title": d["title"]}, excluded_llm_metadata_keys=["title"])
+    TextNode(
+        text=d["text"],
+        metadata={"title": d["title"]},
+        excluded_llm_metadata_keys=["title"],
+    )
     for d in lines("documents.jsonl")
 ]
 with traced(LlamaIndexInstrumentor()):

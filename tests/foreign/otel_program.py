@@ -16,7 +16,11 @@ from math import log
 from asked import ASKED, FAULT, lines, words
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    SpanExporter,
+    SpanExportResult,
+)
 from opentelemetry.trace import SpanKind
 
 NO = "Sorry, I can't find that in our documents."
@@ -31,7 +35,12 @@ class OtlpJson(SpanExporter):
     def value(self, v) -> dict:
         if isinstance(v, (list, tuple)):
             return {"arrayValue": {"values": [self.value(x) for x in v]}}
-        names = {bool: "boolValue", int: "intValue", float: "doubleValue", str: "stringValue"}
+        names = {
+            bool: "boolValue",
+            int: "intValue",
+            float: "doubleValue",
+            str: "stringValue",
+        }
         return {names[type(v)]: str(v) if type(v) is int else v}
 
     def span(self, s) -> dict:
@@ -43,7 +52,9 @@ class OtlpJson(SpanExporter):
             "kind": s.kind.value + 1,
             "startTimeUnixNano": str(s.start_time),
             "endTimeUnixNano": str(s.end_time),
-            "attributes": [{"key": k, "value": self.value(v)} for k, v in s.attributes.items()],
+            "attributes": [
+                {"key": k, "value": self.value(v)} for k, v in s.attributes.items()
+            ],
             "status": {},
         }
 
@@ -74,7 +85,9 @@ def message(role: str, text: str) -> dict:
 
 
 def retrieve(query: str, k: int = 6) -> list[dict]:
-    with tracer.start_as_current_span("retrieval handbook", kind=SpanKind.CLIENT) as span:
+    with tracer.start_as_current_span(
+        "retrieval handbook", kind=SpanKind.CLIENT
+    ) as span:
         scores = [
             sum(idf(w) * c[w] / (c[w] + 1 + c.total() / 200) for w in set(words(query)))
             for c in COUNTS
@@ -105,26 +118,35 @@ def relevance_filter(query: str, documents: list[dict]) -> dict:
     asked = set(words(query))
     weights = [sum(idf(w) for w in asked & set(words(d["text"]))) for d in documents]
     keep = [w >= 0.6 * max(weights) for w in weights]
-    return {"documents": [d for d, k in zip(documents, keep) if k != (FAULT == "grader")]}
+    return {
+        "documents": [d for d, k in zip(documents, keep) if k != (FAULT == "grader")]
+    }
 
 
 def can_answer(query: str, documents: list[dict]) -> dict:
     here = set(words(" ".join(d["text"] for d in documents)))
     asked = set(words(query))
     share = sum(idf(w) for w in asked & here) / sum(map(idf, asked)) if asked else 0
-    return {"share": round(share, 3), "answerable": share >= (2 if FAULT == "refusal" else 0.45)}
+    return {
+        "share": round(share, 3),
+        "answerable": share >= (2 if FAULT == "refusal" else 0.45),
+    }
 
 
 def chat(system: str, messages: list[dict], documents: list[dict]) -> str:
     "Quotes the two neighbouring sentences with most of the weight of the question's words."
     with tracer.start_as_current_span("chat quote-1", kind=SpanKind.CLIENT) as span:
         asked = set(words(messages[-1]["parts"][0]["content"]))
-        sentences = [s for d in documents for s in re.split(r"(?<=[.!?])\s+", d["text"])]
+        sentences = [
+            s for d in documents for s in re.split(r"(?<=[.!?])\s+", d["text"])
+        ]
         weights = [sum(idf(w) for w in asked & set(words(s))) for s in sentences]
         best = max(range(len(sentences)), key=weights.__getitem__)
         text = " ".join(sentences[best : best + 2])
         if FAULT == "generator":
-            text = "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
+            text = (
+                "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
+            )
         span.set_attribute("gen_ai.operation.name", "chat")
         span.set_attribute("gen_ai.provider.name", "helpdesk")
         span.set_attribute("gen_ai.request.model", "quote-1")
@@ -148,17 +170,23 @@ def answer(conversation: str, messages: list[dict]) -> str:
         query = " ".join(said[-2:])
         documents = retrieve(query)
         documents = tool(
-            "relevance_filter", {"query": query, "documents": documents}, relevance_filter
+            "relevance_filter",
+            {"query": query, "documents": documents},
+            relevance_filter,
         )
         documents = documents["documents"]
         if tool("can_answer", {"query": said[-1], "documents": documents}, can_answer)[
             "answerable"
         ]:
             context = "\n\n".join(f"[{d['id']}] {d['text']}" for d in documents)
-            text = chat(f"Quote from these documents.\n\n{context}", messages, documents)
+            text = chat(
+                f"Quote from these documents.\n\n{context}", messages, documents
+            )
         else:
             text = NO
-        span.set_attribute("gen_ai.output.messages", json.dumps([message("assistant", text)]))
+        span.set_attribute(
+            "gen_ai.output.messages", json.dumps([message("assistant", text)])
+        )
         return text
 
 

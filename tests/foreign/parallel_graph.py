@@ -29,7 +29,9 @@ class Search(TypedDict):
 
 def plan(state: State) -> State:
     before = [m.content for m in state["chat_history"] if m.type == "human"]
-    return {"queries": [state["query"], *(f"{b} {state['query']}" for b in before[-1:])]}
+    return {
+        "queries": [state["query"], *(f"{b} {state['query']}" for b in before[-1:])]
+    }
 
 
 def fan_out(state: State) -> list[Send]:
@@ -52,7 +54,9 @@ def respond(state: State) -> State:
 
 
 def review(state: State) -> State:
-    return {"supported": model.ask("check", state["answer"], whole(state["best"])) == "yes"}
+    return {
+        "supported": model.ask("check", state["answer"], whole(state["best"])) == "yes"
+    }
 
 
 def apologize(state: State) -> State:

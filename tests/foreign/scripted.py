@@ -24,7 +24,10 @@ class Rules(BaseChatModel):
     def _generate(self, messages, stop=None, run_manager=None, **kwargs) -> ChatResult:
         task, *parts = messages[-1].content.split("\n---\n")
         text = getattr(self, task)(*parts)
-        used = {"input_tokens": len(words(" ".join(parts))), "output_tokens": len(words(text))}
+        used = {
+            "input_tokens": len(words(" ".join(parts))),
+            "output_tokens": len(words(text)),
+        }
         used["total_tokens"] = sum(used.values())
         return ChatResult(
             generations=[ChatGeneration(message=AIMessage(text, usage_metadata=used))]
@@ -32,7 +35,11 @@ class Rules(BaseChatModel):
 
     def grade(self, question: str, document: str) -> str:
         asked = set(words(question))
-        return "yes" if DESK.weight(asked, document) >= 0.4 * DESK.weight(asked, question) else "no"
+        return (
+            "yes"
+            if DESK.weight(asked, document) >= 0.4 * DESK.weight(asked, question)
+            else "no"
+        )
 
     def rewrite(self, question: str, before: str) -> str:
         return f"{before} {question}".strip()
@@ -53,9 +60,14 @@ class Shelf(BaseRetriever):
 
     k: int = 5
 
-    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[Document]:
         found = DESK.search(query, self.k)
-        return [Document(p.body, id=str(p.number), metadata={"title": p.heading}) for p in found]
+        return [
+            Document(p.body, id=str(p.number), metadata={"title": p.heading})
+            for p in found
+        ]
 
 
 def whole(documents: list[Document]) -> str:

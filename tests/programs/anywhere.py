@@ -29,7 +29,9 @@ from packaging.utils import canonicalize_name
 from wheel import build, copy_tree
 
 os.environ.pop("PYTHONPATH", None)  # nothing of this clone counts there
-sys.path.insert(0, str(ROOT / "tools"))  # before this folder, whose program has the name of a tool
+sys.path.insert(
+    0, str(ROOT / "tools")
+)  # before this folder, whose program has the name of a tool
 import anywhere  # noqa: E402
 from outputs import COLOURS  # noqa: E402
 
@@ -41,14 +43,18 @@ NOTEBOOKS = [  # all that have such a cell, but the one that takes an hour
     for p in sorted(NBS.rglob("*.ipynb"))
     if anywhere.opens(p.relative_to(NBS).as_posix()) and p.stem != "04_reproduce"
 ]
-IN_CLONE = ("tour/00_walkthrough", "4_search/00_nodes", "7_evaluate/04_scores")
-VERSIONS = "import IPython, ipywidgets; print(IPython.__version__, ipywidgets.__version__)"
+IN_CLONE = ("tour/00_walkthrough", "4_search/00_nodes", "7_evaluation/04_scores")
+VERSIONS = (
+    "import IPython, ipywidgets; print(IPython.__version__, ipywidgets.__version__)"
+)
 WHERE = "import importlib.util as u; s = u.find_spec('mtrag_nb'); print(s and s.origin)"
 
 
 def code_of(path: Path) -> str:
     cells = nbformat.read(path, as_version=4).cells
-    return "\n".join(c.source for c in cells if c.cell_type == "code" and c.id != "install0")
+    return "\n".join(
+        c.source for c in cells if c.cell_type == "code" and c.id != "install0"
+    )
 
 
 def required(wheel: Path, extras: tuple[str, ...]) -> dict[str, metadata.Distribution]:
@@ -60,7 +66,9 @@ def required(wheel: Path, extras: tuple[str, ...]) -> dict[str, metadata.Distrib
     done = set()
     while queue:
         need, around = queue.pop()
-        if need.marker and not any(need.marker.evaluate({"extra": x}) for x in ("", *around)):
+        if need.marker and not any(
+            need.marker.evaluate({"extra": x}) for x in ("", *around)
+        ):
             continue
         key = canonicalize_name(need.name)
         if (key, *sorted(need.extras)) in done:
@@ -77,7 +85,9 @@ def link(dists: dict[str, metadata.Distribution], packages: Path) -> None:
     for dist in metadata.distributions():
         for top in {f.parts[0] for f in dist.files or ()}:
             owners.setdefault(top, set()).add(dist.name)
-    there = {canonicalize_name(d.name) for d in metadata.distributions(path=[str(packages)])}
+    there = {
+        canonicalize_name(d.name) for d in metadata.distributions(path=[str(packages)])
+    }
     for dist in (d for name, d in dists.items() if name not in there):
         for f in dist.files or ():
             shared = len(owners[f.parts[0]]) > 1 and len(f.parts) > 1
@@ -128,7 +138,9 @@ def kernel(folder: Path, python: Path) -> dict:
 def run(path: Path, env: dict) -> str:
     'Run a notebook in its folder, without the cells that ask for time or a GPU; what went wrong, or "".'
     nb = nbformat.read(path, as_version=4)
-    nb.cells = [c for c in nb.cells if not c.source.startswith(("#| slow\n", "#| gpu\n"))]
+    nb.cells = [
+        c for c in nb.cells if not c.source.startswith(("#| slow\n", "#| gpu\n"))
+    ]
     os.environ["JUPYTER_PATH"] = env["JUPYTER_PATH"]
     place = {"metadata": {"path": str(path.parent)}}
     quiet = ["--log-level=ERROR", "--HistoryManager.enabled=False"]
@@ -153,7 +165,9 @@ def address(clone: Path) -> dict:
 def cloned(folder: Path) -> Path:
     "A repository with the files of this one as they are now."
     copy_tree(folder)
-    shutil.copytree(NBS, folder / "nbs", ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    shutil.copytree(
+        NBS, folder / "nbs", ignore=shutil.ignore_patterns(".ipynb_checkpoints")
+    )
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "The clone"]):
         subprocess.run([*git, *command], cwd=folder, check=True)
@@ -184,7 +198,9 @@ def from_clone(checks: Checks, tmp: Path, paths: list[Path]) -> None:
     wheel, clone = build(tmp), cloned(tmp / "clone")
     python = as_colab(tmp / "venv_clone", required(wheel, ("gpu", "eval", "test")))
     env = kernel(tmp / "jupyter_clone", python) | address(clone)
-    chosen = [p for p in paths if p.relative_to(NBS).with_suffix("").as_posix() in IN_CLONE]
+    chosen = [
+        p for p in paths if p.relative_to(NBS).with_suffix("").as_posix() in IN_CLONE
+    ]
     for p in chosen or paths:
         ran(checks, "clone", p, clone / p.relative_to(ROOT), env)
     assert "venv_clone" in printed(python, WHERE, tmp), printed(python, WHERE, tmp)

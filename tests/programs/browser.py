@@ -46,7 +46,9 @@ def chromium() -> str:
         if path := shutil.which(name):
             return path
     if os.name != "posix" or os.geteuid() != 0 or not shutil.which("apt-get"):
-        sys.exit("No Chromium here: install it (on Debian, Ubuntu: sudo apt-get install chromium).")
+        sys.exit(
+            "No Chromium here: install it (on Debian, Ubuntu: sudo apt-get install chromium)."
+        )
     print("installing Chromium", flush=True)
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in ("update -qq", "install -y -qq chromium fonts-dejavu-core"):
@@ -61,18 +63,26 @@ def playwright():
         import playwright.sync_api as api
     except ImportError:
         print("installing playwright", flush=True)
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "playwright"], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "-q", "playwright"], check=True
+        )
         import playwright.sync_api as api
-    api.expect.set_options(timeout=PATIENCE * 5_000)  # what is waited for without another bound
+    api.expect.set_options(
+        timeout=PATIENCE * 5_000
+    )  # what is waited for without another bound
     return api
 
 
 def axe_source(folder: Path) -> str:
     "The accessibility checker, from npm."
     if not shutil.which("npm"):
-        sys.exit("No npm here: install it (on Debian, Ubuntu: sudo apt-get install npm).")
+        sys.exit(
+            "No npm here: install it (on Debian, Ubuntu: sudo apt-get install npm)."
+        )
     for command in ("npm pack --silent axe-core@4.10.3", "tar xzf axe-core-4.10.3.tgz"):
-        subprocess.run(command.split(), cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            command.split(), cwd=folder, check=True, stdout=subprocess.DEVNULL
+        )
     return (folder / "package" / "axe.min.js").read_text(encoding="utf-8")
 
 
@@ -142,7 +152,7 @@ ATTACKS = [
     "\u202eesrever \u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627",
     "a control \x07 and half a surrogate \ud83d",
 ]
-ATTACKED = ("text", "title", "question", "answer", "raw", "unsupported", "url", "told")
+ATTACKED = ("text", "title", "question", "answer", "raw", "unsupported", "url", "note")
 
 
 def hostile_run(folder: Path) -> Path:
@@ -155,7 +165,11 @@ def hostile_run(folder: Path) -> Path:
             return {k: spoilt(v, k) for k, v in value.items()}
         if isinstance(value, list):
             return [spoilt(v, key) for v in value]
-        return f"{value}\n{attack}" if key in ATTACKED and isinstance(value, str) else value
+        return (
+            f"{value}\n{attack}"
+            if key in ATTACKED and isinstance(value, str)
+            else value
+        )
 
     for name in ("trajectories.jsonl", "passages.jsonl"):
         kept = (folder / name).read_text(encoding="utf-8").splitlines()
@@ -169,26 +183,42 @@ def hostile_run(folder: Path) -> Path:
 
 def notebook(path: Path, *sources: str) -> Path:
     "A notebook of code cells."
-    empty = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+    empty = {
+        "cell_type": "code",
+        "metadata": {},
+        "execution_count": None,
+        "outputs": [],
+    }
     cells = [{**empty, "id": f"cell{n}", "source": s} for n, s in enumerate(sources)]
     kernel = {"display_name": "python3", "language": "python", "name": "python3"}
-    nb = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    nb = {
+        "cells": cells,
+        "metadata": {"kernelspec": kernel},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
     path.write_text(json.dumps(nb, indent=1), encoding="utf-8")
     return path
 
 
 HEAD = """from mtrag_nb.data.mtrag import read_gold, sample_dir
-from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.evaluation.evidence import Evidence
 from mtrag_nb.show.browser import CaseBrowser
 gold = read_gold(sample_dir() / "reference.jsonl")"""
 JUDGED = """from dataclasses import replace
-from mtrag_nb.core.record import Judgement, Run
+from mtrag_nb.core.run_folder import Judgement, Run
 run = Run({crag!r})
 bad = {{"faithfulness": Judgement("faithfulness", "text", 1, 1, 1)}}
 run.judgements = {{i: bad for i, t in run.trajectories.items() if t.answered and t.turn == 1}}"""
 TWO_RUNS = JUDGED.format(crag=str(CRAG))
-TWO_RUNS += f"\ncrag, naive = Evidence(run, gold=gold), Evidence({str(NAIVE)!r}, gold=gold)"
-BROWSE = HEAD, TWO_RUNS, "CaseBrowser([crag, naive], labels='labels.jsonl', timing=False)"
+TWO_RUNS += (
+    f"\ncrag, naive = Evidence(run, gold=gold), Evidence({str(NAIVE)!r}, gold=gold)"
+)
+BROWSE = (
+    HEAD,
+    TWO_RUNS,
+    "CaseBrowser([crag, naive], labels='labels.jsonl', timing=False)",
+)
 
 
 # A JupyterLab
@@ -203,8 +233,12 @@ def jupyterlab(root: Path, python: str = sys.executable):
     token, url = secrets.token_hex(8), f"http://127.0.0.1:{port}"
     home = root / ".jupyter-test"
     places = {"IPYTHONDIR": str(home / "ipython")}
-    places |= {f"JUPYTER_{k}_DIR": str(home / k.lower()) for k in ("CONFIG", "DATA", "RUNTIME")}
-    places |= {f"JUPYTERLAB_{k}_DIR": str(home / k.lower()) for k in ("SETTINGS", "WORKSPACES")}
+    places |= {
+        f"JUPYTER_{k}_DIR": str(home / k.lower()) for k in ("CONFIG", "DATA", "RUNTIME")
+    }
+    places |= {
+        f"JUPYTERLAB_{k}_DIR": str(home / k.lower()) for k in ("SETTINGS", "WORKSPACES")
+    }
     env = {**os.environ, **OFFLINE, **places}
     quiet = (
         home
@@ -215,11 +249,20 @@ def jupyterlab(root: Path, python: str = sys.executable):
     )
     quiet.parent.mkdir(parents=True, exist_ok=True)
     quiet.write_text('{"fetchNews": "false"}')
-    command = [python, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1"]
+    command = [
+        python,
+        "-m",
+        "jupyterlab",
+        "--allow-root",
+        "--no-browser",
+        "--ip=127.0.0.1",
+    ]
     command += [f"--port={port}", f"--IdentityProvider.token={token}"]
     command += ["--LabApp.expose_app_in_browser=True", f"--ServerApp.root_dir={root}"]
     if python == sys.executable:
-        command.append("--LabApp.extension_manager=readonly")  # JupyterLab 3 has no such setting
+        command.append(
+            "--LabApp.extension_manager=readonly"
+        )  # JupyterLab 3 has no such setting
 
     def api(path, data=None):
         sent = json.dumps(data).encode() if data else None
@@ -286,7 +329,9 @@ class Panel:
 
     def choose(self, name: str, value: str, place: str = "", body: str = ""):
         "Choose, and see what is to stand in its place and in the turn."
-        chosen = self.tab.locator(f".widget-dropdown:has(label:text-is('{name}')) select").first
+        chosen = self.tab.locator(
+            f".widget-dropdown:has(label:text-is('{name}')) select"
+        ).first
         chosen.select_option(value)
         if place:
             self.expect(self.place).to_contain_text(place)
@@ -320,7 +365,9 @@ class Panel:
 
     @property
     def several(self) -> bool:
-        return self.tab.locator(".widget-html-content", has_text="beside it:").count() > 0
+        return (
+            self.tab.locator(".widget-html-content", has_text="beside it:").count() > 0
+        )
 
     def shot(self, path: Path):
         self.tab.locator(".widget-vbox").first.screenshot(path=path)
@@ -340,14 +387,20 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
     with checks(f"{name}: filters"):
         panel.choose("system", "sample_self_crag_graded", "of 16 turns")
         panel.choose("domain", "clapnq", "of 11 turns")
-        panel.choose("turn", "6", "1 of 1 turns", "refused: hallucination loop exhausted")
+        panel.choose(
+            "turn", "6", "1 of 1 turns", "refused: hallucination loop exhausted"
+        )
         panel.choose("turn", "any")
         panel.choose("ended", "i dont know", body="refused:")
         panel.choose("reason", "irrelevant docs", body="refused: irrelevant docs")
         for c in ("reason", "ended", "domain"):
             panel.choose(c, "any")
         panel.choose("outcome", "failed")
-        panel.choose("failed at", "grade", body="Failed first at grade: the gold passage was rank")
+        panel.choose(
+            "failed at",
+            "grade",
+            body="Failed first at grade: the gold passage was rank",
+        )
         for c in ("failed at", "outcome"):
             panel.choose(c, "any")
         panel.choose("show", "judge against K-precision", body="judge 0.10")
@@ -372,7 +425,9 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.listed().locator("option")).to_have_count(16)
         panel.choose("sort by", "tokens")
         tab.get_by_label("highest first").first.check()
-        expect(panel.listed().locator("option").first).to_contain_text("Will there be downtime?")
+        expect(panel.listed().locator("option").first).to_contain_text(
+            "Will there be downtime?"
+        )
         panel.listed().select_option(index=0)
         expect(panel.place).to_contain_text("1 of 16 turns")
         expect(panel.body).to_contain_text("Will there be downtime?")
@@ -410,7 +465,11 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.said).to_contain_text("saved bad retrieval")
         (line,) = (folder / "labels.jsonl").read_text(encoding="utf-8").splitlines()
         kept = [json.loads(line)[k] for k in ("label", "note", "run")]
-        assert kept == ["bad retrieval", "gold <b>missing</b>", "sample_self_crag_graded"]
+        assert kept == [
+            "bad retrieval",
+            "gold <b>missing</b>",
+            "sample_self_crag_graded",
+        ]
         panel.choose("show", "labelled", "1 of 1 turns")
         panel.press("next")
         expect(panel.place).to_contain_text("1 of 1 turns")
@@ -436,12 +495,14 @@ def harmless(tab, where: str) -> None:
     "No script ran, no formula was set, no element came in, nothing is wider than its place."
     assert tab.evaluate("window.owned") is None and "owned" not in tab.title()
     for element in ("script", "img", "svg", "style", "h1", "mjx-container", ".MathJax"):
-        assert tab.locator(f"{where} :is(.tex2jax_ignore) {element}").count() == 0, element
+        assert tab.locator(f"{where} :is(.tex2jax_ignore) {element}").count() == 0, (
+            element
+        )
 
 
 def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
     "2,000 trajectories: opened within 3 seconds, a filter answered within half a second, seen on the screen."
-    from mtrag_nb.core.record import Run
+    from mtrag_nb.core.run_folder import Run
     from tests.support.large_run import large_run
 
     large_run(folder / "large", Run(CRAG))
@@ -459,7 +520,9 @@ def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
             expect(panel.place).to_have_count(0)
             start = time.perf_counter()
             command_of(tab, "run-cell")
-            expect(panel.place).to_contain_text("1 of 2000 turns", timeout=PATIENCE * 15_000)
+            expect(panel.place).to_contain_text(
+                "1 of 2000 turns", timeout=PATIENCE * 15_000
+            )
             took.append(round(time.perf_counter() - start, 2))
         print(f"     seconds from running the cell to the turn on the screen: {took}")
         assert min(took) < 3
@@ -467,7 +530,11 @@ def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
         acts = [
             ("filter by turn", lambda: panel.choose("turn", "3"), "1 of 222 turns"),
             ("filter off", lambda: panel.choose("turn", "any"), "of 2000 turns"),
-            ("sent back", lambda: panel.choose("show", "a draft was sent back"), "of 625 turns"),
+            (
+                "sent back",
+                lambda: panel.choose("show", "a draft was sent back"),
+                "of 625 turns",
+            ),
             ("every turn", lambda: panel.choose("show", "every turn"), "of 2000 turns"),
             ("search", lambda: panel.search("number 1234."), "1 of "),
             ("search off", lambda: panel.search(""), "of 2000 turns"),
@@ -476,12 +543,16 @@ def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
         times, tries = {}, 0
         while tries < 9 and max(times.values(), default=9) >= 0.5:
             tries += 1
-            tab.wait_for_timeout(2000)  # the page comes to rest, as for a person who looks at it
+            tab.wait_for_timeout(
+                2000
+            )  # the page comes to rest, as for a person who looks at it
             for name, act, seen in acts:
                 start = time.perf_counter()
                 act()
                 expect(panel.place).to_contain_text(seen)
-                times[name] = min(times.get(name, 9), round(time.perf_counter() - start, 3))
+                times[name] = min(
+                    times.get(name, 9), round(time.perf_counter() - start, 3)
+                )
         print(f"     {times}")
         assert max(times.values()) < 0.5
     tab.close()
@@ -501,20 +572,29 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
     with checks("the notebook is executed, and its widget state stripped"):
         nb = nbformat.read(path, as_version=4)
         place = {"metadata": {"path": str(folder)}}
-        NotebookClient(nb, timeout=300, kernel_name="python3", resources=place).execute()
+        NotebookClient(
+            nb, timeout=300, kernel_name="python3", resources=place
+        ).execute()
         nbformat.write(nb, path)
         from outputs import WIDGET_VIEW, strip_widgets
 
-        assert strip_widgets(path) >= 2 and WIDGET_VIEW not in path.read_text(encoding="utf-8")
+        assert strip_widgets(path) >= 2 and WIDGET_VIEW not in path.read_text(
+            encoding="utf-8"
+        )
     html = folder / "saved.html"
     with checks("exported by nbconvert, every turn is there"):
         text, _ = HTMLExporter().from_filename(str(path))
         html.write_text(text, encoding="utf-8")
         kept = (p / "trajectories.jsonl" for p in (CRAG, NAIVE))
-        lines = [x for path in kept for x in path.read_text(encoding="utf-8").splitlines()]
+        lines = [
+            x for path in kept for x in path.read_text(encoding="utf-8").splitlines()
+        ]
         turns = [json.loads(line)["question"] for line in lines]
         assert text.count("<b>Turn ") == len(turns) + 16
-    for name, size, scheme in [("desktop-light", DESKTOP, "light"), ("phone-dark", PHONE, "dark")]:
+    for name, size, scheme in [
+        ("desktop-light", DESKTOP, "light"),
+        ("phone-dark", PHONE, "dark"),
+    ]:
         errors, asked = [], []
         context = browser.new_context(viewport=size, color_scheme=scheme, offline=False)
         context.route(
@@ -523,14 +603,18 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
         )
         tab = context.new_page()
         tab.on("pageerror", lambda e: errors.append(str(e)))
-        with checks(f"exported page, {name}: opens without a server and without a script error"):
+        with checks(
+            f"exported page, {name}: opens without a server and without a script error"
+        ):
             tab.goto(html.as_uri())
             tab.wait_for_timeout(1000)
             output = tab.locator(OWN_OUTPUT, has_text=SAVED).first
             expect(output).to_contain_text("sample_self_crag_graded")
             unfold_all(tab)
             shown = " ".join(output.inner_text().split())
-            assert all(" ".join(question.split())[:40] in shown for question in turns[:16])
+            assert all(
+                " ".join(question.split())[:40] in shown for question in turns[:16]
+            )
             harmless(tab, "body")
             assert not errors, errors
             # nbconvert's own template asks for require.js and MathJax
@@ -562,10 +646,11 @@ OWN_OUTPUT, SAVED = ".jp-OutputArea-output", "16 turns of 3 conversations"
 def recordings() -> list:
     "The recorded runs of two systems, with what the sample knows of their tasks."
     from mtrag_nb.data.mtrag import read_gold, read_queries, sample_dir
-    from mtrag_nb.evaluate.scores import Evidence
+    from mtrag_nb.evaluation.evidence import Evidence
 
     places = [
-        sample_dir() / "retrieval_tasks" / d / f"{d}_rewrite.jsonl" for d in ("clapnq", "cloud")
+        sample_dir() / "retrieval_tasks" / d / f"{d}_rewrite.jsonl"
+        for d in ("clapnq", "cloud")
     ]
     queries = {k: v for path in places for k, v in read_queries(path).items()}
     gold = read_gold(sample_dir() / "reference.jsonl", queries)
@@ -574,7 +659,12 @@ def recordings() -> list:
 
 def views(checks: Checks, browser, folder: Path) -> None:
     "Pictures of the static views, on a desktop and on a phone, light and dark."
-    from mtrag_nb.show.browser import CaseView, PublishedView, pick_cases, published_cases
+    from mtrag_nb.show.cases import (
+        CaseView,
+        PublishedView,
+        pick_cases,
+        published_cases,
+    )
     from mtrag_nb.show.turn import ConversationView, RunView
 
     crag, naive = recordings()
@@ -596,16 +686,26 @@ def views(checks: Checks, browser, folder: Path) -> None:
         for scheme in ("light", "dark")
     ]
     for size_name, size, scheme in screens:
-        with checks(f"static pages on {size_name}: none is too wide, no script error, no request"):
-            context, errors = browser.new_context(viewport=size, color_scheme=scheme), []
+        with checks(
+            f"static pages on {size_name}: none is too wide, no script error, no request"
+        ):
+            context, errors = (
+                browser.new_context(viewport=size, color_scheme=scheme),
+                [],
+            )
             tab = context.new_page()
             tab.on("pageerror", lambda e: errors.append(str(e)))
-            tab.on("request", lambda r: r.url.startswith("file:") or errors.append(r.url))
+            tab.on(
+                "request", lambda r: r.url.startswith("file:") or errors.append(r.url)
+            )
             for name, path in pages.items():
                 tab.goto(path.as_uri())
                 if name == "hostile":
                     unfold_all(tab)
-                assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"], name
+                assert (
+                    tab.evaluate("document.documentElement.scrollWidth")
+                    <= size["width"]
+                ), name
                 harmless(tab, "body")
                 shot = checks.shots / f"{name}-{size_name}.png"
                 tab.screenshot(path=shot, full_page=name != "hostile")
@@ -648,15 +748,21 @@ def accessible(checks: Checks, browser, folder: Path) -> None:
     axe = axe_source(folder)
     for scheme in ("light", "dark"):
         context = browser.new_context(viewport=DESKTOP, color_scheme=scheme)
-        context.route(lambda url: not url.startswith("file:"), lambda route: route.abort())
+        context.route(
+            lambda url: not url.startswith("file:"), lambda route: route.abort()
+        )
         tab = context.new_page()
-        with checks(f"axe-core, {scheme}: nothing serious on pages of case cards, every fold open"):
+        with checks(
+            f"axe-core, {scheme}: nothing serious on pages of case cards, every fold open"
+        ):
             for path in pages:
                 tab.goto(path.as_uri())
                 unfold_all(tab)
                 found = serious(tab, axe)
                 assert not found, (path.name, found)
-        with checks(f"axe-core, {scheme}: nothing serious in the outputs of the walk-through"):
+        with checks(
+            f"axe-core, {scheme}: nothing serious in the outputs of the walk-through"
+        ):
             tab.goto(exported.as_uri())
             unfold_all(tab)
             assert tab.locator(OWN_OUTPUT).count() > 3
@@ -668,18 +774,26 @@ def accessible(checks: Checks, browser, folder: Path) -> None:
 
 def two_versions(checks: Checks) -> None:
     "The same probe on ipywidgets 7.7.1 and on the one that is installed."
-    with checks("the same mime bundle and the same behaviour on ipywidgets 7.7.1 and 8"):
+    with checks(
+        "the same mime bundle and the same behaviour on ipywidgets 7.7.1 and 8"
+    ):
         runs = [str(CRAG), str(NAIVE)]
         said = []
         for python in (str(old_environment()), sys.executable):
-            how = {"capture_output": True, "text": True, "env": {**os.environ, **OFFLINE}}
+            how = {
+                "capture_output": True,
+                "text": True,
+                "env": {**os.environ, **OFFLINE},
+            }
             done = subprocess.run([python, "-c", PROBE, *runs], **how)
             assert done.returncode == 0, done.stderr[-2000:]
             said.append(json.loads(done.stdout.splitlines()[-1]))
         versions = [s.pop("version") for s in said]
         assert versions[0] == "7.7.1" and versions[1].startswith("8."), versions
         assert said[0] == said[1], said
-        print(f"     ipywidgets {versions[0]} and {versions[1]}: {', '.join(said[0]['forms'])}")
+        print(
+            f"     ipywidgets {versions[0]} and {versions[1]}: {', '.join(said[0]['forms'])}"
+        )
 
 
 def kept(shot: Path, name: str) -> None:
@@ -705,14 +819,18 @@ def pictures(browser, expect, folder: Path) -> None:
     run, _ = recordings()
     name = run.system.partition("+")[0]
     turn = next(t for t in run.turns.values() if "prize money" in t.question)
-    assert len(turn.drafts) == 3 and turn.refused and not run.gold[turn.task_id].passages
+    assert (
+        len(turn.drafts) == 3 and turn.refused and not run.gold[turn.task_id].passages
+    )
     card = folder / "turn.html"
     shown = turn_html(run, turn.task_id, history=False, timing=False, chars=110)
     card.write_text(document("A turn", page(shown)), encoding="utf-8")
     graph = system_named(name).graph(Toolbox(configured(name), None, None, None))
     for scheme, more, ink in (("light", "", "#555"), ("dark", "_dark", "#bbb")):
         tab = browser.new_page(
-            viewport={"width": 900, "height": 300}, device_scale_factor=1.5, color_scheme=scheme
+            viewport={"width": 900, "height": 300},
+            device_scale_factor=1.5,
+            color_scheme=scheme,
         )
         tab.goto(card.as_uri())
         end = tab.get_by_text("Counters", exact=True).last.bounding_box()["y"]
@@ -745,20 +863,28 @@ def pictures(browser, expect, folder: Path) -> None:
 
 def arguments(about: str):
     ap = common.arguments(about)
-    ap.add_argument("--shots", type=Path, help="where screenshots go (default: a temporary folder)")
+    ap.add_argument(
+        "--shots", type=Path, help="where screenshots go (default: a temporary folder)"
+    )
     return ap
 
 
 def launched(p: object) -> object:
     "A browser without a window that asks nobody."
     flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-    flags += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    flags += [
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
     return p.chromium.launch(executable_path=chromium(), headless=True, args=flags)
 
 
 def main(argv=None) -> int:
     ap = arguments(__doc__)
-    ap.add_argument("--pictures", action="store_true", help="only make README's: figures/turn*.png")
+    ap.add_argument(
+        "--pictures", action="store_true", help="only make README's: figures/turn*.png"
+    )
     args = ap.parse_args(argv)
     api = playwright()
     with api.sync_playwright() as p:

@@ -12,7 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-OFFLINE = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
 
 
 def arguments(about: str) -> argparse.ArgumentParser:
@@ -35,7 +39,9 @@ class Checks:
         except Exception as e:
             self.failed += 1
             where = "".join(traceback.format_tb(e.__traceback__)[-2:])
-            print(f"FAIL {name}\n{where}{type(e).__name__}: {str(e)[:3000]}", flush=True)
+            print(
+                f"FAIL {name}\n{where}{type(e).__name__}: {str(e)[:3000]}", flush=True
+            )
         else:
             self.passed += 1
             print(f"ok   {name}  ({time.perf_counter() - start:.1f} s)", flush=True)
@@ -51,7 +57,9 @@ def environment(folder: Path, borrow: bool = False) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
     if borrow:
         rest = next(folder.glob("lib/python*/site-packages")) / "rest.pth"
-        rest.write_text(f"import site; site.addsitedir({site.getsitepackages()[0]!r})\n")
+        rest.write_text(
+            f"import site; site.addsitedir({site.getsitepackages()[0]!r})\n"
+        )
     return folder / "bin"
 
 

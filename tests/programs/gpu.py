@@ -21,11 +21,12 @@ from pathlib import Path
 
 from mtrag_nb.app.cli import main as mtrag
 from mtrag_nb.core.files import write_json
-from mtrag_nb.core.record import Run
+from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import BGE_M3, PROFILES, ModelSpec
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
-from mtrag_nb.models.chat import Prompt, chat, make_room
-from mtrag_nb.models.embed import _CrossEncoderReranker, Embedder
+from mtrag_nb.models.chat import Prompt, chat
+from mtrag_nb.models.device import make_room
+from mtrag_nb.models.embed import CrossEncoderReranker, Embedder
 from mtrag_nb.models.local import TransformersChat
 from mtrag_nb.runs.run import machine, package_versions
 from tests.support import tiny
@@ -40,10 +41,18 @@ CHILD, PARENT, KEPT, WRITTEN = (
 CHILDREN = 1_560_000  # of 400 characters, in the four corpora of MTRAG
 
 LLAMA_8B = {"vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336}
-LLAMA_8B |= {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
+LLAMA_8B |= {
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+}
 LLAMA_8B |= {"head_dim": 128, "initializer_range": 0.02}
 QWEN_14B = {"vocab_size": 152064, "hidden_size": 5120, "intermediate_size": 13824}
-QWEN_14B |= {"num_hidden_layers": 48, "num_attention_heads": 40, "num_key_value_heads": 8}
+QWEN_14B |= {
+    "num_hidden_layers": 48,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 8,
+}
 QWEN_14B |= {"initializer_range": 0.02}
 XLMR_LARGE = {"vocab_size": 250002, "hidden_size": 1024, "intermediate_size": 4096}
 XLMR_LARGE |= {"num_hidden_layers": 24, "num_attention_heads": 16}
@@ -93,7 +102,9 @@ def prompts(n: int) -> list[Prompt]:
     text = "\n".join(tiny.sample_texts())
     size = KEPT * PARENT
     pieces = [text[(i * 997) % (len(text) - size) :][:size] for i in range(n)]
-    return [chat(f"{p}\n\nWhat do the passages say? ({i})") for i, p in enumerate(pieces)]
+    return [
+        chat(f"{p}\n\nWhat do the passages say? ({i})") for i, p in enumerate(pieces)
+    ]
 
 
 def as_transformers(model: TransformersChat, prompt: Prompt, tokens: int) -> list[int]:
@@ -124,7 +135,9 @@ def chat_row(spec: ModelSpec, batch_size: int) -> dict:
     ids = as_transformers(model, asked[0], 32)
     theirs = model.load().tokenizer.decode(ids, skip_special_tokens=True)
     tokens = sum(c.tokens_out for c in wrote)
-    written = tokens / (both - reading) if both > reading else None  # too fast for this clock
+    written = (
+        tokens / (both - reading) if both > reading else None
+    )  # too fast for this clock
     row = {
         "seconds to load": loading,
         "GiB of weights": weights / 2**30,
@@ -135,7 +148,9 @@ def chat_row(spec: ModelSpec, batch_size: int) -> dict:
         "tokens written a second": written,
         "choices between two labels a second": len(asked) / choosing,
         "scores": len(scored),
-        "characters alike with transformers' generate": common(alone.text.strip(), theirs.strip()),
+        "characters alike with transformers' generate": common(
+            alone.text.strip(), theirs.strip()
+        ),
         "characters of that reply": len(alone.text),
     }
     model.unload()
@@ -144,16 +159,22 @@ def chat_row(spec: ModelSpec, batch_size: int) -> dict:
 
 def common(a: str, b: str) -> int:
     "How many characters two texts have in common at their beginning."
-    return next((n for n, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    return next(
+        (n for n, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b))
+    )
 
 
-def helper_rows(embedder: Path, reranker: Path, device: str, dtype: str, n: int) -> dict:
+def helper_rows(
+    embedder: Path, reranker: Path, device: str, dtype: str, n: int
+) -> dict:
     "Texts embedded and pairs reranked in a second."
     text = "\n".join(tiny.sample_texts())
     children = [text[(i * 97) % (len(text) - CHILD) :][:CHILD] for i in range(n)]
     before = memory()
     model = Embedder(ModelSpec(str(embedder), device=device, dtype=dtype))
-    model.encode([c[::-1] for c in children[:64]])  # kernels are built on the first call
+    model.encode(
+        [c[::-1] for c in children[:64]]
+    )  # kernels are built on the first call
     _, embedding = timed(lambda: model.encode(children))
     embedded = {
         "children a second": n / embedding,
@@ -162,7 +183,7 @@ def helper_rows(embedder: Path, reranker: Path, device: str, dtype: str, n: int)
     }
     model.unload()
     before = memory()
-    judge = _CrossEncoderReranker(ModelSpec(str(reranker), device=device, dtype=dtype))
+    judge = CrossEncoderReranker(ModelSpec(str(reranker), device=device, dtype=dtype))
     judge.score("What is it?", children[:16])
     _, scoring = timed(lambda: judge.score("What is it?", children[: n // 4]))
     taken = (memory(peak=True) - before) / 2**30
@@ -177,18 +198,45 @@ def ingest(*how: str) -> None:
         raise RuntimeError(f"mtrag ingest ended with {code}")
 
 
-def profile_row(folder: Path, chat_model: Path, device: str, dtype: str, turns: int) -> dict:
+def profile_row(
+    folder: Path, chat_model: Path, device: str, dtype: str, turns: int
+) -> dict:
     "Self-CRAG as published under the T4's profile, over turns of the sample: what it takes above what was allocated before."
-    tasks, index, run = sample_dir() / "reference.jsonl", folder / "t4_index", folder / "t4_run"
-    places = {"chat": chat_model, "embedder": folder / "m3", "reranker": folder / "reranker"}
+    tasks, index, run = (
+        sample_dir() / "reference.jsonl",
+        folder / "t4_index",
+        folder / "t4_run",
+    )
+    places = {
+        "chat": chat_model,
+        "embedder": folder / "m3",
+        "reranker": folder / "reranker",
+    }
     changes = {"chat.quantization": "nf4"}
     for part, place in places.items():
-        changes |= {f"{part}.name": place, f"{part}.device": device, f"{part}.dtype": dtype}
-    given = ["--profile", "t4", *(w for k, v in changes.items() for w in ("--set", f"{k}={v}"))]
+        changes |= {
+            f"{part}.name": place,
+            f"{part}.device": device,
+            f"{part}.dtype": dtype,
+        }
+    given = [
+        "--profile",
+        "t4",
+        *(w for k, v in changes.items() for w in ("--set", f"{k}={v}")),
+    ]
     given += ["--index", str(index)]
     before = memory()
     ingest(*given)
-    words = ["run", "--system", "self_crag", "--as", "published", "--tasks", str(tasks), *given]
+    words = [
+        "run",
+        "--system",
+        "self_crag",
+        "--as",
+        "published",
+        "--tasks",
+        str(tasks),
+        *given,
+    ]
     words += ["--out", str(run), "--limit", str(turns)]
     code, seconds = timed(partial(mtrag, words))
     peak = memory(peak=True) - before
@@ -208,10 +256,14 @@ def profile_row(folder: Path, chat_model: Path, device: str, dtype: str, turns: 
 
 def answers(run: Path) -> dict[str, tuple[str, str]]:
     "Task id -> outcome and answer."
-    return {t.task_id: (t.outcome.value, t.answer) for t in Run(run).trajectories.values()}
+    return {
+        t.task_id: (t.outcome.value, t.answer) for t in Run(run).trajectories.values()
+    }
 
 
-def sample_rows(folder: Path, device: str, turns: int, keep: Callable[[dict], None]) -> None:
+def sample_rows(
+    folder: Path, device: str, turns: int, keep: Callable[[dict], None]
+) -> None:
     "Self-CRAG as published over the sample, by the laptop's own models: on the GPU in four bits and in fp32, and on the CPU."
     tasks, index = sample_dir() / "reference.jsonl", folder / "index"
     ingest("--index", str(index))
@@ -224,13 +276,33 @@ def sample_rows(folder: Path, device: str, turns: int, keep: Callable[[dict], No
     }
     rows, said = {}, {}
     for n, (name, changes) in enumerate(ways.items()):
-        words = ["run", "--system", "self_crag", "--as", "published", "--tasks", str(tasks)]
-        words += ["--index", str(index), "--out", str(folder / f"way_{n}"), "--limit", str(turns)]
+        words = [
+            "run",
+            "--system",
+            "self_crag",
+            "--as",
+            "published",
+            "--tasks",
+            str(tasks),
+        ]
+        words += [
+            "--index",
+            str(index),
+            "--out",
+            str(folder / f"way_{n}"),
+            "--limit",
+            str(turns),
+        ]
         words += [w for c in changes for w in ("--set", c)]
         code, seconds = timed(partial(mtrag, words))
         said[name] = answers(folder / f"way_{n}")
         outcomes = Counter(o for o, _ in said[name].values())
-        rows[name] = {"turns": len(said[name]), "exit code": code, "seconds": seconds, **outcomes}
+        rows[name] = {
+            "turns": len(said[name]),
+            "exit code": code,
+            "seconds": seconds,
+            **outcomes,
+        }
         keep(rows)
     cpu = said["CPU, fp32"]
     for name, of in said.items():
@@ -250,7 +322,10 @@ def main(argv: list[str]) -> int:
     out, small = Path(argv[0]), "--tiny" in argv
     turns = 2 if small else 8
     if not small and not cuda():
-        print("no GPU is seen here: give --tiny for the same steps on tiny models", file=sys.stderr)
+        print(
+            "no GPU is seen here: give --tiny for the same steps on tiny models",
+            file=sys.stderr,
+        )
         return 2
     device, dtype = ("cuda", "fp16") if cuda() else ("cpu", "fp32")
     rows: dict = {"machine": machine(), "packages": package_versions()}
@@ -267,20 +342,28 @@ def main(argv: list[str]) -> int:
             print(name, rounded(row), flush=True)
 
         folder = Path(tmp)
-        for path, write in (("m3", tiny.tiny_bge_m3), ("reranker", tiny.tiny_bge_reranker)):
+        for path, write in (
+            ("m3", tiny.tiny_bge_m3),
+            ("reranker", tiny.tiny_bge_reranker),
+        ):
             (folder / path).mkdir()
             write(folder / path, sizes["xlmr"])
         n = 64 if small else 4096
         helpers = helper_rows(folder / "m3", folder / "reranker", device, dtype, n)
         keep(f"{BGE_M3.name} and its reranker, random weights", helpers)
-        chats = {"t4": ("llama", tiny.tiny_llama, 8), "judge": ("qwen", tiny.tiny_qwen, 4)}
+        chats = {
+            "t4": ("llama", tiny.tiny_llama, 8),
+            "judge": ("qwen", tiny.tiny_qwen, 4),
+        }
         for profile, (kind, write, batch) in chats.items():
             if profile == "judge" and "--without-judge" in argv:
                 continue
             place = folder / kind
             draw(write, place, sizes[kind], device)
             spec = ModelSpec(str(place), dtype=dtype, quantization="nf4", device=device)
-            keep(f"{PROFILES[profile].chat.name}, random weights", chat_row(spec, batch))
+            keep(
+                f"{PROFILES[profile].chat.name}, random weights", chat_row(spec, batch)
+            )
             if profile == "t4":
                 row = profile_row(folder, place, device, dtype, turns // 2)
                 keep("Self-CRAG under the T4's profile, random weights", row)

@@ -30,17 +30,19 @@ import httpx
 import torch  # noqa: F401 (before the forks: a run names the machine, and asks torch for it)
 
 from mtrag_nb.core.files import read_json, read_jsonl
-from mtrag_nb.core.record import Run
+from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import Gold, InUse, Passage
-from mtrag_nb.evaluate.judge import judge_run
+from mtrag_nb.evaluation.judged_runs import judge_run
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.ingest import build_index
-from mtrag_nb.search.store import Manifest, data_folder
-from mtrag_nb.search.store import open_index
-from mtrag_nb.serve.api import make_app, rules_of
+from mtrag_nb.search.generations import data_folder
+from mtrag_nb.search.manifest import Manifest
+from mtrag_nb.search.index import open_index
+from mtrag_nb.serve.api import make_app
+from mtrag_nb.serve.guard import rules_of
 from mtrag_nb.serve.library import Library
 from mtrag_nb.serve.serve import home_page
 from mtrag_nb.serve.service import Service
@@ -71,7 +73,9 @@ def judge(run: Path, out: Path, pause: float = 0.005) -> None:
     settings, tasks = load_settings("laptop", {"batch_size": 2}), cut_tasks()
     models = Models(settings, chat=ScriptedChat(reply), embedder=HashEmbedder())
     gold = {t.id: Gold(t.id, answerability="ANSWERABLE") for t in tasks}
-    judge_run(run, tasks, gold, settings, "text", out=out, models=models, progress=False)
+    judge_run(
+        run, tasks, gold, settings, "text", out=out, models=models, progress=False
+    )
 
 
 def judgements(folder: Path) -> list[str]:
@@ -117,12 +121,16 @@ def forked(work: Callable[[], None], seconds: float, sign: Path | None = None) -
     return False
 
 
-def attack(name: str, work: Work, check: Check, folder: Path, kills: int, longest: float = 0.4):
+def attack(
+    name: str, work: Work, check: Check, folder: Path, kills: int, longest: float = 0.4
+):
     "Kill the work again and again; whenever it has ended all the same, check what there is, and begin anew."
     rng, killed, ended = random.Random(0), 0, 0
     while killed < kills:
         here, row = folder / f"{name}{ended}", 0
-        while not forked(lambda: work(here), rng.uniform(0.02, longest) * (1 + row // 10)):
+        while not forked(
+            lambda: work(here), rng.uniform(0.02, longest) * (1 + row // 10)
+        ):
             killed += 1
             row += 1
             if row > 200:
@@ -150,7 +158,10 @@ class Shelf:
     def write(self, name: str) -> str:
         "Write a document, or another of that name; its word."
         word = "".join(self.rng.choices(string.ascii_lowercase, k=24))
-        text = f"The ferry carries {word} and is back before night. " * self.rng.randint(1, 60)
+        text = (
+            f"The ferry carries {word} and is back before night. "
+            * self.rng.randint(1, 60)
+        )
         self.path(name).parent.mkdir(exist_ok=True)
         self.path(name).write_text(f"# About {name}\n\n{text}")
         self.words.add(word)
@@ -170,23 +181,34 @@ class Shelf:
             found = index.search(HashEmbedder().encode(["x"])[0], 10**5)
             sound = len(found) == index.manifest.total("children")
         left = strangers(self.folder)
-        answer.write_text(json.dumps([names, sorted(traces(self.folder, self.words)), sound, left]))
+        answer.write_text(
+            json.dumps([names, sorted(traces(self.folder, self.words)), sound, left])
+        )
 
-    def change(self, work: Callable[[], object], after: dict[str, str], longest: float) -> None:
+    def change(
+        self, work: Callable[[], object], after: dict[str, str], longest: float
+    ) -> None:
         "Make a change, killed until it is there; after each kill the library must be as before or as after, sound, and tell nothing more."
-        states = [[sorted(s), sorted(s.values()), True, []] for s in (self.holds, after)]
+        states = [
+            [sorted(s), sorted(s.values()), True, []] for s in (self.holds, after)
+        ]
         for n in range(100):
             sign, seconds = None, self.rng.uniform(0, longest) * (1 + n // 4)
             if self.rng.random() < 0.3:
                 sign, seconds = self.next() / "manifest.json", 600
-            ended, answer = forked(work, seconds, sign), self.folder.with_name("answer.json")
+            ended, answer = (
+                forked(work, seconds, sign),
+                self.folder.with_name("answer.json"),
+            )
             at = "made" if strangers(self.folder) else "elsewhere"
             self.told["ended" if ended else at] += 1
             if not forked(lambda: self.look(answer), 600):
                 raise SystemExit(f"library: {self.folder} cannot be read")
             found = json.loads(answer.read_text())
             if found not in states:
-                raise SystemExit(f"library: {found} is neither {states[0]} nor {states[1]}")
+                raise SystemExit(
+                    f"library: {found} is neither {states[0]} nor {states[1]}"
+                )
             self.told["made all the same"] += not ended and found == states[1]
             if found == states[1]:
                 break
@@ -218,13 +240,18 @@ def attack_library(folder: Path, rounds: int) -> None:
         shelf.path(name).unlink()
     if not forked(lambda: add(folder / "at-once", folder / "documents"), 600):
         raise SystemExit("library: it takes too long")
-    made = [read_json(f / "manifest.json") for f in (folder / "at-once", library.folder)]
+    made = [
+        read_json(f / "manifest.json") for f in (folder / "at-once", library.folder)
+    ]
     if made[0] | {"generation": 0} != made[1] | {"generation": 0}:
         raise SystemExit("library: it is not what one made at once is")
     killed = shelf.told["made"] + shelf.told["elsewhere"]
     print(f"library  {killed:4} kills in {3 * rounds} changes", end=" ")
     print(f"({shelf.told['made']} with two generations in the folder),", end=" ")
-    print(f"{shelf.told['made all the same']} of them too late; always as before or after", end="")
+    print(
+        f"{shelf.told['made all the same']} of them too late; always as before or after",
+        end="",
+    )
     print(", and no trace of what was removed")
 
 
@@ -260,16 +287,27 @@ def server(folder: Path) -> Iterator[httpx.Client]:
 class Tab(threading.Thread):
     "A tab of the page: marks one turn after the other until the server is gone, in a field of its own."
 
-    def __init__(self, http: httpx.Client, field: str, turns: list[str], taken: dict, first: int):
+    def __init__(
+        self, http: httpx.Client, field: str, turns: list[str], taken: dict, first: int
+    ):
         super().__init__()
         self.http, self.field, self.turns, self.n = http, field, turns, first
-        self.taken, self.sent = taken, {}  # turn -> the last mark that was taken; that was sent
+        self.taken, self.sent = (
+            taken,
+            {},
+        )  # turn -> the last mark that was taken; that was sent
 
     def run(self) -> None:
-        with suppress(httpx.HTTPError), httpx.Client(base_url=self.http.base_url) as http:
+        with (
+            suppress(httpx.HTTPError),
+            httpx.Client(base_url=self.http.base_url) as http,
+        ):
             while True:
                 self.n += 1
-                turn, text = self.turns[self.n % len(self.turns)], f"{self.field} {self.n}"
+                turn, text = (
+                    self.turns[self.n % len(self.turns)],
+                    f"{self.field} {self.n}",
+                )
                 self.sent[turn] = text
                 http.post(f"{turn}/mark", json={self.field: text}).raise_for_status()
                 self.taken[turn] = text
@@ -292,17 +330,26 @@ def attack_marks(folder: Path, kills: int) -> None:
             talk = turns[-1].split("/")[3] if n % 2 else ""
             asked = {"question": f"What is fee {n}?", "conversation_id": talk}
             reply = http.post("/api/query", json=asked).json()
-            turns.append(f"/api/conversations/{reply['conversation_id']}/{reply['turn']}")
+            turns.append(
+                f"/api/conversations/{reply['conversation_id']}/{reply['turn']}"
+            )
     sent, count, many = {}, 0, 0
     for _ in range(kills):
         with server(folder) as http:
             there = marks_of(http)
             for field, last in taken.items():
                 for turn, text in last.items():
-                    if there.get(turn, {}).get(field) not in (text, sent[field].get(turn)):
-                        raise SystemExit(f"marks: {turn} lost {text!r}: {there.get(turn)}")
+                    if there.get(turn, {}).get(field) not in (
+                        text,
+                        sent[field].get(turn),
+                    ):
+                        raise SystemExit(
+                            f"marks: {turn} lost {text!r}: {there.get(turn)}"
+                        )
                     last[turn] = there[turn][field]
-            tabs = [Tab(http, field, turns, last, count) for field, last in taken.items()]
+            tabs = [
+                Tab(http, field, turns, last, count) for field, last in taken.items()
+            ]
             for tab in tabs:
                 tab.start()
             time.sleep(rng.uniform(0.02, 0.3))
@@ -318,10 +365,14 @@ def attack_marks(folder: Path, kills: int) -> None:
                 there = [turn for turn in marks_of(http) if talk in turn]
                 gone = http.get(f"/api/conversations/{talk}").status_code == 404
                 if gone and (there or traces(folder, {talk})):
-                    raise SystemExit(f"marks: conversation {talk} is gone, and left {there}")
+                    raise SystemExit(
+                        f"marks: conversation {talk} is gone, and left {there}"
+                    )
                 known = {t for last in taken.values() for t in last if talk in t}
                 if not gone and not known <= set(there):
-                    raise SystemExit(f"marks: conversation {talk} is there, with marks of {there}")
+                    raise SystemExit(
+                        f"marks: conversation {talk} is there, with marks of {there}"
+                    )
                 if gone:
                     break
                 late = threading.Thread(target=delete, args=(str(http.base_url), talk))
@@ -332,7 +383,10 @@ def attack_marks(folder: Path, kills: int) -> None:
         else:
             raise SystemExit("marks: a deletion does not end")
     print(f"marks    {kills:4} kills while {many} marks came from two tabs,", end=" ")
-    print(f"{deleted} in deletions of conversations; each mark that was taken is there", end="")
+    print(
+        f"{deleted} in deletions of conversations; each mark that was taken is there",
+        end="",
+    )
     print(", none of what was deleted")
 
 
@@ -353,12 +407,16 @@ def together(name: str, work: Work, check: Check, folder: Path, times: int) -> N
         codes = sorted(os.WEXITSTATUS(os.waitpid(pid, 0)[1]) for pid in pids)
         if codes != [0, 3] or not check(here):
             raise SystemExit(f"{name}: two processes ended with {codes}, in {here}")
-    print(f"{name:8} {times:4} times two processes: one worked, one said so, and as undisturbed")
+    print(
+        f"{name:8} {times:4} times two processes: one worked, one said so, and as undisturbed"
+    )
 
 
 def library_is_whole(folder: Path, names: list[str]) -> bool:
     "Whether a library holds these documents, and nothing is left of the change that put them there."
-    return [e.name for e in Library(folder).documents()] == names and not strangers(folder)
+    return [e.name for e in Library(folder).documents()] == names and not strangers(
+        folder
+    )
 
 
 def main(kills: int = 20, rounds: int = 10) -> None:
@@ -375,7 +433,10 @@ def main(kills: int = 20, rounds: int = 10) -> None:
                 lambda f: cut_run(f, 0.02),
                 lambda f: essence(Run(f)) == run and not doubled(f),
             ),
-            "judge": (lambda f: judge(folder / "whole", f), lambda f: judgements(f) == judged),
+            "judge": (
+                lambda f: judge(folder / "whole", f),
+                lambda f: judgements(f) == judged,
+            ),
             "ingest": (ingest, lambda f: (f / "manifest.json").read_bytes() == index),
         }
         for name, (work, check) in works.items():
@@ -384,7 +445,10 @@ def main(kills: int = 20, rounds: int = 10) -> None:
         attack_marks(folder / "service", kills)
         names = sorted(p.name for p in (folder / "documents").iterdir())
         documents = folder / "documents"
-        works["library"] = (lambda f: add(f, documents), lambda f: library_is_whole(f, names))
+        works["library"] = (
+            lambda f: add(f, documents),
+            lambda f: library_is_whole(f, names),
+        )
         for name, (work, check) in works.items():
             together(name, work, check, folder, kills)
 

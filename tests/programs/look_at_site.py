@@ -42,7 +42,11 @@ class Page(HTMLParser):
         self.ids |= {v for k, v in attrs.items() if k in ("id", "name") and v}
         if tag == "a" and attrs.get("href"):
             self.links.append(attrs["href"])
-        if tag in ("img", "script", "source") or tag == "link" and attrs.get("rel") == "stylesheet":
+        if (
+            tag in ("img", "script", "source")
+            or tag == "link"
+            and attrs.get("rel") == "stylesheet"
+        ):
             self.loads += [v for k in ("src", "srcset", "href") if (v := attrs.get(k))]
 
 
@@ -73,7 +77,12 @@ def look(site: Path, url: str, shots: Path):
 
     with sync_playwright() as play:
         browser = launched(play)
-        for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)):
+        for scheme, width in (
+            ("light", 1280),
+            ("dark", 1280),
+            ("light", 390),
+            ("dark", 390),
+        ):
             size = {"width": width, "height": 900}
             context = browser.new_context(viewport=size, color_scheme=scheme)
             for what, path in LOOKED_AT.items():
@@ -82,16 +91,29 @@ def look(site: Path, url: str, shots: Path):
                 page.goto(url + path, wait_until="networkidle")
                 where = f"{what}, {scheme}, {width}"
                 page.screenshot(path=shots / f"{where.replace(', ', '_')}.png")
-                wrong = [r.url for r in came if not r.url.startswith(url) or r.status != 200]
-                yield f"{where}: nothing from elsewhere, nothing missing", " ".join(wrong)
+                wrong = [
+                    r.url for r in came if not r.url.startswith(url) or r.status != 200
+                ]
+                yield (
+                    f"{where}: nothing from elsewhere, nothing missing",
+                    " ".join(wrong),
+                )
                 wide = page.evaluate("document.documentElement.scrollWidth")
-                yield f"{where}: no wider than the screen", str(wide) if wide > width else ""
+                yield (
+                    f"{where}: no wider than the screen",
+                    str(wide) if wide > width else "",
+                )
                 axe = Axe().run(page)
-                rules = [f"{v['id']} ({len(v['nodes'])})" for v in axe.response["violations"]]
+                rules = [
+                    f"{v['id']} ({len(v['nodes'])})" for v in axe.response["violations"]
+                ]
                 yield f"{where}: axe-core", ", ".join(rules)
                 if what == "first":
                     size = sum(len(gzip.compress(r.body())) for r in came)
-                    yield f"{where}: {size // 1000} kB", "" if size < FIRST else "too large"
+                    yield (
+                        f"{where}: {size // 1000} kB",
+                        "" if size < FIRST else "too large",
+                    )
                 if what == "search":
                     hits = page.locator("#search-results li").count()
                     yield f"{where}: {hits} hits", "" if hits else "no hits"
@@ -99,7 +121,10 @@ def look(site: Path, url: str, shots: Path):
                     page.keyboard.press("Tab")
                     focused = page.evaluate("document.activeElement.textContent.trim()")
                     skips = "skip" in focused.lower()
-                    yield f"{where}: Tab, {focused!r}", "" if skips else "no way past the menu"
+                    yield (
+                        f"{where}: Tab, {focused!r}",
+                        "" if skips else "no way past the menu",
+                    )
                 page.close()
             context.close()
         browser.close()
@@ -111,9 +136,13 @@ def main() -> int:
     args = ap.parse_args()
     checks, pages = Checks(args.shots), list(args.site.rglob("*.html"))
     large = [f"{p} {p.stat().st_size}" for p in pages if p.stat().st_size > MOST]
-    found = [(f"{len(pages)} pages: no link leads nowhere", "\n".join(broken(args.site)))]
+    found = [
+        (f"{len(pages)} pages: no link leads nowhere", "\n".join(broken(args.site)))
+    ]
     found.append(("no page of more than 1 MB", "\n".join(large)))
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=args.site)
+    handler = functools.partial(
+        http.server.SimpleHTTPRequestHandler, directory=args.site
+    )
     http.server.SimpleHTTPRequestHandler.log_message = lambda *_: None
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

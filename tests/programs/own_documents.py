@@ -16,12 +16,12 @@ from unittest.mock import patch
 
 from common import Checks
 
-from mtrag_nb.app.cli import run
+from mtrag_nb.app.run import run
 from mtrag_nb.core.files import write_jsonl
-from mtrag_nb.data.mtrag import check_format
+from mtrag_nb.data.submissions import check_format
 from mtrag_nb.search.retrieve import Retriever
-from mtrag_nb.serve.service import Service, about_turn, accept, accepted, ask, drawn, mark
-from mtrag_nb.serve.service import search
+from mtrag_nb.serve.questions import accept, accepted_questions, draw_questions
+from mtrag_nb.serve.service import Service, about_turn, ask_service, mark, search
 
 DOC = Path("/usr/share/doc")
 MANUALS = [DOC / "base-passwd/users-and-groups.html", DOC / "dpkg/spec/triggers.txt"]
@@ -47,7 +47,10 @@ ASKED = [  # question, what stands in the passage that answers it ("": nothing d
 
 def marked(service: Service, reply: dict, wanted: str, answer: str) -> str:
     "What came of a turn that a person marks."
-    talk, right = (reply["conversation_id"], reply["turn"]), reply["outcome"] == "answered"
+    talk, right = (
+        (reply["conversation_id"], reply["turn"]),
+        reply["outcome"] == "answered",
+    )
     if not wanted:
         return mark(service, *talk, verdict="refuse" if right else "right")["came"]
     found = search(service, f"{wanted} {answer}", most=20)
@@ -69,11 +72,14 @@ def talk(folder: Path, late: bool = False, **changes: str) -> list[str]:
         replies = []
         for n, (question, *_) in enumerate(ASKED):
             before = replies[-1]["conversation_id"] if n % 3 else ""
-            replies.append(ask(service, question, before))
+            replies.append(ask_service(service, question, before))
         for path in MANUALS if late else ():
             service.documents.put(path, path.name, "manuals")
         came = [marked(service, r, *known) for r, (_, *known) in zip(replies, ASKED)]
-        again = [about_turn(service, r["conversation_id"], r["turn"])["came"] for r in replies]
+        again = [
+            about_turn(service, r["conversation_id"], r["turn"])["came"]
+            for r in replies
+        ]
         assert again == came
         return came
 
@@ -84,18 +90,20 @@ def test_set(folder: Path) -> Counter:
         for path in MANUALS:
             service.documents.put(path, path.name, "manuals")
         for seed in (0, 1):
-            for line in drawn(service, seed):
+            for line in draw_questions(service, seed):
                 accept(service, line["task_id"], seed)
         for form in ("given", "search"):
-            write_jsonl(folder / f"{form}.jsonl", accepted(service, form))
-        kinds = Counter(line["drawn"]["kind"] for line in accepted(service))
+            write_jsonl(folder / f"{form}.jsonl", accepted_questions(service, form))
+        kinds = Counter(line["drawn"]["kind"] for line in accepted_questions(service))
     given, found = (folder / f"{form}.jsonl" for form in ("given", "search"))
     how = {"system": "selective", "progress": False}
     runs = [run(given, folder / "r1", setting="reference", **how)]
     runs += [run(found, folder / "r2", index=folder / "library", **how)]
     counts = kinds.total(), kinds.total() - kinds["unanswerable"]
     for tasks, done, n in zip((given, found), runs, counts):
-        assert len(done.trajectories) == n and not any(t.failed for t in done.trajectories.values())
+        assert len(done.trajectories) == n and not any(
+            t.failed for t in done.trajectories.values()
+        )
         assert check_format("C", tasks, done.folder / "predictions.jsonl").lines == n
     return kinds
 
@@ -109,10 +117,15 @@ def main() -> int:
     if missing := [str(p) for p in MANUALS if not p.exists()]:
         print(f"not installed: {', '.join(missing)}", "0 passed, 0 failed", sep="\n")
         return 0
-    checks, answerable = Checks(), [n for n, (_, wanted, _) in enumerate(ASKED) if wanted]
+    checks, answerable = (
+        Checks(),
+        [n for n, (_, wanted, _) in enumerate(ASKED) if wanted],
+    )
 
     def worst_first(self, query, domain="", task_id="", turns=()):
-        nodes = self.ranked(query, domain, turns)  # a person's own search goes by `ranked`
+        nodes = self.ranked(
+            query, domain, turns
+        )  # a person's own search goes by `ranked`
         return self.as_retrieval(nodes[::-1][: self.settings.rerank_k])
 
     keep_nothing = {"nexus.correct": "0.99", "nexus.ambiguous": "0.99"}
@@ -125,14 +138,23 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        with checks("fifteen marked turns: each is judged, and a stage is named for what failed"):
+        with checks(
+            "fifteen marked turns: each is judged, and a stage is named for what failed"
+        ):
             came = talk(folder / "plain")
-            print(*(f"{c:60.60} {q}" for c, (q, *_) in zip(came, ASKED)), stages(came), sep="\n")
+            print(
+                *(f"{c:60.60} {q}" for c, (q, *_) in zip(came, ASKED)),
+                stages(came),
+                sep="\n",
+            )
             assert len(came) == 15 and not {"not judged", "undecided"} & set(came)
             assert not any("no stage" in c for c in came)
         with checks("a grade that keeps nothing is named"):
             found = answerable_of("grade", **keep_nothing)
-            assert found["grade"] > len(answerable) / 2 and set(found) <= {"grade", "retrieve"}
+            assert found["grade"] > len(answerable) / 2 and set(found) <= {
+                "grade",
+                "retrieve",
+            }
         with (
             checks("a search that returns the worst first is named"),
             patch.object(Retriever, "retrieve", worst_first),

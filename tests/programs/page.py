@@ -22,8 +22,13 @@ from common import started
 from mtrag_nb.data.mtrag import read_gold
 from tests.support.specimens import docx, pdf, word_paragraph
 
-SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
-SCREENS = [(f"{n}-{s}", size, s) for n, size in SIZES.items() for s in ("light", "dark")]
+SIZES = {
+    "desktop": {"width": 1280, "height": 900},
+    "phone": {"width": 390, "height": 844},
+}
+SCREENS = [
+    (f"{n}-{s}", size, s) for n, size in SIZES.items() for s in ("light", "dark")
+]
 
 
 def filler(what: str) -> str:
@@ -48,7 +53,8 @@ FERRY = [
     (
         "text",
         "Each passenger may bring two suitcases of up to twenty kilograms. Gas bottles and fuel cans are not allowed on board. "
-        "Lost luggage is kept at the harbour office for thirty days. " + filler("Cupboard"),
+        "Lost luggage is kept at the harbour office for thirty days. "
+        + filler("Cupboard"),
     ),
 ]
 HOURS = [
@@ -74,10 +80,10 @@ HOSTILE = "<img src=x onerror=window.owned=1>.txt"
 
 def documents(folder: Path) -> list[Path]:
     "A PDF, a DOCX and an HTML page."
-    hours = docx(word_paragraph("Opening hours", "berschrift1"), *map(word_paragraph, HOURS))
-    parrot = (
-        "<script>window.owned = 1</script> A parrot travels for one crown, says <b>nobody</b>.\n"
+    hours = docx(
+        word_paragraph("Opening hours", "berschrift1"), *map(word_paragraph, HOURS)
     )
+    parrot = "<script>window.owned = 1</script> A parrot travels for one crown, says <b>nobody</b>.\n"
     made = {"ferry.pdf": pdf(FERRY)[0], "hours.docx": hours}
     made |= {"island.html": ISLAND.encode(), HOSTILE: parrot.encode()}
     for name, data in made.items():
@@ -117,7 +123,7 @@ HOLM = [
 def service(folder: Path, changes: Sequence[str] = ()) -> tuple[subprocess.Popen, str]:
     "The service with the laptop's models, and its address."
     code = (
-        "import sys; from mtrag_nb.app.cli import Setup; from mtrag_nb.serve.serve import serve; "
+        "import sys; from mtrag_nb.app.options import Setup; from mtrag_nb.serve.serve import serve; "
         "serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, settings=Setup(set=sys.argv[2:]), "
         "ready=lambda said: print(said, flush=True))"
     )
@@ -144,7 +150,11 @@ class Visit:
     def elsewhere(self) -> list[str]:
         "Requests that left the machine."
         here, asked = urlsplit(self.url).netloc, [urlsplit(u) for u in self.asked]
-        return [u.geturl() for u in asked if u.scheme in ("http", "https") and u.netloc != here]
+        return [
+            u.geturl()
+            for u in asked
+            if u.scheme in ("http", "https") and u.netloc != here
+        ]
 
     def fits(self) -> None:
         width = self.tab.evaluate("document.documentElement.scrollWidth")
@@ -173,7 +183,9 @@ class Visit:
         box = turn.get_by_role("textbox", name="search the library")
         box.fill("suitcases of twenty kilograms")
         press(turn, "search: ")
-        return turn.get_by_role("list", name="Passages of the library").locator("li").first
+        return (
+            turn.get_by_role("list", name="Passages of the library").locator("li").first
+        )
 
     def unharmed(self) -> None:
         assert self.tab.evaluate("window.owned") is None, "a script of a document ran"
@@ -194,12 +206,16 @@ def press(where, name: str) -> None:
 
 def marks(checks: Checks, v: Visit, name: str) -> None:
     "Offsets count characters, whatever JavaScript counts."
-    with checks(f"{name}: marks stand where they belong behind characters outside the BMP"):
+    with checks(
+        f"{name}: marks stand where they belong behind characters outside the BMP"
+    ):
         text = "\N{OCTOPUS}" * 12 + " our notes. It opens at nine. The keeper sleeps."
         at = text.index("It opens"), text.index(" The keeper")
         said = "([text, marks]) => passageText({ text, marks }).map(x => x.textContent ?? x)"
         shown = v.tab.evaluate(said, [text, [at]])
-        assert shown == [text[: at[0]], "It opens at nine.", " The keeper sleeps."], shown
+        assert shown == [text[: at[0]], "It opens at nine.", " The keeper sleeps."], (
+            shown
+        )
         claim = {"start": at[0], "end": at[1], "cites": [], "supported": False}
         said = "([answer_, claims]) => answer({ answer: answer_, claims }, {}).querySelector('.unsaid').textContent"
         given = [text, [claim | {"problem": "no source"}]]
@@ -210,7 +226,9 @@ def put_in(checks: Checks, v: Visit, expect, paths: list[Path], name: str) -> No
     "Documents by the file chooser; one that is none is refused with a reason."
     with checks(f"{name}: four documents are put in, one is refused"):
         island = [str(p) for p in paths if p.suffix == ".html"]
-        v.tab.locator("#files").set_input_files([str(p) for p in paths if str(p) not in island])
+        v.tab.locator("#files").set_input_files(
+            [str(p) for p in paths if str(p) not in island]
+        )
         expect(v.tab.locator("#count")).to_have_text("3", timeout=3 * 180_000)
         v.tab.get_by_label("into the collection").fill("island")
         v.tab.locator("#files").set_input_files(island)
@@ -221,7 +239,9 @@ def put_in(checks: Checks, v: Visit, expect, paths: list[Path], name: str) -> No
         broken.write_bytes(b"no PDF at all")
         v.tab.locator("#files").set_input_files(str(broken))
         told = v.tab.locator("#uploads")
-        expect(told).to_contain_text("refused: the content is no PDF", timeout=3 * 60_000)
+        expect(told).to_contain_text(
+            "refused: the content is no PDF", timeout=3 * 60_000
+        )
         press(told, "ok")
         expect(v.tab.locator("#documents")).to_contain_text(HOSTILE)
         v.unharmed()
@@ -238,13 +258,17 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
         with checks(f"{name}: {question}"):
             turns.append(v.ask(question, expect))
             expect(turns[-1]).to_contain_text(wanted)
-    with checks(f"{name}: a citation opens its passage, the sentence marked, the page named"):
+    with checks(
+        f"{name}: a citation opens its passage, the sentence marked, the page named"
+    ):
         turns[5].locator(".sources button", has_text="page 2").click()
         # a copy supports itself
         expect(turns[5].locator(".facts")).not_to_contain_text("supported")
         passage = turns[5].locator(".passage:not([hidden])").first
         expect(passage.locator("mark", has_text="thirty days")).to_be_visible()
-        expect(turns[5].locator(".sources button[aria-expanded=true]")).to_contain_text("ferry.pdf")
+        expect(turns[5].locator(".sources button[aria-expanded=true]")).to_contain_text(
+            "ferry.pdf"
+        )
         turns[2].locator(".cite").first.click()
         assert v.tab.evaluate(ON_PASSAGE), "the number in the text leads there, too"
         v.looks(checks.shots / f"page-citation-{name}.png")
@@ -258,7 +282,9 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
         press(turns[2], "Why?")
         expect(turns[2].locator(".about ol").first).to_contain_text("ambiguous")
         press(turns[2], "every step")
-        expect(v.tab.frame_locator("#why-page").locator("body")).to_contain_text("Passages")
+        expect(v.tab.frame_locator("#why-page").locator("body")).to_contain_text(
+            "Passages"
+        )
         v.tab.screenshot(path=checks.shots / f"page-why-{name}.png")
         v.tab.keyboard.press("Escape")
     mark(checks, v, expect, turns, name)
@@ -266,7 +292,9 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
 
 def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
     "Three marks: right, rightly refused, and a passage that the grade threw away."
-    with checks(f"{name}: right answers and right refusals are marked, by the keyboard"):
+    with checks(
+        f"{name}: right answers and right refusals are marked, by the keyboard"
+    ):
         for turn in (turns[0], turns[2]):
             turn.get_by_role("button", name="this answer is right").focus()
             v.tab.keyboard.press("Enter")
@@ -274,10 +302,14 @@ def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
         turns[2].get_by_role("textbox", name="a note").fill("right & <b>good</b>")
         turns[2].get_by_role("button", name="save: a note").click()
     lost = turns[1]
-    with checks(f"{name}: a passage is found and marked, and the turn says which stage lost it"):
+    with checks(
+        f"{name}: a passage is found and marked, and the turn says which stage lost it"
+    ):
         found = v.find_lost(lost)
         thrown = lost.get_by_role("list", name="Passages that were found")
-        expect(thrown).to_contain_text(re.compile(r"thrown away: no 0\.\d\d \(limit 0.53\)"))
+        expect(thrown).to_contain_text(
+            re.compile(r"thrown away: no 0\.\d\d \(limit 0.53\)")
+        )
         press(found, "Luggage")
         expect(found.locator(".passage")).to_contain_text("twenty kilograms")
         press(found, "this passage answers it")
@@ -291,7 +323,9 @@ def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
 
 def draw(checks: Checks, v: Visit, expect, name: str) -> None:
     "A test set drawn from the documents: two questions accepted, one thrown away, the file read as tasks."
-    with checks(f"{name}: questions are drawn, accepted, thrown away; the file has tasks and gold"):
+    with checks(
+        f"{name}: questions are drawn, accepted, thrown away; the file has tasks and gold"
+    ):
         v.tab.locator("#set-fold > summary").focus()
         v.tab.keyboard.press("Enter")
         v.tab.locator("#draw").focus()
@@ -326,7 +360,9 @@ def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
     with checks(f"{name}: opened again, the conversation is there, and is exported"):
         v.tab.reload()
         expect(v.tab.locator("article.turn")).to_have_count(len(QUESTIONS))
-        expect(v.tab.locator("article.turn").nth(1).locator(".came")).to_contain_text("grade")
+        expect(v.tab.locator("article.turn").nth(1).locator(".came")).to_contain_text(
+            "grade"
+        )
         unfold(v)
         assert "four crowns" in v.downloaded("as JSON").read_text(encoding="utf-8")
     with checks(f"{name}: nothing serious for axe-core, nothing wider than the screen"):
@@ -346,7 +382,9 @@ def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
                 break
         v.tab.keyboard.press("Enter")
         assert v.tab.evaluate(ON_PASSAGE), "the passage has the focus"
-        outline = v.tab.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        outline = v.tab.evaluate(
+            "getComputedStyle(document.activeElement).outlineStyle"
+        )
         assert outline == "solid", "and one sees it"
     with checks(f"{name}: an answer that rests only on the question before says so"):
         turn = v.ask("Who is the CEO?", expect)
@@ -364,7 +402,9 @@ def collections(checks: Checks, v: Visit, expect, name: str) -> None:
         expect(book.locator("mark", has_text="thirty days")).to_be_in_viewport()
         expect(book.locator("h3", has_text="page 2")).to_have_count(1)
         said = " ".join(book.locator("#book-text").inner_text().split())
-        assert said.count("A dog travels with its owner") == said.count("thirty days") == 1
+        assert (
+            said.count("A dog travels with its owner") == said.count("thirty days") == 1
+        )
         v.accessible()
         v.looks(checks.shots / f"page-book-{name}.png")
         v.tab.keyboard.press("Escape")
@@ -417,7 +457,9 @@ def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
             expect(v.tab.locator("#talks .talk")).to_have_count(talk - 1)
         v.tab.reload()
         expect(v.tab.locator("#marks")).to_be_hidden()
-    with checks(f"{name}: no request left the machine, no error, nothing of a document ran"):
+    with checks(
+        f"{name}: no request left the machine, no error, nothing of a document ran"
+    ):
         assert not v.elsewhere(), v.elsewhere()
         assert not v.errors, v.errors
         v.unharmed()
@@ -431,7 +473,9 @@ def other_systems(checks: Checks, v: Visit, expect, systems: list[str]) -> None:
             v.tab.locator("#fresh").click()
             turn = v.ask("How much is a bicycle?", expect)
             expect(turn.locator(".below")).to_contain_text(system)
-            v.tab.screenshot(path=checks.shots / f"page-{re.sub(r'[^a-z_]', '', system)}.png")
+            v.tab.screenshot(
+                path=checks.shots / f"page-{re.sub(r'[^a-z_]', '', system)}.png"
+            )
 
 
 def picture(v: Visit, name: str) -> None:
@@ -440,7 +484,11 @@ def picture(v: Visit, name: str) -> None:
 
     path = Path(__file__).parents[2] / "figures" / f"page-{name}.png"
     v.tab.screenshot(path=path)
-    few = Image.open(path).convert("RGB").quantize(128, Image.Quantize.MAXCOVERAGE, dither=0)
+    few = (
+        Image.open(path)
+        .convert("RGB")
+        .quantize(128, Image.Quantize.MAXCOVERAGE, dither=0)
+    )
     few.save(path, optimize=True)
     assert path.stat().st_size < 120_000, f"{path}: {path.stat().st_size:,} bytes"
     print(f"{path}: {path.stat().st_size:,} bytes")
@@ -488,7 +536,9 @@ def main(argv=None) -> int:
     ap.add_argument("--screens", nargs="+", default=names, help="only these")
     others, more = ["naive", "self_crag"], "asked besides the page's own"
     ap.add_argument("--systems", nargs="*", default=others, help=more)
-    ap.add_argument("--set", action="append", default=[], help="a setting of the service, as serve")
+    ap.add_argument(
+        "--set", action="append", default=[], help="a setting of the service, as serve"
+    )
     only = "make the pictures of the walk-through, and nothing else"
     ap.add_argument("--pictures", action="store_true", help=only)
     args = ap.parse_args(argv)
@@ -499,12 +549,17 @@ def main(argv=None) -> int:
     ):
         folder = Path(folder)
         (folder / "documents").mkdir()
-        axe, paths = "" if args.pictures else axe_source(folder), documents(folder / "documents")
+        axe, paths = (
+            "" if args.pictures else axe_source(folder),
+            documents(folder / "documents"),
+        )
         process, url = service(folder, args.set)
         browser = launched(p)
         try:
             if args.pictures:
-                pictures(browser, url, api.expect, [p for p in paths if p.name != HOSTILE])
+                pictures(
+                    browser, url, api.expect, [p for p in paths if p.name != HOSTILE]
+                )
             for name, size, scheme in SCREENS:
                 if name not in args.screens or args.pictures:
                     continue
@@ -516,12 +571,20 @@ def main(argv=None) -> int:
                 if name == "desktop-light" and args.systems:
                     own = v.tab.locator("#system").input_value()
                     systems = v.tab.locator("#system option").all_inner_texts()
-                    other_systems(checks, v, api.expect, [s for s in systems if s in args.systems])
+                    other_systems(
+                        checks, v, api.expect, [s for s in systems if s in args.systems]
+                    )
                     v.tab.get_by_label("answered by").select_option(own)
-                    v.tab.locator("#talks .talk", has_text=QUESTIONS[0][0]).first.click()
-                    v.tab.locator("#talks .talk", has_text="How much is a bicycle").first.wait_for()
+                    v.tab.locator(
+                        "#talks .talk", has_text=QUESTIONS[0][0]
+                    ).first.click()
+                    v.tab.locator(
+                        "#talks .talk", has_text="How much is a bicycle"
+                    ).first.wait_for()
                     delete_others(v, api.expect)
-                process = restarted(checks, process, (folder, args.set), v, api.expect, name)
+                process = restarted(
+                    checks, process, (folder, args.set), v, api.expect, name
+                )
                 url = v.url
                 read_again(checks, v, api.expect, name)
                 collections(checks, v, api.expect, name)
@@ -535,7 +598,9 @@ def main(argv=None) -> int:
     return checks.ended()
 
 
-def restarted(checks: Checks, process, how: tuple, v: Visit, expect, name: str) -> subprocess.Popen:
+def restarted(
+    checks: Checks, process, how: tuple, v: Visit, expect, name: str
+) -> subprocess.Popen:
     "The service killed and started again: conversation and marks are there. The new process."
     unfold(v)
     v.tab.locator("#talks .talk").first.click()
@@ -544,12 +609,16 @@ def restarted(checks: Checks, process, how: tuple, v: Visit, expect, name: str) 
     process.wait()
     place = urlsplit(v.tab.url).fragment
     process, v.url = service(*how)
-    with checks(f"{name}: killed and started again, documents, turns and marks are there"):
+    with checks(
+        f"{name}: killed and started again, documents, turns and marks are there"
+    ):
         v.tab.goto(f"{v.url}#{place}")
         expect(v.tab.locator("#marked")).to_have_text("3")
         expect(v.tab.locator("#count")).to_have_text("4")
         expect(v.tab.locator("article.turn")).to_have_count(len(QUESTIONS))
-        expect(v.tab.locator("article.turn").nth(1).locator(".came")).to_contain_text("grade")
+        expect(v.tab.locator("article.turn").nth(1).locator(".came")).to_contain_text(
+            "grade"
+        )
         v.tab.screenshot(path=checks.shots / f"page-restarted-{name}.png")
         v.asked.clear(), v.errors.clear()
     return process
@@ -557,13 +626,19 @@ def restarted(checks: Checks, process, how: tuple, v: Visit, expect, name: str) 
 
 def delete_others(v: Visit, expect) -> None:
     "Leave only the conversation with the five questions."
-    while (others := v.tab.locator("#talks .talk", has_text="How much is a bicycle")).count():
+    while (
+        others := v.tab.locator("#talks .talk", has_text="How much is a bicycle")
+    ).count():
         n = others.count()
         others.first.click()
-        expect(v.tab.locator("#talks .talk[aria-current=true]")).to_contain_text("bicycle")
+        expect(v.tab.locator("#talks .talk[aria-current=true]")).to_contain_text(
+            "bicycle"
+        )
         press(v.tab.locator("#talks"), "delete")
         v.tab.locator("#yes").click()
-        expect(v.tab.locator("#talks .talk", has_text="How much is a bicycle")).to_have_count(n - 1)
+        expect(
+            v.tab.locator("#talks .talk", has_text="How much is a bicycle")
+        ).to_have_count(n - 1)
 
 
 if __name__ == "__main__":

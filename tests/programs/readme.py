@@ -43,12 +43,17 @@ def commands(page: str) -> list[tuple[str, str]]:
             found += block.splitlines()
         elif block not in shown:
             found.append(f"python -c {shlex.quote(block)}")
-    return [(n, next((w for b, w in ELSEWHERE.items() if n.startswith(b)), "")) for n in found]
+    return [
+        (n, next((w for b, w in ELSEWHERE.items() if n.startswith(b)), ""))
+        for n in found
+    ]
 
 
 def files(page: str) -> dict[str, str]:
     "The files that the page shows: name -> text."
-    return dict(re.findall(r"`(\w+\.(?:py|jsonl))`:\n\n```\w+\n(.*?)^```", page, re.S | re.M))
+    return dict(
+        re.findall(r"`(\w+\.(?:py|jsonl))`:\n\n```\w+\n(.*?)^```", page, re.S | re.M)
+    )
 
 
 def listening(command: str, **how) -> tuple[int, str]:
@@ -61,7 +66,9 @@ def listening(command: str, **how) -> tuple[int, str]:
             said.append(line)
             if "http://" in line:
                 p.send_signal(signal.SIGINT)
-        return p.wait(), "".join(said) if any("http://" in line for line in said) else "no address"
+        return p.wait(), "".join(said) if any(
+            "http://" in line for line in said
+        ) else "no address"
 
 
 def run(command: str, listens: bool, **how) -> tuple[int, str]:
@@ -83,7 +90,9 @@ def shell(folder: Path, borrow: bool) -> dict[str, str]:
 def main() -> int:
     ap, checks = arguments(__doc__), Checks()
     ap.add_argument("--list", action="store_true", help="say what would be run")
-    ap.add_argument("--borrow", action="store_true", help="install no package of the systems anew")
+    ap.add_argument(
+        "--borrow", action="store_true", help="install no package of the systems anew"
+    )
     args = ap.parse_args()
     # A shell's background job ignores Ctrl-C, and so would the server that it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -113,7 +122,9 @@ def main() -> int:
                 n = sum(1 for _ in Path(tmp).glob("env*"))
                 env = shell(Path(tmp) / f"env{n}", args.borrow and systems)
                 if args.borrow and systems:
-                    line = line.replace("pip install", "pip install --no-deps --force-reinstall", 1)
+                    line = line.replace(
+                        "pip install", "pip install --no-deps --force-reinstall", 1
+                    )
             with checks(f"$ {command}"):
                 code, said = run(line, command.startswith(LISTENS), cwd=folder, env=env)
                 print("\n".join(said.strip().splitlines()[-12:]))

@@ -22,14 +22,18 @@ from page import SCREENS, Visit
 from pypdf import PdfReader
 
 from mtrag_nb.core.files import write_json, write_jsonl
-from mtrag_nb.core.record import Run, turn_line
-from mtrag_nb.show.report import report
+from mtrag_nb.core.record import turn_line
+from mtrag_nb.core.run_folder import Run
+from mtrag_nb.show.report import write_report
 
-RECORDED, REFERENCE = ROOT / "data" / "recorded", ROOT / "data" / "sample" / "reference.jsonl"
+RECORDED, REFERENCE = (
+    ROOT / "data" / "recorded",
+    ROOT / "data" / "sample" / "reference.jsonl",
+)
 FOUR = ("sample_self_crag", "sample_ncl", "sample_agents", "sample_naive")
 WRITE = """import sys, time
-from mtrag_nb.show.report import report
-path = report(sys.argv[3:], sys.argv[1], sys.argv[2])
+from mtrag_nb.show.report import write_report
+path = write_report(sys.argv[3:], sys.argv[1], sys.argv[2])
 print(time.process_time())
 """
 
@@ -44,13 +48,17 @@ def copied_run(name: str, times: int, folder: Path) -> Path:
     )
     write_json(folder / "manifest.json", run.manifest)
     write_jsonl(folder / "trajectories.jsonl", map(turn_line, turns))
-    (folder / "passages.jsonl").write_bytes((RECORDED / name / "passages.jsonl").read_bytes())
+    (folder / "passages.jsonl").write_bytes(
+        (RECORDED / name / "passages.jsonl").read_bytes()
+    )
     return folder
 
 
 def copied_reference(times: int, path: Path) -> Path:
     "The sample's tasks, as often as that."
-    lines = [json.loads(line) for line in REFERENCE.read_text(encoding="utf-8").splitlines()]
+    lines = [
+        json.loads(line) for line in REFERENCE.read_text(encoding="utf-8").splitlines()
+    ]
 
     def new(o, n):
         return {**o, **{k: f"{n}x{o[k]}" for k in ("task_id", "conversation_id")}}
@@ -64,7 +72,9 @@ def written(path: Path, reference: Path, *runs: Path) -> tuple[float, int, int, 
     command = [sys.executable, "-c", WRITE, *map(str, (path, reference, *runs))]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    beside = [p.stat().st_size for p in path.with_name(f"{path.stem}.turns").glob("*.html")]
+    beside = [
+        p.stat().st_size for p in path.with_name(f"{path.stem}.turns").glob("*.html")
+    ]
     return float(done.stdout.split()[-1]), path.stat().st_size, len(beside), sum(beside)
 
 
@@ -80,7 +90,9 @@ def forked_run(folder: Path, times: int) -> Path:
         fork = Run(copied_run(name, times, folder / place))
         changes = {"system": f"{run.system}+{otherwise}", "replays": {"run": run.state}}
         identity = {**fork.manifest["identity"], **changes}
-        write_json(fork.folder / "manifest.json", {**fork.manifest, "identity": identity})
+        write_json(
+            fork.folder / "manifest.json", {**fork.manifest, "identity": identity}
+        )
     return folder
 
 
@@ -92,19 +104,34 @@ def reports(folder: Path) -> dict[str, tuple[Path, tuple]]:
     }
     for turns in (800, 2000):
         reference = copied_reference(turns // 16, folder / f"{turns}.jsonl")
-        made[str(turns)] = reference, [copied_run(FOUR[0], turns // 16, folder / f"copies_{turns}")]
+        made[str(turns)] = (
+            reference,
+            [copied_run(FOUR[0], turns // 16, folder / f"copies_{turns}")],
+        )
     reference = copied_reference(50, folder / "two.jsonl")
-    made["forked"] = copied_reference(6, folder / "forked.jsonl"), [forked_run(folder / "forks", 6)]
-    made["two of 800"] = reference, [copied_run(n, 50, folder / f"copies_of_{n}") for n in FOUR[:2]]
+    made["forked"] = (
+        copied_reference(6, folder / "forked.jsonl"),
+        [forked_run(folder / "forks", 6)],
+    )
+    made["two of 800"] = (
+        reference,
+        [copied_run(n, 50, folder / f"copies_of_{n}") for n in FOUR[:2]],
+    )
     return {
-        name: (p := folder / f"{name.replace(' ', '-')}.html", written(p, *how[:1], *how[1]))
+        name: (
+            p := folder / f"{name.replace(' ', '-')}.html",
+            written(p, *how[:1], *how[1]),
+        )
         for name, how in made.items()
     }
 
 
 def list_works(v: Visit) -> None:
     "Filter by a count, search, sort, go to a turn; the fold of the turn opens."
-    tab, shown = v.tab, "document.querySelectorAll('#list tbody tr:not([hidden])').length"
+    tab, shown = (
+        v.tab,
+        "document.querySelectorAll('#list tbody tr:not([hidden])').length",
+    )
     counts = tab.locator("section#runs a.f[data-n]").all()[:6]
     told = "n => document.querySelector('#told').innerText.startsWith(n + ' of ')"
     for link in counts + tab.locator("section#mechanisms a.f[data-n]").all():
@@ -126,21 +153,31 @@ def list_works(v: Visit) -> None:
     assert 0 < tab.evaluate(shown) < every
     tab.locator("#search").fill("")
     tab.locator("#list thead button", has_text="tokens").click()
-    tokens = [int(x) for x in tab.locator("#list tbody tr td:last-child").all_inner_texts()]
+    tokens = [
+        int(x) for x in tab.locator("#list tbody tr td:last-child").all_inner_texts()
+    ]
     assert tokens == sorted(tokens) and len(tokens) == every
     tab.locator("#list tbody th a").first.click()
-    unfolded = "document.getElementById(location.hash.slice(1))?.closest('details').open"
+    unfolded = (
+        "document.getElementById(location.hash.slice(1))?.closest('details').open"
+    )
     tab.wait_for_function(f"() => {unfolded}")
     v.fits()
 
 
 def steps_by_keys(checks: Checks, browser, folder: Path) -> None:
     "The turns alone: `j` leads to the next turn of the list and opens it, `k` to the one before; what failed comes first."
-    with checks("cases: j and k go through the turns, and do nothing in the search box"):
-        path = report([RECORDED / n for n in FOUR[:2]], folder / "cases.html", whole=False)
+    with checks(
+        "cases: j and k go through the turns, and do nothing in the search box"
+    ):
+        path = write_report(
+            [RECORDED / n for n in FOUR[:2]], folder / "cases.html", whole=False
+        )
         tab, seen = browser.new_page(viewport=SCREENS[0][1]), []
         tab.goto(path.as_uri())
-        links = [a.get_attribute("href") for a in tab.locator("#list tbody th a").all()[:3]]
+        links = [
+            a.get_attribute("href") for a in tab.locator("#list tbody th a").all()[:3]
+        ]
         for key in "jjk":
             tab.keyboard.press(key)
             seen.append(tab.evaluate("location.hash"))
@@ -148,7 +185,10 @@ def steps_by_keys(checks: Checks, browser, folder: Path) -> None:
         assert seen == [links[0], links[1], links[0]]
         assert tab.locator("#turns details.turn[open]").count() == 2
         tab.locator("#search").press("j")
-        assert tab.evaluate("location.hash") == links[0] and tab.input_value("#search") == "j"
+        assert (
+            tab.evaluate("location.hash") == links[0]
+            and tab.input_value("#search") == "j"
+        )
         tab.close()
 
 
@@ -158,7 +198,10 @@ def whole_without_script(checks: Checks, browser, path: Path) -> None:
         context = browser.new_context(java_script_enabled=False)
         tab = context.new_page()
         tab.goto(path.as_uri())
-        assert tab.locator("#list tbody tr").count() == 64 and not tab.locator("#find").is_visible()
+        assert (
+            tab.locator("#list tbody tr").count() == 64
+            and not tab.locator("#find").is_visible()
+        )
         ids = {e.get_attribute("id") for e in tab.locator("[id]").all()}
         for a in tab.locator("section#runs a.f").all():
             assert a.get_attribute("href")[1:] in ids
@@ -174,7 +217,9 @@ def looks(checks: Checks, browser, axe: str, pages: dict) -> None:
     screens = {"four": SCREENS, "one": SCREENS[1:3], "forked": SCREENS[1:3]}
     for name, (path, _) in pages.items():
         for screen, size, scheme in screens.get(name, SCREENS[:1]):
-            with checks(f"{name}, {screen}: nothing is cut off or serious, no request, no error"):
+            with checks(
+                f"{name}, {screen}: nothing is cut off or serious, no request, no error"
+            ):
                 start = time.perf_counter()
                 v = Visit(browser, path.as_uri(), size, scheme, axe)
                 print(f"     opened in {time.perf_counter() - start:.2f} s")
@@ -197,9 +242,13 @@ FRAMES = "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r))
 
 def opens_fast(checks: Checks, browser, path: Path) -> None:
     "2,000 turns: until the page is read, its script has run and it is drawn; then from a count to its turns, and a search."
-    with checks("2,000 turns open within 2 s, and are filtered and searched within 1 s"):
+    with checks(
+        "2,000 turns open within 2 s, and are filtered and searched within 1 s"
+    ):
         took = {"opened": [], "filtered": [], "searched": []}
-        while len(took["opened"]) < 5:  # a machine that is busy with other things gets five tries
+        while (
+            len(took["opened"]) < 5
+        ):  # a machine that is busy with other things gets five tries
             tab = browser.new_page(viewport=SCREENS[0][1])
             for what, act in {
                 "opened": lambda: tab.goto(path.as_uri()),
@@ -212,7 +261,10 @@ def opens_fast(checks: Checks, browser, path: Path) -> None:
                 took[what].append(round(time.perf_counter() - start, 2))
             tab.close()
         print(f"     {took}")
-        assert min(took["opened"]) < 2 and max(min(took["filtered"]), min(took["searched"])) < 1
+        assert (
+            min(took["opened"]) < 2
+            and max(min(took["filtered"]), min(took["searched"])) < 1
+        )
 
 
 def on_paper(checks: Checks, browser, name: str, path: Path) -> None:

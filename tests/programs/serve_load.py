@@ -57,8 +57,12 @@ def ask_all(url: str, args) -> list:
             file = f"d{n}.md", f"# Words\n\n{text}\n".encode()
             http.post("/api/upload", files={"file": file}).raise_for_status()
         begun = time.monotonic()
-        http.post("/api/query", json={"question": "What is word-first?"}).raise_for_status()
-        print(f"the first question, which loads what is needed: {time.monotonic() - begun:.1f} s")
+        http.post(
+            "/api/query", json={"question": "What is word-first?"}
+        ).raise_for_status()
+        print(
+            f"the first question, which loads what is needed: {time.monotonic() - begun:.1f} s"
+        )
         everyone = []
         for level in args.levels:
             some = talk_for(url, level, min(30.0, args.seconds / 6), 0.0, 1000 * level)
@@ -78,7 +82,9 @@ def ask_all(url: str, args) -> list:
         watcher.join()
         seconds = percentiles([s for t in crowd for s in t.seconds])
         print(f"{args.talks:3} at once, faults: {seconds}")
-        print(f"memory: {before} MB before, {watched} MB while asked, {memory(http)} MB after")
+        print(
+            f"memory: {before} MB before, {watched} MB while asked, {memory(http)} MB after"
+        )
         while http.get("/api/status").json()["asking"]:
             time.sleep(0.1)
     return [*everyone, *crowd]
@@ -91,7 +97,9 @@ def main(argv=None) -> int:
     ap.add_argument("--faults", type=float, default=0.1)
     at_once = "conversations at once, for the latencies"
     ap.add_argument("--levels", type=int, nargs="*", default=[1, 4, 16], help=at_once)
-    ap.add_argument("--think", type=float, default=0.05, help="the model's seconds for a batch")
+    ap.add_argument(
+        "--think", type=float, default=0.05, help="the model's seconds for a batch"
+    )
     ap.add_argument("--documents", type=int, default=20)
     args = ap.parse_args(argv)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -103,11 +111,15 @@ def main(argv=None) -> int:
             code = process.wait(120)
         for o in [o for t in everyone for o in t.odd][:5]:
             print("odd:", o)
-        held = account(Path(folder) / "served", everyone) | {"stopped in good order": code == 0}
+        held = account(Path(folder) / "served", everyone) | {
+            "stopped in good order": code == 0
+        }
     for what, right in held.items():
         with checks(what):
             assert right
-    counts = [(len(t.came), len(t.marked), len(t.hung_up), len(t.odd)) for t in everyone]
+    counts = [
+        (len(t.came), len(t.marked), len(t.hung_up), len(t.odd)) for t in everyone
+    ]
     print("{} answers, {} marks, {} hung up on, {} odd".format(*map(sum, zip(*counts))))
     return checks.ended()
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from mtrag_nb.data.mtrag import sample_dir
-from mtrag_nb.runs.run import merge_runs
+from mtrag_nb.runs.shards import merge_runs
 
 RUN = "import sys; from mtrag_nb.app.cli import main; sys.exit(main(sys.argv[1:]))"
 HOW = "--system naive --setting reference --set stages.max_new_tokens=24".split()
@@ -31,17 +31,23 @@ def spread(n: int, turns: int, place: Path) -> tuple[float, bytes]:
     if any([p.wait() for p in running]):
         sys.exit("a process failed")
     seconds = time.monotonic() - start
-    return seconds, (merge_runs(parts, place / f"merged-{n}") / "predictions.jsonl").read_bytes()
+    return seconds, (
+        merge_runs(parts, place / f"merged-{n}") / "predictions.jsonl"
+    ).read_bytes()
 
 
 def main() -> None:
     turns = int(sys.argv[1]) if sys.argv[1:] else 16
     with tempfile.TemporaryDirectory() as folder:
+        first = b""
         for n in (1, 2, 4):
             seconds, predictions = spread(n, turns, Path(folder))
             first = predictions if n == 1 else first
             same = "byte-equal" if predictions == first else "DIFFERENT"
-            print(f"{n} processes: {60 * turns / seconds:.1f} turns a minute, {same}", flush=True)
+            print(
+                f"{n} processes: {60 * turns / seconds:.1f} turns a minute, {same}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ raise SystemExit(code or main("report mine --reference questions.jsonl".split())
 """
 PAPERS = """
 from mtrag_nb.core.files import data_dir
-from mtrag_nb.core.record import Run
-from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.core.run_folder import Run
+from mtrag_nb.evaluation.evidence import Evidence
 from mtrag_nb.show.papers import own_figures, paper_html, paper_tables
 runs = [Evidence(Run(f)) for f in sorted(data_dir("recorded").iterdir())]
 print(len(paper_html(paper_tables(runs), own_figures("self_crag", runs))) // 1000, "kB")
@@ -49,7 +49,9 @@ print(len(paper_html(paper_tables(runs), own_figures("self_crag", runs))) // 100
 def copy_tree(folder: Path) -> Path:
     "What git knows or would take, without the notebooks: what a build on another machine has."
     command = ["git", "ls-files", "-co", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    )
     for name in (n for n in listed.stdout.splitlines() if not n.startswith("nbs/")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +95,10 @@ def with_systems(folder: Path, wheel: Path, full: bool) -> Path:
 
 def megabytes(*folders: Path) -> int:
     files = (p for folder in folders for p in folder.rglob("*"))
-    return sum(p.stat().st_size for p in files if p.is_file() and not p.is_symlink()) // 10**6
+    return (
+        sum(p.stat().st_size for p in files if p.is_file() and not p.is_symlink())
+        // 10**6
+    )
 
 
 def alone(folder: Path, wheel: Path) -> tuple[Path, dict]:
@@ -106,22 +111,38 @@ def alone(folder: Path, wheel: Path) -> tuple[Path, dict]:
     subprocess.run([*pip, "install", "-q", *found, str(wheel)], check=True)
     seconds = round(time.perf_counter() - start)
     shutil.rmtree(files)
-    took = {"downloaded MB": downloaded, "MB": megabytes(folder) - before, "seconds": seconds}
+    took = {
+        "downloaded MB": downloaded,
+        "MB": megabytes(folder) - before,
+        "seconds": seconds,
+    }
     return folder / "bin", took
 
 
 def made(folder: Path, tree: Path) -> dict:
     "What the installation of `make demo` takes, by uv with an empty cache."
-    start, env = time.perf_counter(), {**os.environ, "UV_CACHE_DIR": str(folder / "cache")}
+    start, env = (
+        time.perf_counter(),
+        {**os.environ, "UV_CACHE_DIR": str(folder / "cache")},
+    )
     command = ["make", f"{folder}/venv/.installed", f"VENV={folder}/venv"]
-    subprocess.run([*command, f"PYTHON={sys.executable}"], cwd=tree, env=env, check=True)
-    return {"MB": megabytes(folder / "venv"), "seconds": round(time.perf_counter() - start)}
+    subprocess.run(
+        [*command, f"PYTHON={sys.executable}"], cwd=tree, env=env, check=True
+    )
+    return {
+        "MB": megabytes(folder / "venv"),
+        "seconds": round(time.perf_counter() - start),
+    }
 
 
 def measure(folder: Path, wheel: Path) -> int:
     "Write what both installs take. Returns the exit code."
     light = alone(folder / "light", wheel)[1]
-    found = {"light": light, "make": made(folder, folder / "tree"), "cores": os.cpu_count()}
+    found = {
+        "light": light,
+        "make": made(folder, folder / "tree"),
+        "cores": os.cpu_count(),
+    }
     path = ROOT / "data" / "measured" / "installs.json"
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(path.read_text())
@@ -135,7 +156,7 @@ from importlib.util import find_spec
 assert not [name for name in HEAVY.split() if find_spec(name)]
 import mtrag_nb
 from mtrag_nb.core.files import data_dir
-from mtrag_nb.core.record import telemetry
+from mtrag_nb.core.telemetry import telemetry
 run = mtrag_nb.Run(data_dir("recorded") / "sample_naive")
 print(mtrag_nb.blame(run, gold=mtrag_nb.read_benchmark(data_dir("sample") / "reference.jsonl").gold))
 assert "table" in mtrag_nb.CaseBrowser(run)._repr_html_()
@@ -156,7 +177,7 @@ places = [str(data_dir(name)) for name in {DATA}]
 print(mtrag_nb.__file__, *places)
 assert all("_data" in place for place in places)
 """
-DOCTOR = "from mtrag_nb.app.cli import doctor; doctor()"
+DOCTOR = "from mtrag_nb.app.data import doctor; doctor()"
 REFUSED = "from mtrag_nb.app.cli import main; raise SystemExit(main(['demo']) != 2)"
 SCORE = REPORT.replace('"report"', '"score"').replace("report.html", "scores")
 
@@ -194,14 +215,21 @@ def main() -> int:
         wheel = build(folder)
         if args.measure:
             return measure(folder, wheel)
-        with checks(f"{wheel.name}: {wheel.stat().st_size // 1000} kB, and what the tree has"):
+        with checks(
+            f"{wheel.name}: {wheel.stat().st_size // 1000} kB, and what the tree has"
+        ):
             assert unlike(wheel) == []
         full, empty = with_systems(folder / "venv", wheel, args.full), folder / "empty"
         empty.mkdir()
         light, took = alone(folder / "light", wheel)
         with checks(f"light: {took}"):
             assert took["downloaded MB"] < 100
-        how = {"cwd": empty, "capture_output": True, "text": True, "env": os.environ | OFFLINE}
+        how = {
+            "cwd": empty,
+            "capture_output": True,
+            "text": True,
+            "env": os.environ | OFFLINE,
+        }
         for what, command in uses(light, full).items():
             with checks(what):
                 done = subprocess.run([str(c) for c in command], **how)

@@ -7,13 +7,15 @@ was answered, that one with an answer was refused, or that the answer is wrong; 
 from collections.abc import Iterable, Mapping, Sequence
 
 from mtrag_nb.core.types import TO_ANSWER, TO_REFUSE, Gold
-from mtrag_nb.evaluate.blame import _NO_CAUSE, Blame, BlameReport
-from mtrag_nb.evaluate.measures import Item
-from mtrag_nb.evaluate.measures import best_by_target, says_target
-from mtrag_nb.evaluate.scores import decision
+from mtrag_nb.evaluation.blame import Blame, BlameReport
+from mtrag_nb.evaluation.items import Item
+from mtrag_nb.evaluation.verdicts import best_by_target, says_target
+from mtrag_nb.evaluation.refusals import decision
 
 
-def _blame_item(item: Item, gold: Gold, relevant: Iterable[str], idk: float | None = None) -> Blame:
+def _blame_item(
+    item: Item, gold: Gold, relevant: Iterable[str], idk: float | None = None
+) -> Blame:
     "What became of an answer, by answer and qrels. `idk`: 1 if it refuses; None: as the item says."
     refused = item.refused if idk is None else idk == 1
     if gold.answerability in TO_REFUSE:
@@ -29,15 +31,17 @@ def _blame_item(item: Item, gold: Gold, relevant: Iterable[str], idk: float | No
     seen = {*(c.document_id for c in item.contexts), *(i for i, _ in item.ranked)}
     cause = "declined though gold was there" if refused else "wrong draft from gold"
     if not wanted:
-        cause = _NO_CAUSE[0]
+        cause = "no gold passages are known"
     elif item.unranked and not item.contexts:
-        cause = _NO_CAUSE[2]
+        cause = "search not recorded"
     elif not wanted & seen:
         cause = "gold not found"
     return Blame(item.task_id, "failed", cause)
 
 
-def blame_items(name: str, items: Sequence[Item], gold: Mapping[str, Gold]) -> BlameReport:
+def blame_items(
+    name: str, items: Sequence[Item], gold: Mapping[str, Gold]
+) -> BlameReport:
     "The answers of a prediction file, as far as they can be attributed."
 
     def became(i):

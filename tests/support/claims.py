@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from mtrag_nb.core.files import data_dir, read_jsonl
-from mtrag_nb.core.text import content_words, sentences, titled
+from mtrag_nb.core.text import content_words, sentences, is_title
 
 
 class Planted(NamedTuple):
@@ -163,7 +163,9 @@ def name(s: str, of: Source) -> str | None:
     here, low = [m for m in NAME.finditer(s) if content_words(m[0])], s.lower()
     found = {m[0] for t in of.passages for m in NAME.finditer(t) if content_words(m[0])}
     theirs = sorted(x for x in found if x.lower() not in low)
-    pairs = [(m, x) for m in here for x in theirs if len(x.split()) == len(m[0].split())]
+    pairs = [
+        (m, x) for m in here for x in theirs if len(x.split()) == len(m[0].split())
+    ]
     return put(s, *of.rng.choice(pairs)) if pairs else None
 
 
@@ -183,11 +185,15 @@ def head_of(s: str) -> str:
 
 def clause(s: str, of: Source) -> str | None:
     "The end replaced by what another passage says."
-    some = [x for x in sentences(of.other) if 5 <= len(x.split()) <= 30 and x[-1] == "."]
+    some = [
+        x for x in sentences(of.other) if 5 <= len(x.split()) <= 30 and x[-1] == "."
+    ]
     some = [x for x in some if len(content_words(x)) > 3]
     if not some:
         return None
-    return f"{head_of(s)}, and {lowered(of.rng.choice(some)).split(', ')[0].rstrip('.')}."
+    return (
+        f"{head_of(s)}, and {lowered(of.rng.choice(some)).split(', ')[0].rstrip('.')}."
+    )
 
 
 def invented(s: str, of: Source) -> str:
@@ -199,7 +205,9 @@ def reordered(s: str, of: Source) -> str | None:
     "A phrase of time, place or condition moved from one end to the other."
     if m := re.fullmatch(rf"((?:{LATER.title()}|With)\b[^,;:]+), ([^;:]+)\.", s):
         return f"{m[2][0].upper()}{m[2][1:]} {m[1][0].lower()}{m[1][1:]}."
-    if m := re.fullmatch(rf"((?:The|A|An|It|They|You) [^,;:]+?) ((?:{LATER}) [^,;:]+)\.", s):
+    if m := re.fullmatch(
+        rf"((?:The|A|An|It|They|You) [^,;:]+?) ((?:{LATER}) [^,;:]+)\.", s
+    ):
         return f"{m[2][0].upper()}{m[2][1:]}, {m[1][0].lower()}{m[1][1:]}."
     return None
 
@@ -252,7 +260,10 @@ def numerals(s: str, of: Source) -> str | None:
 
 def contracted(s: str, of: Source) -> str | None:
     verbs = "do does is are was did".split()
-    pairs = {f"{v} not": f"{v}n't" for v in verbs} | {"cannot": "can't", "will not": "won't"}
+    pairs = {f"{v} not": f"{v}n't" for v in verbs} | {
+        "cannot": "can't",
+        "will not": "won't",
+    }
     for table in (pairs, {b: a for a, b in pairs.items()}):
         out = s
         for a, b in table.items():
@@ -320,7 +331,12 @@ def plain_sentences(text: str) -> list[str]:
     "The sentences that claim something in words: no headings, lists or questions."
 
     def plain(s: str) -> bool:
-        return 6 <= len(s.split()) <= 40 and s[-1] == "." and s[0].isupper() and not titled(s)
+        return (
+            6 <= len(s.split()) <= 40
+            and s[-1] == "."
+            and s[0].isupper()
+            and not is_title(s)
+        )
 
     return [s for s in sentences(text) if plain(s) and len(content_words(s)) > 3]
 
@@ -341,14 +357,18 @@ def planted(
             of = Source((p, *near[:beside]), near[beside], half, rng)
             for edits, true in ((FALSE, False), (TRUE, True)):
                 made = ((kind, edit(s, of)) for kind, edit in edits.items())
-                out += [Planted(k, t, true, of.passages) for k, t in made if t and t != s]
+                out += [
+                    Planted(k, t, true, of.passages) for k, t in made if t and t != s
+                ]
     return out
 
 
 def of_sample(half: int) -> list[Planted]:
     "Claims from every second document of the sample, domain by domain."
     out = []
-    for path in sorted((data_dir("sample") / "corpora" / "passage_level").glob("*.jsonl")):
+    for path in sorted(
+        (data_dir("sample") / "corpora" / "passage_level").glob("*.jsonl")
+    ):
         by_document = defaultdict(list)
         for _, o in read_jsonl(path):
             by_document[o["title"] or o["id"].split("-")[0]].append(o["text"])

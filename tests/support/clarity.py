@@ -13,9 +13,14 @@ from mtrag_nb.core.types import DataError, Turn
 if TYPE_CHECKING:
     from mtrag_nb.models.chat import EmbedderLike
 
-_PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
+_PHRASE = re.compile(
+    r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I
+)
 _ENDS = "the this that these those a an is are was were be been can could will would do does did has have had of in on"
-_ENDS = {*_ENDS.split(), *"at for to from by with and or as which who whom whose it they".split()}
+_ENDS = {
+    *_ENDS.split(),
+    *"at for to from by with and or as which who whom whose it they".split(),
+}
 
 
 def _pointed_at(question: str) -> list[tuple[str, str]]:
@@ -23,7 +28,10 @@ def _pointed_at(question: str) -> list[tuple[str, str]]:
     found = []
     for m in _PHRASE.finditer(question):
         words = m[2].split()
-        end = next((n for n, w in enumerate(words) if w in _ENDS or not w[0].islower()), len(words))
+        end = next(
+            (n for n, w in enumerate(words) if w in _ENDS or not w[0].islower()),
+            len(words),
+        )
         if end:
             found.append((m[1].lower(), " ".join(words[:end])))
     return found
@@ -32,13 +40,22 @@ def _pointed_at(question: str) -> list[tuple[str, str]]:
 def _unclear(question: str, history: Sequence[Turn] = ()) -> list[str]:
     "The phrases, as they stand in the question, that point at something of which nothing was said before."
     before = known_words([t.text for t in history])
-    return [f"{d} {p}" for d, p in _pointed_at(question) if not set(content_words(p)) & before]
+    return [
+        f"{d} {p}"
+        for d, p in _pointed_at(question)
+        if not set(content_words(p)) & before
+    ]
 
 
 def _word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, float]:
     words, content = question.split(), content_words(question)
-    pointers, before = [d for d, _ in _pointed_at(question)], known_words(t.text for t in history)
-    pronoun = re.search(r"\b(?:it|its|they|them|their|he|she|his|her|him|ones?)\b", question, re.I)
+    pointers, before = (
+        [d for d, _ in _pointed_at(question)],
+        known_words(t.text for t in history),
+    )
+    pronoun = re.search(
+        r"\b(?:it|its|they|them|their|he|she|his|her|him|ones?)\b", question, re.I
+    )
     return {
         "words": math.log1p(len(words)),
         "this": float(any(d not in ("the", "such") for d in pointers)),
@@ -57,7 +74,9 @@ def _word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, flo
 _ALONE = {"near the last": 0.3, "nearest": 0.4}
 
 
-def _near_features(question: str, history: Sequence[Turn], embedder) -> dict[str, float]:
+def _near_features(
+    question: str, history: Sequence[Turn], embedder
+) -> dict[str, float]:
     "How near a question is to the user's last one, and to the nearest turn; cosines."
     turns = [t for t in history if t.text.strip()]
     if not turns:
@@ -81,7 +100,10 @@ def _hit_features(scores: Sequence[float], titles: Sequence[str]) -> dict[str, f
         return dict.fromkeys(names, 0.0)
     p = np.exp((x - x.max()) / 0.05)
     p /= p.sum()
-    entropy, n = -(p * np.log(np.maximum(p, 1e-12))).sum(), len({t.strip().lower() for t in titles})
+    entropy, n = (
+        -(p * np.log(np.maximum(p, 1e-12))).sum(),
+        len({t.strip().lower() for t in titles}),
+    )
     return dict(zip(names, map(float, (x.max(), x.max() - x.min(), entropy, n))))
 
 
@@ -89,7 +111,10 @@ def features(
     question: str, history: Sequence[Turn], embedder: EmbedderLike, scores, titles
 ) -> dict[str, float]:
     "All that the gate looks at; scores and titles of the hits that were kept."
-    words, near = _word_features(question, history), _near_features(question, history, embedder)
+    words, near = (
+        _word_features(question, history),
+        _near_features(question, history, embedder),
+    )
     return {**words, **near, **_hit_features(scores, titles)}
 
 

@@ -19,8 +19,12 @@ _NEAR, _WINDOW, _REACH = 3, 8, 4
 @lru_cache(None)
 def _marked(text: str) -> tuple[tuple[tuple[str, bool], ...], ...]:
     "The content words of each sentence, and whether they stand in the reach of a negation."
-    text = text.replace("’", "'").replace("can't", "can not").replace("won't", "will not")
-    text = re.sub(r"\bcan(?:'|no)t\b", "can not", re.sub(r"n't\b", " not", text), flags=re.I)
+    text = (
+        text.replace("’", "'").replace("can't", "can not").replace("won't", "will not")
+    )
+    text = re.sub(
+        r"\bcan(?:'|no)t\b", "can not", re.sub(r"n't\b", " not", text), flags=re.I
+    )
     rows = []
     for s in sentences(text):
         since, row = _REACH + 1, []
@@ -43,7 +47,9 @@ def _places(document: str) -> tuple[list[tuple[str, bool]], dict[str, list[int]]
     return words, at
 
 
-def _company(near: set[str], negated: bool, words: Sequence[tuple[str, bool]], i: int) -> float:
+def _company(
+    near: set[str], negated: bool, words: Sequence[tuple[str, bool]], i: int
+) -> float:
     "What the i-th word of a document is worth to a word with these neighbours."
     around = {x for x, _ in words[max(0, i - _WINDOW) : i + _WINDOW + 1]}
     found = 0.5 + 0.5 * (len(near & around) / len(near) if near else 1.0)
@@ -55,7 +61,9 @@ def contextual_support(answer: str, documents: Sequence[str]) -> float:
     known, values = list(map(_places, documents)), []
     for row in _marked(answer):
         for j, (w, negated) in enumerate(row):
-            near = {x for x, _ in row[max(0, j - _NEAR) : j] + row[j + 1 : j + 1 + _NEAR]}
+            near = {
+                x for x, _ in row[max(0, j - _NEAR) : j] + row[j + 1 : j + 1 + _NEAR]
+            }
             places = [(words, i) for words, at in known for i in at.get(w, ())]
             found = (_company(near, negated, words, i) for words, i in places)
             values.append(max(found, default=0.0))

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import httpx
 
-from mtrag_nb.core.record import Run
+from mtrag_nb.core.run_folder import Run
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
-from mtrag_nb.serve.reply import Conversations, marked
+from mtrag_nb.serve.marks import read_marks
+from mtrag_nb.serve.record import Conversations
 
 WAYS = ("plain", "stream", "chat")
 
@@ -24,7 +25,11 @@ def about(prompt) -> str:
     text = prompt.messages[-1][1]
     if "BREAK" in text.rpartition("Question:")[2]:
         raise OSError("an injected fault")
-    own = f" It is about {text.rpartition('word-')[2].split('?')[0]}." if "word-" in text else ""
+    own = (
+        f" It is about {text.rpartition('word-')[2].split('?')[0]}."
+        if "word-" in text
+        else ""
+    )
     return first_sentence(prompt) + own
 
 
@@ -44,7 +49,9 @@ class Unhurried(ScriptedChat):
 class Talker(threading.Thread):
     "A conversation: asks until the time is over or so many questions are asked, and keeps what came."
 
-    def __init__(self, url, number: int, until: float, faults: float, most: int, marks: float):
+    def __init__(
+        self, url, number: int, until: float, faults: float, most: int, marks: float
+    ):
         super().__init__(daemon=True)
         self.url, self.number, self.until, self.most = url, number, until, most
         self.faults, self.marks, self.rng = faults, marks, random.Random(number)
@@ -69,7 +76,9 @@ class Talker(threading.Thread):
                     if not broken:
                         self.seconds.append(time.monotonic() - start)
 
-    def one(self, http: httpx.Client, way: str, question: str, word: str, kind: str) -> None:
+    def one(
+        self, http: httpx.Client, way: str, question: str, word: str, kind: str
+    ) -> None:
         "One question, one way; raises if what comes is not what must come."
         if kind == "hang up":
             asked = {"question": question, "stream": True}
@@ -80,36 +89,61 @@ class Talker(threading.Thread):
         r, reply = self.ask(http, way, question)
         if kind == "model":
             said = r.json()["error"] if r.status_code == 500 else reply
-            assert said["node"] == "generate" and "an injected fault" not in said["message"], said
+            assert (
+                said["node"] == "generate"
+                and "an injected fault" not in said["message"]
+            ), said
             self.broken += 1
             return
-        assert r.status_code == 200 and reply["answer"].endswith(f"It is about {word}."), r.text
+        assert r.status_code == 200 and reply["answer"].endswith(
+            f"It is about {word}."
+        ), r.text
         self.came[word] = reply
         if self.rng.random() < self.marks:
-            place = f"/api/conversations/{reply['conversation_id']}/{reply['turn']}/mark"
-            said = http.post(place, json={"verdict": "right", "note": word}).raise_for_status()
+            place = (
+                f"/api/conversations/{reply['conversation_id']}/{reply['turn']}/mark"
+            )
+            said = http.post(
+                place, json={"verdict": "right", "note": word}
+            ).raise_for_status()
             assert said.json()["came"] == "right", said.text[:300]
             self.marked[reply["trajectory_id"]] = word
         if way != "chat":
             self.talk = reply["conversation_id"]
 
-    def ask(self, http: httpx.Client, way: str, question: str) -> tuple[httpx.Response, dict]:
+    def ask(
+        self, http: httpx.Client, way: str, question: str
+    ) -> tuple[httpx.Response, dict]:
         "The response, and the reply in it."
         if way == "chat":
             self.chat.append({"role": "user", "content": question})
-            r = http.post("/v1/chat/completions", json={"model": "naive", "messages": self.chat})
+            r = http.post(
+                "/v1/chat/completions", json={"model": "naive", "messages": self.chat}
+            )
             reply = r.json().get("mtrag")
             said = [{"role": "assistant", "content": reply["answer"]}] if reply else []
             self.chat = [*self.chat, *said] if said else self.chat[:-1]
             self.chat = [] if len(self.chat) > 12 else self.chat
             return r, reply
-        asked = {"question": question, "conversation_id": self.talk, "stream": way == "stream"}
+        asked = {
+            "question": question,
+            "conversation_id": self.talk,
+            "stream": way == "stream",
+        }
         r = http.post("/api/query", json=asked)
-        return r, r.json() if way == "plain" else json.loads(r.text.strip().rpartition("data: ")[2])
+        return r, r.json() if way == "plain" else json.loads(
+            r.text.strip().rpartition("data: ")[2]
+        )
 
 
 def talk_for(
-    url: str, talks: int, seconds: float, faults: float, first=0, most=sys.maxsize, marks=1 / 8
+    url: str,
+    talks: int,
+    seconds: float,
+    faults: float,
+    first=0,
+    most=sys.maxsize,
+    marks=1 / 8,
 ) -> list[Talker]:
     "So many conversations at once, for so long or of so many questions each."
     until = time.monotonic() + seconds
@@ -126,8 +160,12 @@ def account(served: Path, talkers: list[Talker]) -> dict[str, bool]:
     runs = {p.name: Run(p) for p in (served / "runs").iterdir()}
     turns = {i: t for r in runs.values() for i, t in r.trajectories.items()}
     talks = Conversations(served / "conversations")
-    lines = {line["reply"]["trajectory_id"]: line for i in talks.known for line in talks.lines(i)}
-    notes = {i: o["marks"]["note"] for i, o in marked(served).lines.items()}
+    lines = {
+        line["reply"]["trajectory_id"]: line
+        for i in talks.known
+        for line in talks.lines(i)
+    }
+    notes = {i: o["marks"]["note"] for i, o in read_marks(served).lines.items()}
     replies = [(w, r) for t in talkers for w, r in t.came.items()]
 
     def own(r):
@@ -137,7 +175,11 @@ def account(served: Path, talkers: list[Talker]) -> dict[str, bool]:
         "Whether the history has what is not of this conversation."
         number = word.partition("q")[0]
         history = [u.text for u in runs[r["run"]].tasks[r["trajectory_id"]].history]
-        return [u for u in history if f"word-{number}q" not in u and f"about {number}q" not in u]
+        return [
+            u
+            for u in history
+            if f"word-{number}q" not in u and f"about {number}q" not in u
+        ]
 
     broken = [t for t in turns.values() if t.failed]
     said = {t.question for t in turns.values()}
@@ -150,7 +192,9 @@ def account(served: Path, talkers: list[Talker]) -> dict[str, bool]:
         "every reply is in its conversation": all(
             lines[r["trajectory_id"]]["reply"] == r for _, r in replies
         ),
-        "no turn is in another's conversation": not any(mixed(w, r) for w, r in replies),
+        "no turn is in another's conversation": not any(
+            mixed(w, r) for w, r in replies
+        ),
         "no id was given twice": len(set(ids)) == len(ids),
         "every turn that was begun has an end": all(
             set(r.tasks) == set(r.trajectories) for r in runs.values()

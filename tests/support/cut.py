@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from mtrag_nb.core.files import read_jsonl
-from mtrag_nb.core.record import Run
+from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import Passage, Task
 from mtrag_nb.models.calls import Models
@@ -25,12 +25,22 @@ def cut_tasks(n: int = 8) -> list[Task]:
     def pieces(i):
         return (
             Passage(
-                f"p{i}", f"The ferry no. {i} to Öland costs {i} crowns.", "Fähre", domain="govt"
+                f"p{i}",
+                f"The ferry no. {i} to Öland costs {i} crowns.",
+                "Fähre",
+                domain="govt",
             ),
         )
 
     return [
-        Task(f"c{i}<::>1", f"c{i}", 1, "govt", f"What does ferry {i} cost?", contexts=pieces(i))
+        Task(
+            f"c{i}<::>1",
+            f"c{i}",
+            1,
+            "govt",
+            f"What does ferry {i} cost?",
+            contexts=pieces(i),
+        )
         for i in range(n)
     ]
 
@@ -47,7 +57,13 @@ def cut_run(
     model, settings = ScriptedChat(reply), load_settings("laptop", {"batch_size": 2})
     models = Models(settings, chat=model, embedder=HashEmbedder())
     run = run_tasks(
-        NAIVE, cut_tasks(n), folder, settings, setting="reference", models=models, progress=False
+        NAIVE,
+        cut_tasks(n),
+        folder,
+        settings,
+        setting="reference",
+        models=models,
+        progress=False,
     )
     return run, len(model.asked)
 
@@ -76,5 +92,7 @@ def doubled(folder: Path) -> list[str]:
         "passages.jsonl": lambda o: o["id"],
         "tasks.jsonl": lambda o: o["task"]["id"],
     }
-    counts = {f: Counter(name[f](o) for _, o in read_jsonl(folder / f)) for f in CUT_FILES}
+    counts = {
+        f: Counter(name[f](o) for _, o in read_jsonl(folder / f)) for f in CUT_FILES
+    }
     return [f"{f}: {k}" for f, c in counts.items() for k, n in c.items() if n > 1]

@@ -16,19 +16,25 @@ from unittest import mock
 
 from mtrag_nb.core.files import data_dir, write_json, write_jsonl
 from mtrag_nb.core.html import text_table
-from mtrag_nb.core.record import Run
+from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.data.mtrag import read_benchmark, read_corpus, sample_corpus, sample_dir
-from mtrag_nb.data.traces import Corpus, import_traces
-from mtrag_nb.evaluate.blame import blame
-from mtrag_nb.evaluate.scores import Evidence
-from mtrag_nb.evaluate.statistics import mean_interval
+from mtrag_nb.data.imports import KnownPassages
+from mtrag_nb.data.traces import import_traces
+from mtrag_nb.evaluation.blame import blame
+from mtrag_nb.evaluation.evidence import Evidence
+from mtrag_nb.evaluation.statistics import mean_interval
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.systems.outside import outside, system_named
 from mtrag_nb.systems.system import System
 
 PROGRAMS = Path(__file__).parents[1] / "foreign"
-NAMED = {"retriever": "retrieve", "grader": "grade", "generator": "generate", "refusal": "gate"}
+NAMED = {
+    "retriever": "retrieve",
+    "grader": "grade",
+    "generator": "generate",
+    "refusal": "gate",
+}
 RERANKED = {
     "retriever": "retrieve",
     "reranker": "rerank",
@@ -41,17 +47,30 @@ REPLIED = NAMED | {"grader": "retrieve", "refusal": "generate"}
 FAULTS = {"langgraph": NAMED, "llamaindex": RERANKED, "otel": NAMED, "function": NAMED}
 FAULTS["endpoint"] = REPLIED
 SPANS = ("langgraph", "llamaindex", "otel")  # the others are run
-HEAD = ["program", "fault in the", "stage", "right before", "broken by it", "named", "share"]
+HEAD = [
+    "program",
+    "fault in the",
+    "stage",
+    "right before",
+    "broken by it",
+    "named",
+    "share",
+]
 
 
 def write_sample(folder: Path, only: str = "") -> Path:  # only: one conversation
     "The sample as the programs read it: documents.jsonl (id, title, text), conversations.jsonl (id, turns: question, answer)."
     folder.mkdir(parents=True, exist_ok=True)
-    about = ({"id": p.id, "title": p.title, "text": p.text} for p in read_corpus(*sample_corpus()))
+    about = (
+        {"id": p.id, "title": p.title, "text": p.text}
+        for p in read_corpus(*sample_corpus())
+    )
     write_jsonl(folder / "documents.jsonl", about)
     file, said = read_benchmark(sample_dir() / "reference.jsonl"), {}
     for t in file.tasks:
-        said.setdefault(t.conversation_id, []).append([t.question, file.gold[t.id].targets[0]])
+        said.setdefault(t.conversation_id, []).append(
+            [t.question, file.gold[t.id].targets[0]]
+        )
     rows = [{"id": i, "turns": turns} for i, turns in said.items() if only in ("", i)]
     write_jsonl(folder / "conversations.jsonl", rows)
     return folder
@@ -71,7 +90,7 @@ def imported(program: str, folder: Path, fault: str = "") -> Run:
     file = read_benchmark(sample_dir() / "reference.jsonl", contexts=True)
     gold = [p for g in file.gold.values() for p in g.passages]
     spans = traced(program, folder, fault)
-    return import_traces(spans, spans.with_suffix(""), file.tasks, Corpus(gold))
+    return import_traces(spans, spans.with_suffix(""), file.tasks, KnownPassages(gold))
 
 
 @contextmanager
@@ -95,7 +114,9 @@ def asked(system: System, out: Path, limit: int | None = None, **changes) -> Run
 def by_function(folder: Path, fault: str = "") -> Run:
     "The help desk by its glue: a function."
     sys.path[:0] = [] if str(PROGRAMS) in sys.path else [str(PROGRAMS)]
-    with mock.patch.dict(os.environ, DESK_DOCUMENTS=f"{folder}/documents.jsonl", DESK_FAULT=fault):
+    with mock.patch.dict(
+        os.environ, DESK_DOCUMENTS=f"{folder}/documents.jsonl", DESK_FAULT=fault
+    ):
         answer = runpy.run_path(str(PROGRAMS / "glue_function.py"))["answer"]
     return asked(outside(answer), folder / f"function-{fault or 'whole'}")
 
@@ -109,7 +130,11 @@ def by_endpoint(folder: Path, fault: str = "") -> Run:
 def run_of(program: str, folder: Path, fault: str = "") -> Evidence:
     "A program over the sample, whole or with a fault."
     ways = {"function": by_function, "endpoint": by_endpoint}
-    run = ways[program](folder, fault) if program in ways else imported(program, folder, fault)
+    run = (
+        ways[program](folder, fault)
+        if program in ways
+        else imported(program, folder, fault)
+    )
     return Evidence(run, read_benchmark(sample_dir() / "reference.jsonl").gold)
 
 
@@ -117,20 +142,29 @@ def lucky(run: Evidence, task_id: str) -> bool:
     "Whether a turn was answered without a gold passage: what failed first there is not the fault that is planted later."
     t = run.turns[task_id]
     seen = {run.contexts[i].document_id for i in t.contexts}
-    return t.answered and not seen & set(run.relevant(task_id))
+    return t.answered and not seen & set(run.rows[task_id].relevant)
 
 
 def blamed(program: str, folder: Path) -> list[dict]:
     "For each fault of a program: which turns it broke, and which stage is named for each."
     whole = run_of(program, folder)
     before = blame(whole)
-    right = [i for i, b in before.turns.items() if b.verdict == "right" and not lucky(whole, i)]
+    right = [
+        i
+        for i, b in before.turns.items()
+        if b.verdict == "right" and not lucky(whole, i)
+    ]
     rows = []
     for fault, stage in FAULTS[program].items():
         after = blame(run_of(program, folder, fault))
         broken = [i for i in right if after.turns[i].verdict == "failed"]
         named = {i: after.turns[i].stage for i in broken}
-        about = {"program": program, "fault": fault, "stage": stage, "right": len(right)}
+        about = {
+            "program": program,
+            "fault": fault,
+            "stage": stage,
+            "right": len(right),
+        }
         rows.append({**about, "turns": len(before.turns), "named": named})
     return rows
 

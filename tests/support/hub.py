@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from mtrag_nb.core.files import checksum
+from mtrag_nb.core.download import checksum
 from mtrag_nb.core.types import digest
 from tests.support.web import Answer, FolderServer
 
@@ -19,15 +19,26 @@ LARGE = (".safetensors", ".bin", ".pth", ".pt", ".onnx", ".gguf", ".jpg")
 
 def _refusal(status: int, code: str, message: str) -> Answer:
     "A refusal as the hub words it: the code is what its client looks at."
-    return Answer(status, message.encode(), {"X-Error-Code": code, "X-Error-Message": message})
+    return Answer(
+        status, message.encode(), {"X-Error-Code": code, "X-Error-Message": message}
+    )
 
 
 def _facts(root: Path, path: Path) -> dict:
     "What the hub tells of a file."
     name, size = path.relative_to(root).as_posix(), path.stat().st_size
-    facts = {"type": "file", "path": name, "size": size, "oid": checksum(path, "0" * 40)}
+    facts = {
+        "type": "file",
+        "path": name,
+        "size": size,
+        "oid": checksum(path, "0" * 40),
+    }
     if path.suffix in LARGE:
-        facts["lfs"] = {"oid": checksum(path, "0" * 64), "size": size, "pointerSize": 134}
+        facts["lfs"] = {
+            "oid": checksum(path, "0" * 64),
+            "size": size,
+            "pointerSize": 134,
+        }
     return facts
 
 
@@ -61,9 +72,13 @@ class StandInHub(FolderServer):
         if not (self.folder / name).is_dir():
             return _refusal(401, "RepoNotFound", f"Repository {name} not found")
         if file or what == "auth-check":
-            return self._gate(name, headers) or (self._file(name, file) if file else Answer(200))
+            return self._gate(name, headers) or (
+                self._file(name, file) if file else Answer(200)
+            )
         said = self.facts(name) if what == "tree" else self._about(name)
-        return Answer(200, json.dumps(said).encode(), {"Content-Type": "application/json"})
+        return Answer(
+            200, json.dumps(said).encode(), {"Content-Type": "application/json"}
+        )
 
     def commit(self, name: str) -> str:
         "The state of a repository: here, which files it has."
@@ -72,9 +87,22 @@ class StandInHub(FolderServer):
     def _about(self, name: str) -> dict:
         "A repository: its commit, whether it has a gate, its files."
         gated = "manual" if name in self.gated else False
-        about = {"_id": digest(name), "id": name, "modelId": name, "sha": self.commit(name)}
-        about |= {"private": False, "tags": [], "downloads": 0, "likes": 0, "gated": gated}
-        return about | {"siblings": [{"rfilename": f["path"]} for f in self.facts(name)]}
+        about = {
+            "_id": digest(name),
+            "id": name,
+            "modelId": name,
+            "sha": self.commit(name),
+        }
+        about |= {
+            "private": False,
+            "tags": [],
+            "downloads": 0,
+            "likes": 0,
+            "gated": gated,
+        }
+        return about | {
+            "siblings": [{"rfilename": f["path"]} for f in self.facts(name)]
+        }
 
     def _gate(self, name: str, headers: Mapping[str, str]) -> Answer | None:
         "The refusal, if these headers do not pass the gate."
@@ -103,4 +131,8 @@ def hub_environment(
     quiet = dict.fromkeys(("XET", "TELEMETRY", "PROGRESS_BARS"), "1")
     places = {"HF_HOME": str(home), "HF_HUB_CACHE": str(Path(home) / "hub")}
     about = {"HF_ENDPOINT": url, "HF_HUB_OFFLINE": "0", "HF_TOKEN": token}
-    return about | places | {f"HF_HUB_DISABLE_{name}": value for name, value in quiet.items()}
+    return (
+        about
+        | places
+        | {f"HF_HUB_DISABLE_{name}": value for name, value in quiet.items()}
+    )

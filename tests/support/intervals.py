@@ -11,8 +11,38 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mtrag_nb.core.types import DataError
-from mtrag_nb.evaluate.statistics import _MANY, _NOWHERE, LEAST, Interval, _around, _codes
-from mtrag_nb.evaluate.statistics import _draws, _jackknife_error, _mean_samples, _percentiles
+from mtrag_nb.evaluation.statistics import (
+    _MANY,
+    _NOWHERE,
+    LEAST,
+    Interval,
+    _around,
+    _codes,
+    _draws,
+    _jackknife_error,
+)
+
+
+def _column_samples(values, codes, k: int, resamples: int) -> np.ndarray:
+    "Resampled means of the columns of `values` [items, columns; NaN: no value]: [resamples, columns]."
+    known = (~np.isnan(values)).astype(float)
+    sums, counts = np.zeros((2, k, values.shape[1]))
+    np.add.at(sums, codes, np.nan_to_num(values) * known)
+    np.add.at(counts, codes, known)
+    with np.errstate(invalid="ignore"):
+        blocks = _draws(k, resamples)
+        return np.concatenate([(w @ sums) / (w @ counts) for w in blocks])
+
+
+def _percentiles(
+    samples: np.ndarray, level: float = 0.95
+) -> tuple[np.ndarray, np.ndarray]:
+    "Percentile intervals of columns [resamples, columns]; NaN (nothing with a value drawn) is left out."
+    tail = (1 - level) / 2
+    some = np.isfinite(samples).any(axis=0)
+    out = np.full((2, samples.shape[1]), math.nan)
+    out[:, some] = np.nanquantile(samples[:, some], [tail, 1 - tail], axis=0)
+    return out[0], out[1]
 
 
 def sum_intervals(
@@ -33,17 +63,25 @@ def sum_intervals(
     if LEAST <= k < _MANY:
         spans = [_around(v, e, k - 1, level) for v, e in zip(values, spread)]
     elif k >= _MANY:
-        samples = _mean_samples(columns, codes, k, 10_000) @ weights.T
+        samples = _column_samples(columns, codes, k, 10_000) @ weights.T
         found = zip(*_percentiles(samples, level), spread)
         spans = [(float(a), float(b)) if e > 1e-12 else _NOWHERE for a, b, e in found]
-    return [Interval(float(v), *span, len(columns), k, level) for v, span in zip(values, spans)]
+    return [
+        Interval(float(v), *span, len(columns), k, level)
+        for v, span in zip(values, spans)
+    ]
 
 
 def statistic_interval(
-    statistic: Callable[[np.ndarray], float | None],  # of some positions; None: undefined on these
+    statistic: Callable[
+        [np.ndarray], float | None
+    ],  # of some positions; None: undefined on these
     clusters: Sequence,  # the conversation of each item
     resamples: int = 1000,
-    within: tuple[float, float] = (-math.inf, math.inf),  # what it can be: the ends are cut to it
+    within: tuple[float, float] = (
+        -math.inf,
+        math.inf,
+    ),  # what it can be: the ends are cut to it
 ) -> Interval:
     "Any statistic with its interval. No interval where it is undefined without one of the conversations."
     codes, k = _codes(clusters)

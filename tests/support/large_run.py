@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from mtrag_nb.core.files import write_json, write_jsonl
-from mtrag_nb.core.record import Run, turn_line
+from mtrag_nb.core.record import turn_line
+from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.types import Context, plain
 
 
@@ -15,7 +16,10 @@ def large_run(
     passages: int = 3000,
 ) -> Path:  # the run folder
     "Write a run of conversations of nine turns, over passages that each have a number of their own."
-    texts, turns_there = [c.text for c in like.passages.values()], list(like.trajectories.values())
+    texts, turns_there = (
+        [c.text for c in like.passages.values()],
+        list(like.trajectories.values()),
+    )
     number = {i: n for n, i in enumerate(like.passages)}
 
     def passage(n: int) -> Context:

@@ -51,7 +51,9 @@ class _Tables(HTMLParser):
             t["words"].append(data)
 
 
-def labelled(page: str) -> list[tuple[str, str, str]]:  # head of its row, head of its column, words
+def labelled(
+    page: str,
+) -> list[tuple[str, str, str]]:  # head of its row, head of its column, words
     "Every cell of the tables of a page, the inner tables first; a head counts if it says by `scope` what it heads."
     return _Tables(page).cells
 
@@ -63,7 +65,9 @@ def run_together(page: str) -> list[str]:  # the places, with what stands around
     near = re.finditer(rf"([^<>\s]+)({inline_tags})([^<>\s]+)", page)
 
     def meets(a, b):
-        return (a[-1].isalnum() or a[-1] in ".,;:!?") and (b[0].isalnum() or b[0] in "✓▲✗◆●◐○▶")
+        return (a[-1].isalnum() or a[-1] in ".,;:!?") and (
+            b[0].isalnum() or b[0] in "✓▲✗◆●◐○▶"
+        )
 
     def ends(a):
         return re.sub(r"&[#\w]+;$", "'", a)  # an entity is punctuation

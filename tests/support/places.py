@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mtrag_nb.core.files import read_json, read_jsonl, write_jsonl
 from mtrag_nb.core.types import Task, Turn
-from mtrag_nb.data.mtrag import _domain_of
+from mtrag_nb.data.tasks import short_domain
 
 
 def with_official_ids(
@@ -20,7 +20,9 @@ def with_official_ids(
     "The file with the benchmark's ids of tasks; a conversation is known by its users' texts."
     users = {
         tuple(
-            t.text.strip() for t in (*x.history, Turn("user", x.question)) if t.speaker == "user"
+            t.text.strip()
+            for t in (*x.history, Turn("user", x.question))
+            if t.speaker == "user"
         ): x.id
         for x in tasks
     }
@@ -28,10 +30,12 @@ def with_official_ids(
     for c in read_json(conversations, list):
         said = tuple(m["text"].strip() for m in c["messages"] if m["speaker"] == "user")
         ids.append(users[said])
-        of_domain[_domain_of(c["domain"])].append(users[said])
+        of_domain[short_domain(c["domain"])].append(users[said])
     lines = []
     for _, line in read_jsonl(path, nan_is_null=True):
-        domain, place = re.fullmatch(r"([a-z]+)_(\d+)", line["conversation_id"]).groups()
+        domain, place = re.fullmatch(
+            r"([a-z]+)_(\d+)", line["conversation_id"]
+        ).groups()
         place = line.get("original_index", place)
         known = ids if "original_index" in line else of_domain[domain]
         lines.append({**line, "task_id": known[int(place)]})

@@ -6,22 +6,36 @@ checks have work. Each fault breaks one kind of step, whichever node of a system
 
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from mtrag_nb.core.record import Checked, Drafted, Graded, Retrieved, Rewritten
+from mtrag_nb.core.record import (
+    Checked,
+    Drafted,
+    Gated,
+    Graded,
+    Ranked,
+    Retrieved,
+    Rewritten,
+)
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import TO_ANSWER
-from mtrag_nb.data.mtrag import human_rewrites, read_corpus, read_gold, read_tasks, sample_corpus
-from mtrag_nb.data.mtrag import sample_dir, with_rewrites
-from mtrag_nb.evaluate.blame import ProofReport, blame
-from mtrag_nb.evaluate.pairs import prove
-from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.data.mtrag import (
+    read_corpus,
+    read_gold,
+    read_tasks,
+    sample_corpus,
+    sample_dir,
+    with_rewrites,
+)
+from mtrag_nb.data.official import human_rewrites
+from mtrag_nb.evaluation.proof import ProofReport
+from mtrag_nb.evaluation.proof import prove
+from mtrag_nb.evaluation.evidence import Evidence
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.runs.forks import Plant, planted
+from tests.support.planting import Plant, planted
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.systems.outside import SYSTEMS, configured, system_named
@@ -31,12 +45,17 @@ NONSENSE = "Zebras graze quietly beneath purple mountains while trumpets sound."
 DECLINES = "I don't know: the documents do not say."
 CHANGES = {"stages.rewrite": "always", "stages.check_threshold": 0.5}
 CHANGES |= {"stages.grade_threshold": 0.12}
-NAMES = ["self_crag+graded", *list(SYSTEMS)[1:]]  # hashes never reach the gate of the laptop's own
+NAMES = [
+    "self_crag+graded",
+    *list(SYSTEMS)[1:],
+]  # hashes never reach the gate of the laptop's own
 
 sample = sample_dir() / "reference.jsonl"
 every = read_tasks(sample)
 gold = with_rewrites(read_gold(sample), human_rewrites([]))
-tasks = every[1::2]  # the rules of blame were written while the other half was looked at
+tasks = every[
+    1::2
+]  # the rules of blame were written while the other half was looked at
 
 
 def _pieces(text: str) -> list[str]:
@@ -52,7 +71,9 @@ def _elsewhere(n: int):
                 return u
 
 
-pieces = {t.id: [x for p in gold[t.id].passages for x in _pieces(p.text)] for t in every}
+pieces = {
+    t.id: [x for p in gold[t.id].passages for x in _pieces(p.text)] for t in every
+}
 elsewhere = {t.id: _elsewhere(n) for n, t in enumerate(every)}
 
 
@@ -89,14 +110,26 @@ def _without_gold(state, step, tools):
     return {"found": [c.id for c in found if c.document_id not in hidden]}
 
 
+def _elsewhere_without_gold(state, step, tools):
+    "The search for another conversation's question lacks the gold of this one, in whatever index."
+    asks_elsewhere = state.get("query") == elsewhere[state["task"].id].question
+    return _without_gold(state, step, tools) if asks_elsewhere else {}
+
+
 def _inverted(state, step, tools):
     kept = [g.id for g in step.grades if not g.verdict.passed]
-    weights = {"weights": dict.fromkeys(kept, 1.0)} if isinstance(step, Labelled) else {}
+    weights = (
+        {"weights": dict.fromkeys(kept, 1.0)} if isinstance(step, Labelled) else {}
+    )
     return {"kept": kept, **weights}  # one system looks up the weight of each
 
 
 def _other_answer(state, step, tools):
-    return {} if step.declined else {"draft": gold[elsewhere[state["task"].id].id].targets[0]}
+    return (
+        {}
+        if step.declined
+        else {"draft": gold[elsewhere[state["task"].id].id].targets[0]}
+    )
 
 
 def _always_yes(state, step, tools):
@@ -107,16 +140,71 @@ def _always_no(state, step, tools):
     return {"grounded": False, "unsupported": state["draft"]}
 
 
+def _kept(ids: Sequence[str], step) -> dict[str, object]:
+    "What a grade or rerank that keeps these passages leaves in the state."
+    if isinstance(step, Labelled):  # one system looks up the weight of each
+        return {"kept": list(ids), "weights": dict.fromkeys(ids, 1.0)}
+    return {"kept": list(ids)}
+
+
+def _best_lost(state, step, tools):
+    return {"found": list(state["found"])[1:]}
+
+
+def _reversed(state, step, tools):
+    return {"found": list(reversed(state["found"]))}
+
+
+def _two_others(state, step, tools):
+    "The first two passages that are not gold."
+    return _kept(_without_gold(state, step, tools)["found"][:2], step)
+
+
+def _only_the_last(state, step, tools):
+    return _kept(list(state["kept"])[-1:], step)
+
+
+def _all_kept(state, step, tools):
+    return _kept([grade.id for grade in step.grades], step)
+
+
+def _closed(state, step, tools):
+    return {"answerable": False}  # the key of the one system that has a gate
+
+
+def _other_number(state, step, tools):
+    "Each number of the draft is one larger; a draft without numbers stays."
+    draft = re.sub(r"\d+", lambda found: str(int(found[0]) + 1), state["draft"])
+    return {} if step.declined or draft == state["draft"] else {"draft": draft}
+
+
 FAULTS = {  # what is broken -> the stage that must be named, and how it is broken
-    "another conversation's question": ("rewrite", Plant("rewrite", Rewritten, _asks_elsewhere)),
-    "a retriever without gold": ("retrieve", Plant("retrieve", Retrieved, _without_gold)),
+    "another conversation's question": (
+        "rewrite",
+        Plant("rewrite", Rewritten, _asks_elsewhere),
+        Plant("search elsewhere", Retrieved, _elsewhere_without_gold),
+    ),
+    "a retriever without gold": (
+        "retrieve",
+        Plant("retrieve", Retrieved, _without_gold),
+    ),
     "the grade inverted": ("grade", Plant("grade", Graded, _inverted)),
     "the check always yes": ("check", Plant("yes", Checked, _always_yes)),
     "another generator": ("generate", Plant("generate", Drafted, _other_answer)),
-    "refusal always": ("generate", Plant("refuse", Drafted, lambda *_: {"declined": True})),
+    "refusal always": (
+        "generate",
+        Plant("refuse", Drafted, lambda *_: {"declined": True}),
+    ),
 }
 SUBTLE = {  # that a rule which reads the record is known to miss, or was not written for
     "a rewrite of one word": ("rewrite", Plant("one word", Rewritten, _one_word)),
+    "the best passage lost": ("retrieve", Plant("best lost", Retrieved, _best_lost)),
+    "the passages reversed": ("retrieve", Plant("reversed", Retrieved, _reversed)),
+    "a rerank of two without gold": ("rerank", Plant("two", Ranked, _two_others)),
+    "a grade that keeps the last": ("grade", Plant("last", Graded, _only_the_last)),
+    "a grade that keeps all": ("grade", Plant("all", Graded, _all_kept)),
+    "the gate always closed": ("gate", Plant("closed", Gated, _closed)),
+    "a number changed": ("generate", Plant("number", Drafted, _other_number)),
     "the check always no": ("check", Plant("no", Checked, _always_no)),
 }
 PAIRS = (  # two faults at once, early and late
@@ -124,6 +212,13 @@ PAIRS = (  # two faults at once, early and late
     ("a retriever without gold", "another generator"),
     ("a retriever without gold", "the check always yes"),
     ("the grade inverted", "another generator"),
+    ("a rewrite of one word", "a number changed"),
+    ("the best passage lost", "another generator"),
+    ("the best passage lost", "a grade that keeps the last"),
+    ("a grade that keeps the last", "a number changed"),
+    ("a rerank of two without gold", "another generator"),
+    ("a number changed", "the check always yes"),
+    ("another generator", "the check always no"),
 )
 
 
@@ -140,71 +235,39 @@ class Bench:
         return Models(settings, chat=ScriptedChat(knowing), embedder=self.embedder)
 
     def system(self, name: str, *faults: str):
-        plants = [(FAULTS | SUBTLE)[f][1] for f in faults]
+        plants = [plant for f in faults for plant in (FAULTS | SUBTLE)[f][1:]]
         return planted(system_named(name), *plants) if plants else system_named(name)
 
     def run(self, name: str, *faults: str, some=tasks) -> Evidence:
         "A system over some tasks, whole or with faults."
         models, system = self.models(name), self.system(name, *faults)
-        folder = self.folder / "-".join([name, *faults, f"{len(some)}"]).replace(" ", "_")
+        folder = self.folder / "-".join([name, *faults, f"{len(some)}"]).replace(
+            " ", "_"
+        )
         how = (models.settings, self.folder / "index")
-        return Evidence(run_tasks(system, some, folder, *how, models=models, progress=False), gold)
+        return Evidence(
+            run_tasks(system, some, folder, *how, models=models, progress=False), gold
+        )
 
-    def prove(self, name: str, *faults: str, run: Evidence, budget: int = 10) -> ProofReport | None:
-        how = {"index": self.folder / "index", "models": self.models(name), "progress": False}
-        return prove(run.run, gold, budget, system=self.system(name, *faults), **how)
+    def prove(
+        self,
+        name: str,
+        *faults: str,
+        run: Evidence,
+        budget: int = 10,
+        repeats: int = 0,
+    ) -> ProofReport | None:
+        return prove(
+            run.run,
+            gold,
+            budget,
+            index=self.folder / "index",
+            models=self.models(name),
+            system=self.system(name, *faults),
+            progress=False,
+            repeats=repeats,
+        )
 
     def applies(self, fault: str, run: Evidence) -> bool:
         "Whether a run has steps that a fault breaks."
         return any(t.of((FAULTS | SUBTLE)[fault][1].kind) for t in run.turns.values())
-
-
-class Case(NamedTuple):
-    "A turn with a planted fault or two, right without them: what was planted, and what is said of it."
-
-    system: str
-    faults: tuple[str, ...]
-    task: str
-    talk: str
-    truth: tuple[str, ...]  # the stages whose fault spoils it; (): it came right all the same
-    rule: str  # the stage that the rule blames; "": none
-    status: str
-    proved: str  # the stage to blame by the proof
-    first: str  # the stage of the first repair in the chain that helps
-    repairs: int  # how many help
-    forks: int
-
-
-def _truth(faults: Sequence[str], task: str, alone) -> tuple[str, ...]:
-    "The stages at fault in a turn that failed: those whose fault spoils it alone, else all."
-    guilty = [f for f in faults if task in alone[f]] or list(faults)
-    return tuple(dict.fromkeys((FAULTS | SUBTLE)[f][0] for f in guilty))
-
-
-def cases(bench: Bench, names=NAMES, double: bool = True) -> Iterator[tuple[Case, Evidence]]:
-    "The last turn of each conversation that a system gets right when whole, with each fault and, if wanted, with two; and the run of each."
-    for name in names:
-        whole = bench.run(name)
-        right = {b.task_id for b in blame(whole).turns.values() if b.verdict == "right"}
-        some = list({t.conversation_id: t for t in tasks if t.id in right}.values())
-        single = [(f,) for f in FAULTS | SUBTLE if bench.applies(f, whole)]
-        pairs = [p for p in PAIRS if all((f,) in single for f in p)]
-        alone: dict[str, set[str]] = {}
-        for faults in [*single, *(pairs if double else ())]:
-            run = bench.run(name, *faults, some=some)
-            blamed = blame(run)
-            if len(faults) == 1:
-                alone[faults[0]] = {b.task_id for b in blamed.failed}
-            proof = bench.prove(name, *faults, run=run)
-            for b in blamed.turns.values():
-                failed = b.verdict == "failed"
-                p = proof.proofs[b.task_id] if failed else None
-                first = p.stages[p.repairs[0].split("+")[0]] if p and p.repairs else b.stage
-                told = (
-                    (p.status, p.stage, first, len(p.repairs), len(p.tried))
-                    if p
-                    else ("", "", "", 0, 0)
-                )
-                truth = _truth(faults, b.task_id, alone) if failed else ()
-                talk = blamed.talks[b.task_id]
-                yield Case(name, faults, b.task_id, talk, truth, b.stage, *told), run

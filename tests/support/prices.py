@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtrag_nb.core.types import TO_ASK, TO_REFUSE, Outcome
-from mtrag_nb.evaluate.pairs import Pair, _Ending, _right_and_wrong
-from mtrag_nb.evaluate.statistics import Interval, Report
+from mtrag_nb.evaluation.pairs import Pair, Ending, right_and_wrong
+from mtrag_nb.evaluation.statistics import Interval, Report
 from tests.support.intervals import sum_intervals
 
 PRICES = tuple(n / 10 for n in range(11))  # of a wrong answer
@@ -27,10 +27,10 @@ TESTABLE = 11  # conversations that have to differ
 _FORMER = {"came": "verdict", "said": "answer_digest"}  # fields of 1.0.0
 
 
-def read_ending(found: Mapping[str, object]) -> _Ending:
+def read_ending(found: Mapping[str, object]) -> Ending:
     "An ending that was written down, under today's names of the fields or those of 1.0.0."
     known = {_FORMER.get(k, k): v for k, v in found.items()}
-    return _Ending(**known | {"outcome": Outcome(known["outcome"])})
+    return Ending(**known | {"outcome": Outcome(known["outcome"])})
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,14 +49,23 @@ class PriceCurve(Report):
     @property
     def shown(self) -> int:
         "The sign that holds over the whole range; 0 if none does."
-        signs = {self.sign(*x) for x in self.points} if self.changed >= TESTABLE else {0}
+        signs = (
+            {self.sign(*x) for x in self.points} if self.changed >= TESTABLE else {0}
+        )
         return signs.pop() if len(signs) == 1 else 0
 
     def _where(self, sign: int) -> str:
         "Where a sign holds; '' if nowhere."
-        word, n = "better" if sign > 0 else "worse", sum(self.sign(*x) == sign for x in self.points)
+        word, n = (
+            "better" if sign > 0 else "worse",
+            sum(self.sign(*x) == sign for x in self.points),
+        )
         prices = dict.fromkeys(p for p, _ in self.points)
-        whole = [p for p in prices if all(self.sign(*x) == sign for x in self.points if x[0] == p)]
+        whole = [
+            p
+            for p in prices
+            if all(self.sign(*x) == sign for x in self.points if x[0] == p)
+        ]
         if whole:
             span = f"s {whole[0]:g} to {whole[-1]:g}" if whole[1:] else f" {whole[0]:g}"
             return f"{word} at price{span}"
@@ -89,17 +98,28 @@ def price_curve(
     level: float = 0.95,  # of the intervals; 1 - .05 / n for n pairs of one table (Bonferroni)
 ) -> PriceCurve | None:
     "The difference of a pair by price and share (0 without unanswerable turns). None if no turn is judged."
-    ends = {i: (_right_and_wrong(e), _right_and_wrong(p.after[i])) for i, e in p.before.items()}
-    ids = [i for i, x in ends.items() if None not in x and p.after[i].label not in TO_ASK]
+    ends = {
+        i: (right_and_wrong(e), right_and_wrong(p.after[i]))
+        for i, e in p.before.items()
+    }
+    ids = [
+        i for i, x in ends.items() if None not in x and p.after[i].label not in TO_ASK
+    ]
     if not ids:
         return None
     refuse = np.array([p.after[i].label in TO_REFUSE for i in ids])
     change = np.array([np.subtract(*reversed(ends[i])) for i in ids])  # right, wrong
     kinds = [k for k in (~refuse, refuse) if k.any()]
     columns = np.hstack([np.where(k[:, None], change, np.nan) for k in kinds])
-    grid = [(x, s) for x in prices for s in (shares if len(kinds) == 2 else (float(refuse[0]),))]
+    grid = [
+        (x, s)
+        for x in prices
+        for s in (shares if len(kinds) == 2 else (float(refuse[0]),))
+    ]
     mix = [(1 - s, s) if len(kinds) == 2 else (1.0,) for _, s in grid]
-    weights = np.array([[w for m in ms for w in (m, -m * x)] for (x, _), ms in zip(grid, mix)])
+    weights = np.array(
+        [[w for m in ms for w in (m, -m * x)] for (x, _), ms in zip(grid, mix)]
+    )
     talks = [p.after[i].talk for i in ids]
     found = sum_intervals(columns, talks, weights, level=level)
     changed = len({t for t, c in zip(talks, change) if c.any()})

@@ -16,7 +16,11 @@ class StandInQdrant:
     def __init__(self):
         from qdrant_client import QdrantClient
 
-        self.local, self.asked, self.guard = QdrantClient(":memory:"), [], threading.Lock()
+        self.local, self.asked, self.guard = (
+            QdrantClient(":memory:"),
+            [],
+            threading.Lock(),
+        )
 
     def reply(self, asked: Asked) -> object:
         self.asked.append(f"{asked.method} {asked.path}")
@@ -48,17 +52,26 @@ class StandInQdrant:
             return done
         if what == "/points/query/batch":
             asked = models.QueryRequestBatch.model_validate(body)
-            return [_json(r) for r in self.local.query_batch_points(name, asked.searches)]
+            return [
+                _json(r) for r in self.local.query_batch_points(name, asked.searches)
+            ]
         if (method, what) == ("POST", "/points"):
             asked = models.PointRequest.model_validate(body)
-            how = {"with_payload": asked.with_payload, "with_vectors": asked.with_vector}
+            how = {
+                "with_payload": asked.with_payload,
+                "with_vectors": asked.with_vector,
+            }
             return [_json(r) for r in self.local.retrieve(name, asked.ids, **how)]
         if what == "/points/count":
             asked = models.CountRequest.model_validate(body)
             return _json(self.local.count(name, asked.filter, exact=True))
         if what == "/points/scroll":
             asked = models.ScrollRequest.model_validate(body)
-            how = {"limit": asked.limit, "offset": asked.offset, "with_vectors": asked.with_vector}
+            how = {
+                "limit": asked.limit,
+                "offset": asked.offset,
+                "with_vectors": asked.with_vector,
+            }
             points, after = self.local.scroll(name, **how)
             return {"points": [_json(p) for p in points], "next_page_offset": after}
         raise KeyError(f"{method} {path}")

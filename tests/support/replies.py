@@ -21,15 +21,23 @@ def named(kind: str, label: str | float | None, *texts: str) -> list[Reply]:
     return [Reply(kind, text, label) for text in texts]
 
 
-def judged(kind: str, field: str, label: str | float | None, *texts: str) -> list[Reply]:
+def judged(
+    kind: str, field: str, label: str | float | None, *texts: str
+) -> list[Reply]:
     "Texts of one label of a judge's field."
     return [Reply(kind, text, label, field) for text in texts]
 
 
 def both(kind: str, *templates: str) -> list[Reply]:
     "Templates with yes in the place of {w}, and with no."
-    words = [(w, label) for label in ("yes", "no") for w in (label, label.title(), label.upper())]
-    return [Reply(kind, t.replace("{w}", w), label) for t in templates for w, label in words]
+    words = [
+        (w, label)
+        for label in ("yes", "no")
+        for w in (label, label.title(), label.upper())
+    ]
+    return [
+        Reply(kind, t.replace("{w}", w), label) for t in templates for w, label in words
+    ]
 
 
 def distinct(replies: Iterable[Reply]) -> list[Reply]:

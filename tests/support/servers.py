@@ -68,7 +68,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.serving.open:
             self.close_connection = True
             return
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null")
+        body = json.loads(
+            self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null"
+        )
         path, _, query = self.path.partition("?")
         n = len(self.serving.asked)
         asked = Asked(unquote(path), body, self.headers, n, self.command, query)
@@ -80,7 +82,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif isinstance(said, Iterator):
             self.send(200, said, {"Connection": "close"})
         elif isinstance(said, list):
-            data = "".join(s if isinstance(s, str) else f"data: {json.dumps(s)}\n\n" for s in said)
+            data = "".join(
+                s if isinstance(s, str) else f"data: {json.dumps(s)}\n\n" for s in said
+            )
             self.send(200, data, {"Content-Type": "text/event-stream"})
         else:
             status, body, headers = said if isinstance(said, tuple) else (200, said, {})
@@ -91,7 +95,11 @@ class _Handler(BaseHTTPRequestHandler):
     def send(self, status: int, body: object, headers: dict[str, str]) -> None:
         if not isinstance(body, Iterator):
             body = body if isinstance(body, (bytes, str)) else json.dumps(body)
-            data = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+            data = (
+                body
+                if isinstance(body, bytes)
+                else body.encode("utf-8", "surrogatepass")
+            )
             body, headers = [data], {"Content-Length": str(len(data)), **headers}
         self.send_response(status)
         for name, value in headers.items():
@@ -146,17 +154,26 @@ def running(app, host: str = "127.0.0.1", **how) -> Iterator[str]:
         thread.join()
 
 
-def completion(content: object = "At noon.", ended: object = "stop", usage=..., **message) -> dict:
+def completion(
+    content: object = "At noon.", ended: object = "stop", usage=..., **message
+) -> dict:
     "A reply as the interface has it; choice: more of the choice."
     choice = message.pop("choice", {})
     counts = {"prompt_tokens": 9, "completion_tokens": 3} if usage is ... else usage
     message = {"role": "assistant", "content": content, **message}
-    return {"choices": [{"message": message, "finish_reason": ended, **choice}], "usage": counts}
+    return {
+        "choices": [{"message": message, "finish_reason": ended, **choice}],
+        "usage": counts,
+    }
 
 
 def piece(text: object = None, ended: object = None, **delta) -> dict:
     "A piece of a reply that is streamed."
-    return {"choices": [{"index": 0, "delta": {"content": text, **delta}, "finish_reason": ended}]}
+    return {
+        "choices": [
+            {"index": 0, "delta": {"content": text, **delta}, "finish_reason": ended}
+        ]
+    }
 
 
 DONE = "data: [DONE]\n\n"
@@ -166,7 +183,9 @@ def _counting(asked: Asked, goes_on: bool) -> str:
     "What the model writes: it counts, from where it is told to go on; sampled, it names a ship."
     if asked.body.get("temperature"):
         return f"Swan {asked.body.get('seed')}"
-    begun = asked.last["content"] if goes_on and asked.last["role"] == "assistant" else ""
+    begun = (
+        asked.last["content"] if goes_on and asked.last["role"] == "assistant" else ""
+    )
     return COUNTED[len(begun) :] if COUNTED.startswith(begun) else " I lost count."
 
 
@@ -183,7 +202,10 @@ def vllm(asked: Asked) -> object:
     if asked.path == "/tokenize":
         return {"count": len(asked.words), "tokens": list(range(len(asked.words)))}
     text = _counting(asked, bool(asked.body.get("continue_final_message")))
-    by_token = [None, *({str(i): {"logprob": -0.5}} for i in range(1, len(asked.words)))]
+    by_token = [
+        None,
+        *({str(i): {"logprob": -0.5}} for i in range(1, len(asked.words))),
+    ]
     scored = {"prompt_logprobs": by_token} if "prompt_logprobs" in asked.body else {}
     return completion(text, "length", reasoning=None, tool_calls=[]) | scored
 
@@ -204,11 +226,16 @@ def openai(asked: Asked) -> object:
     known = {"model", "messages", "seed", "stop", "stream", "stream_options"}
     known |= {"max_completion_tokens", "logprobs", "top_logprobs", "temperature"}
     if odd := sorted(asked.body.keys() - known):
-        error = {"message": f"Unsupported parameter: '{odd[0]}'", "code": "unsupported_parameter"}
+        error = {
+            "message": f"Unsupported parameter: '{odd[0]}'",
+            "code": "unsupported_parameter",
+        }
         return 400, {"error": error | {"param": odd[0]}}, {}
     if asked.body.get("temperature", 1) != 1:
         said = "Unsupported value: 'temperature' does not support 0 with this model."
         return 400, {"error": {"message": said, "code": "unsupported_value"}}, {}
     begun = asked.last["content"].partition("exactly these words: ")[2]
     choice = _TOP if asked.body.get("logprobs") else {}
-    return completion(COUNTED if begun else _counting(asked, False), "length", choice=choice)
+    return completion(
+        COUNTED if begun else _counting(asked, False), "length", choice=choice
+    )

@@ -16,7 +16,9 @@ def numbered_sentences(n: int, about: str = "The ferry", first: int = 1) -> str:
     return " ".join(f"{about} {said.format(i)}" for i in range(first, first + n))
 
 
-def zip_of(files: Mapping[str, str | bytes]) -> bytes:  # name inside the archive -> content
+def zip_of(
+    files: Mapping[str, str | bytes],
+) -> bytes:  # name inside the archive -> content
     "A ZIP archive."
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as z:
@@ -27,7 +29,10 @@ def zip_of(files: Mapping[str, str | bytes]) -> bytes:  # name inside the archiv
 
 _SCHEMAS = "http://schemas.openxmlformats.org"
 _W = f"{_SCHEMAS}/wordprocessingml/2006/main"
-_PACKAGE, _OFFICE = f"{_SCHEMAS}/package/2006", f"{_SCHEMAS}/officeDocument/2006/relationships"
+_PACKAGE, _OFFICE = (
+    f"{_SCHEMAS}/package/2006",
+    f"{_SCHEMAS}/officeDocument/2006/relationships",
+)
 _LEVELS = {f"berschrift{n}": f"heading {n}" for n in (1, 2)}
 WORD_STYLES = {"Title": "Title", **_LEVELS, "Heading3": "heading 3"}  # id -> name
 
@@ -48,7 +53,9 @@ def word_table(*rows: Iterable[str]) -> str:
     return f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
 
 
-def relationships(*links: tuple[str, str, str]) -> str:  # id, kind, target; absolute: outside
+def relationships(
+    *links: tuple[str, str, str],
+) -> str:  # id, kind, target; absolute: outside
     "The file of a DOCX that says what belongs to what."
 
     def outside(target):
@@ -69,7 +76,9 @@ def word_xml(root: str, *body: str) -> str:
 def docx(
     *body: str,  # paragraphs and tables
     title: str = "",  # in the file's properties
-    files: Mapping[str, str | bytes] = {},  # added to those of a DOCX, or in their place
+    files: Mapping[
+        str, str | bytes
+    ] = {},  # added to those of a DOCX, or in their place
 ) -> bytes:
     "A DOCX file."
     styles = (
@@ -77,7 +86,9 @@ def docx(
         for i, name in WORD_STYLES.items()
     )
     properties = f"xmlns:cp='{_PACKAGE}/metadata/core-properties' xmlns:dc='http://purl.org/dc/elements/1.1/'"
-    parts = relationships(("r1", "styles", "styles.xml"), ("r2", "footnotes", "footnotes.xml"))
+    parts = relationships(
+        ("r1", "styles", "styles.xml"), ("r2", "footnotes", "footnotes.xml")
+    )
     types = "<Default Extension='xml' ContentType='application/xml'/>"
     whole = {
         "[Content_Types].xml": f"<Types xmlns='{_PACKAGE}/content-types'>{types}</Types>",
@@ -91,11 +102,15 @@ def docx(
 
 
 def pdf(
-    blocks: Iterable[tuple[object, str]],  # "title", "text", "page" or a heading's level; its text
+    blocks: Iterable[
+        tuple[object, str]
+    ],  # "title", "text", "page" or a heading's level; its text
     head: str = "",  # a line at the top of each page
     numbers: bool = False,  # page numbers at the bottom
     outline: bool = True,
-) -> tuple[bytes, list[tuple[int, str, int]]]:  # the file; level, title and page of each heading
+) -> tuple[
+    bytes, list[tuple[int, str, int]]
+]:  # the file; level, title and page of each heading
     "A PDF file."
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -133,12 +148,18 @@ def pdf(
 
 def handbook(outline: bool = True, head: str = "Holm Ferry Handbook"):
     "A PDF of six pages: a title, chapters, sections, running heads, page numbers; as `pdf`."
-    blocks = [("title", "The Handbook of the Holm Ferry"), ("text", "Anna Holm, harbour office")]
+    blocks = [
+        ("title", "The Handbook of the Holm Ferry"),
+        ("text", "Anna Holm, harbour office"),
+    ]
     for c, chapter in enumerate(["Tickets", "Timetable", "Winter"], 1):
         blocks += [("page", "")] if c > 1 else []
         blocks += [(1, f"{c} {chapter}"), ("text", numbered_sentences(12, chapter))]
         for s, section in enumerate(["Rules", "Exceptions"], 1):
-            texts = numbered_sentences(25, section), numbered_sentences(15, f"Moreover {section}")
+            texts = (
+                numbered_sentences(25, section),
+                numbered_sentences(15, f"Moreover {section}"),
+            )
             blocks.append((2, f"{c}.{s} {section} for the {chapter.lower()}"))
             blocks += [("text", text) for text in texts]
     return pdf(blocks, head, True, outline)

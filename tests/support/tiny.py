@@ -26,14 +26,26 @@ def byte_pairs(
     size: int = 1500,  # tokens, without the special ones
 ):
     "A byte-level BPE tokenizer of the sample."
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import (
+        AddedToken,
+        Tokenizer,
+        decoders,
+        models,
+        pre_tokenizers,
+        trainers,
+    )
 
     t = Tokenizer(models.BPE())
     t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     t.decoder = decoders.ByteLevel()
-    how = {"initial_alphabet": sorted(pre_tokenizers.ByteLevel.alphabet()), "show_progress": False}
+    how = {
+        "initial_alphabet": sorted(pre_tokenizers.ByteLevel.alphabet()),
+        "show_progress": False,
+    }
     t.train_from_iterator(sample_texts(), trainers.BpeTrainer(vocab_size=size, **how))
-    t.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in special])
+    t.add_special_tokens(
+        [AddedToken(s, special=True, normalized=False) for s in special]
+    )
     return t
 
 
@@ -45,7 +57,11 @@ def word_pieces(size: int = 1500):
     letters = sorted({c for w in counts for c in w})
     words = sorted(counts, key=lambda w: (-counts[w], w))[: size - len(letters) - 6]
     pieces = [*((s, 0.0) for s in ("<s>", "<pad>", "</s>", "<unk>")), ("▁", -4.0)]
-    pieces += [*((c, -8.0) for c in letters), *(("▁" + w, -2.0) for w in words), ("<mask>", 0.0)]
+    pieces += [
+        *((c, -8.0) for c in letters),
+        *(("▁" + w, -2.0) for w in words),
+        ("<mask>", 0.0),
+    ]
     t = Tokenizer(models.Unigram(pieces, unk_id=3))
     t.pre_tokenizer, t.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     t.post_processor = processors.TemplateProcessing(
@@ -102,12 +118,21 @@ def _llama_tokenizer(folder: Path):
     bos, *_ = special = [f"<|{name}|>" for name in names.split()]
     t = byte_pairs(special)
     begins = processors.TemplateProcessing(
-        single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, t.token_to_id(bos))]
+        single=f"{bos} $A",
+        pair=f"{bos} $A {bos} $B",
+        special_tokens=[(bos, t.token_to_id(bos))],
     )
-    t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), begins])
+    t.post_processor = processors.Sequence(
+        [processors.ByteLevel(trim_offsets=False), begins]
+    )
     about = {"model_max_length": 131072, "chat_template": LLAMA_CHAT}
     _save_tokenizer(
-        folder, t, "PreTrainedTokenizerFast", bos_token=bos, eos_token="<|eot_id|>", **about
+        folder,
+        t,
+        "PreTrainedTokenizerFast",
+        bos_token=bos,
+        eos_token="<|eot_id|>",
+        **about,
     )
     return t
 
@@ -126,7 +151,12 @@ def _qwen_tokenizer(folder: Path, chat: str = QWEN_CHAT):
 def _xlmr_tokenizer(folder: Path):
     "XLM-R's, of the embedder and the reranker."
     t = word_pieces()
-    marks = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+    marks = {
+        "bos_token": "<s>",
+        "cls_token": "<s>",
+        "eos_token": "</s>",
+        "sep_token": "</s>",
+    }
     marks |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
     _save_tokenizer(folder, t, "XLMRobertaTokenizer", **marks, model_max_length=8192)
     return t
@@ -150,7 +180,10 @@ def _as_published(folder: Path) -> None:
         config["rope_theta"] = rope.pop("rope_theta")
     if rope.get("rope_type", "default") != "default":
         config["rope_scaling"] = rope
-    config["torch_dtype"], config["transformers_version"] = config.pop("dtype"), "4.43.0"
+    config["torch_dtype"], config["transformers_version"] = (
+        config.pop("dtype"),
+        "4.43.0",
+    )
     write_json(folder / "config.json", config)
 
 
@@ -173,7 +206,9 @@ def _save_chat(
         model = getattr(transformers, f"{kind}ForCausalLM")(make).to(torch.bfloat16)
         if tokens:
             model.lm_head.weight.data[tokens:] = 0
-    model.generation_config = transformers.GenerationConfig(do_sample=True, **generation)
+    model.generation_config = transformers.GenerationConfig(
+        do_sample=True, **generation
+    )
     model.save_pretrained(folder, max_shard_size=shard)
     _as_published(folder)
 
@@ -201,13 +236,32 @@ def tiny_llama(
     ends = ("<|begin_of_text|>", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>")
     bos, *ends = map(t.token_to_id, ends)
     rope = _LLAMA_ROPE | {"factor": 32.0 if tied else 8.0}
-    config = {"num_attention_heads": 8, "head_dim": 16, "max_position_embeddings": 131072}
-    config |= {"rms_norm_eps": 1e-5, "rope_parameters": rope, "tie_word_embeddings": tied}
-    config |= {"vocab_size": t.get_vocab_size(), "bos_token_id": bos, "eos_token_id": ends}
-    sampling = {"bos_token_id": bos, "eos_token_id": ends, "temperature": 0.6, "top_p": 0.9}
+    config = {
+        "num_attention_heads": 8,
+        "head_dim": 16,
+        "max_position_embeddings": 131072,
+    }
+    config |= {
+        "rms_norm_eps": 1e-5,
+        "rope_parameters": rope,
+        "tie_word_embeddings": tied,
+    }
+    config |= {
+        "vocab_size": t.get_vocab_size(),
+        "bos_token_id": bos,
+        "eos_token_id": ends,
+    }
+    sampling = {
+        "bos_token_id": bos,
+        "eos_token_id": ends,
+        "temperature": 0.6,
+        "top_p": 0.9,
+    }
     shard = "5GB" if sizes else "600KB"
     known = t.get_vocab_size() if sizes else 0
-    _save_chat(folder, "Llama", {**_CHAT, **config, **sizes}, sampling, 0, shard, device, known)
+    _save_chat(
+        folder, "Llama", {**_CHAT, **config, **sizes}, sampling, 0, shard, device, known
+    )
 
 
 def tiny_qwen(
@@ -221,9 +275,22 @@ def tiny_qwen(
     start, end = t.token_to_id("<|endoftext|>"), t.token_to_id("<|im_end|>")
     config = {"num_attention_heads": 4, "max_position_embeddings": 32768}
     config |= {"rope_parameters": _QWEN_ROPE, "tie_word_embeddings": tied}
-    config |= {"vocab_size": t.get_vocab_size() + 37, "bos_token_id": start, "eos_token_id": end}
-    sampling = {"bos_token_id": start, "pad_token_id": start, "eos_token_id": [end, start]}
-    sampling |= {"repetition_penalty": 1.1, "temperature": 0.7, "top_p": 0.8, "top_k": 20}
+    config |= {
+        "vocab_size": t.get_vocab_size() + 37,
+        "bos_token_id": start,
+        "eos_token_id": end,
+    }
+    sampling = {
+        "bos_token_id": start,
+        "pad_token_id": start,
+        "eos_token_id": [end, start],
+    }
+    sampling |= {
+        "repetition_penalty": 1.1,
+        "temperature": 0.7,
+        "top_p": 0.8,
+        "top_k": 20,
+    }
     known = t.get_vocab_size() if sizes else 0
     whole = {**_CHAT, **config, **sizes}
     _save_chat(folder, "Qwen2", whole, sampling, seed=1, device=device, tokens=known)
@@ -233,72 +300,23 @@ def tiny_qwen3(folder: Path, tied: bool = False) -> None:
     "A Qwen3: norms of queries and keys, no biases, and a template by which it thinks or not."
     t = _qwen_tokenizer(folder, QWEN3_CHAT)
     start, end = t.token_to_id("<|endoftext|>"), t.token_to_id("<|im_end|>")
-    config = {"num_attention_heads": 4, "head_dim": 32, "max_position_embeddings": 40960}
+    config = {
+        "num_attention_heads": 4,
+        "head_dim": 32,
+        "max_position_embeddings": 40960,
+    }
     config |= {"rope_parameters": _QWEN_ROPE, "tie_word_embeddings": tied}
-    config |= {"vocab_size": t.get_vocab_size() + 37, "bos_token_id": start, "eos_token_id": end}
-    sampling = {"bos_token_id": start, "pad_token_id": start, "eos_token_id": [end, start]}
+    config |= {
+        "vocab_size": t.get_vocab_size() + 37,
+        "bos_token_id": start,
+        "eos_token_id": end,
+    }
+    sampling = {
+        "bos_token_id": start,
+        "pad_token_id": start,
+        "eos_token_id": [end, start],
+    }
     _save_chat(folder, "Qwen3", _CHAT | config, sampling | {"temperature": 0.6}, seed=4)
-
-
-GRANITE = "ibm-granite/granite-4.1-3b"
-GRANITELIB = "ibm-granite/granitelib-rag-r1.0"
-GRANITE_CHAT = (  # of the published one's shape: documents as lines of JSON in the system's turn
-    "{%- set start, end = '<|start_of_role|>', '<|end_of_role|>' %}{%- if documents %}"
-    "{{- start + 'system' + end + 'You have access to these documents: <documents>' }}"
-    "{%- for d in documents %}{{- '\\n' + (d | tojson) }}{%- endfor %}{{- '\\n</documents><|end_of_text|>\\n' }}{%- endif %}"
-    "{%- for m in messages %}{{- start + m.role + end + m.content + '<|end_of_text|>\\n' }}{%- endfor %}"
-    "{%- if add_generation_prompt %}{{- start + 'assistant' + end }}{%- endif %}"
-)
-
-
-def tiny_granite(folder: Path) -> None:
-    "A dense Granite: multipliers of embeddings, residuals, attention and logits; the end of a text ends a turn. (Tied, one so narrow repeats its last token.)"
-    end, *roles = special = [f"<|{s}|>" for s in ("end_of_text", "start_of_role", "end_of_role")]
-    t = byte_pairs(special)
-    marks = {"bos_token": end, "eos_token": end, "pad_token": end, "unk_token": end}
-    _save_tokenizer(
-        folder, t, "GPT2Tokenizer", **marks, model_max_length=131072, chat_template=GRANITE_CHAT
-    )
-    ends = {"bos_token_id": t.token_to_id(end), "eos_token_id": t.token_to_id(end)}
-    scales = {"attention_multiplier": 0.0625, "embedding_multiplier": 12.0, "logits_scaling": 4.0}
-    sizes = {"num_attention_heads": 8, "max_position_embeddings": 131072, "vocab_size": 1600}
-    config = {**_CHAT, **scales, **sizes, **ends, "residual_multiplier": 0.22}
-    _save_chat(folder, "Granite", config | {"tie_word_embeddings": False}, ends, seed=10)
-
-
-_ASKED = {  # task -> what its io.yaml says
-    "query_rewrite": "parameters:\n  max_completion_tokens: 12\n",
-    "answerability": "parameters:\n  max_completion_tokens: 6\n",
-    "hallucination_detection": "instruction: Judge each sentence of the last response.\n"
-    "parameters:\n  max_completion_tokens: 12\nsentence_boundaries:\n  last_message: i\n",
-    "query_clarification": "parameters:\n  max_completion_tokens: 12\n",
-    "citations": "instruction: Name the sentences of the documents.\nsentence_boundaries:\n  last_message: r\n  documents: c\n",
-}
-
-
-def tiny_granitelib(folder: Path) -> None:
-    "Adapters of Granite as the library lays them out, for two base models; an aLoRA, which nobody asked for, beside each."
-    import torch
-    from safetensors.torch import save_file
-
-    inside = {"q_proj": (128, 128), "v_proj": (128, 32)}
-    about = {"peft_type": "LORA", "r": 4, "lora_alpha": 64}
-    about |= {"task_type": "CAUSAL_LM", "bias": "none"}
-    for task, base in ((t, b) for t in _ASKED for b in ("granite-4.1-3b", "granite-4.0-micro")):
-        with _seeded(sum(map(ord, task))):
-            weights = {
-                f"base_model.model.model.layers.{n}.self_attn.{name}.lora_{side}.weight": w
-                for n in range(2)
-                for name, (given, made) in inside.items()
-                for side, w in (("A", torch.randn(4, given)), ("B", torch.randn(made, 4)))
-            }
-        for kind in ("lora", "alora"):
-            place = make_folder(folder / task / base / kind)
-            save_file(weights, place / "adapter_model.safetensors")
-            own = {"base_model_name_or_path": f"ibm-granite/{base}", "target_modules": list(inside)}
-            write_json(place / "adapter_config.json", {**about, **own, "inference_mode": True})
-            said = "model: ~\nresponse_format: ~\ntransformations: ~\n" + _ASKED[task]
-            (place / "io.yaml").write_text(said)
 
 
 def teach(
@@ -311,24 +329,44 @@ def teach(
     with torch.no_grad():
         for layer in loaded.model.model.layers:
             layer.self_attn.o_proj.weight.zero_(), layer.mlp.down_proj.weight.zero_()
-        rows, head = loaded.model.get_input_embeddings().weight, loaded.model.lm_head.weight
+        rows, head = (
+            loaded.model.get_input_embeddings().weight,
+            loaded.model.lm_head.weight,
+        )
         head.zero_()
-        for before, after in (pair for chain in chains for pair in zip(chain, chain[1:])):
+        for before, after in (
+            pair for chain in chains for pair in zip(chain, chain[1:])
+        ):
             head[after] += rows[before] / rows[before].norm()
 
 
 _XLMR = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-_XLMR |= {"intermediate_size": 128, "max_position_embeddings": 8194, "type_vocab_size": 1}
-_XLMR |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "layer_norm_eps": 1e-5}
+_XLMR |= {
+    "intermediate_size": 128,
+    "max_position_embeddings": 8194,
+    "type_vocab_size": 1,
+}
+_XLMR |= {
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "layer_norm_eps": 1e-5,
+}
 _PARTS = [
-    {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+    {
+        "idx": i,
+        "name": str(i),
+        "path": path,
+        "type": f"sentence_transformers.models.{kind}",
+    }
     for i, (path, kind) in enumerate(
         [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
     )
 ]
 _POOLING = {"word_embedding_dimension": 64, "pooling_mode_cls_token": True}
 _POOLING |= {
-    f"pooling_mode_{m}": False for m in ("mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    f"pooling_mode_{m}": False
+    for m in ("mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
 }
 
 
@@ -340,7 +378,9 @@ def tiny_bge_m3(folder: Path, sizes: Mapping[str, object] = {}) -> None:
     t = _xlmr_tokenizer(folder)
     with _seeded(2):
         config = {**_XLMR, "vocab_size": t.get_vocab_size(), **sizes}
-        model = XLMRobertaModel(XLMRobertaConfig(**config, architectures=["XLMRobertaModel"]))
+        model = XLMRobertaModel(
+            XLMRobertaConfig(**config, architectures=["XLMRobertaModel"])
+        )
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
     model.config.dtype = torch.float32
     model.config.save_pretrained(folder)
@@ -351,7 +391,10 @@ def tiny_bge_m3(folder: Path, sizes: Mapping[str, object] = {}) -> None:
         ("modules.json", _PARTS),
         ("sentence_bert_config.json", {"max_seq_length": 8192, "do_lower_case": False}),
         ("config_sentence_transformers.json", {"__version__": versions}),
-        ("1_Pooling/config.json", _POOLING | {"word_embedding_dimension": config["hidden_size"]}),
+        (
+            "1_Pooling/config.json",
+            _POOLING | {"word_embedding_dimension": config["hidden_size"]},
+        ),
     ):
         write_json(folder / name, what)
 
@@ -370,6 +413,66 @@ def tiny_bge_reranker(folder: Path, sizes: Mapping[str, object] = {}) -> None:
     _as_published(folder)
 
 
+_NOMIC = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128}
+_NOMIC |= {"num_hidden_layers": 2, "type_vocab_size": 2, "torch_dtype": "float32"}
+_NOMIC |= {"model_type": "nomic_bert", "architectures": ["NomicBertModel"]}
+_NOMIC_CODE = "nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"
+
+
+def tiny_nomic(folder: Path) -> None:
+    """A nomic-embed-text v1.5: rotary BERT, the mean of the vectors. Its configuration names code of its
+    authors; transformers has the architecture itself, with the published sizes as its defaults."""
+    import torch
+    from safetensors.torch import save_file
+
+    marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    t = bert_pieces(marks)
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), marks))
+    about = {"mask_token": marks[-1], "model_max_length": 8192}
+    _save_tokenizer(folder, t, "BertTokenizer", **names, **about)
+    size, inner, vocabulary = 64, 128, t.get_vocab_size()
+    shapes = {"embeddings.word_embeddings": (vocabulary, size)}
+    shapes["embeddings.token_type_embeddings"] = (2, size)
+    for n in range(_NOMIC["num_hidden_layers"]):
+        shapes[f"encoder.layers.{n}.attn.Wqkv"] = (3 * size, size)
+        shapes[f"encoder.layers.{n}.attn.out_proj"] = (size, size)
+        shapes[f"encoder.layers.{n}.mlp.fc11"] = (inner, size)
+        shapes[f"encoder.layers.{n}.mlp.fc12"] = (inner, size)
+        shapes[f"encoder.layers.{n}.mlp.fc2"] = (size, inner)
+    norms = ["emb_ln"]
+    for n in range(_NOMIC["num_hidden_layers"]):
+        norms += [f"encoder.layers.{n}.norm1", f"encoder.layers.{n}.norm2"]
+    with _seeded(5):
+        weights = {f"{name}.weight": torch.randn(s) / 8 for name, s in shapes.items()}
+    for name in norms:
+        weights |= {
+            f"{name}.weight": torch.ones(size),
+            f"{name}.bias": torch.zeros(size),
+        }
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    config = _NOMIC | {"auto_map": {"AutoModel": _NOMIC_CODE}}
+    write_json(folder / "config.json", config | {"vocab_size": vocabulary})
+    pooling = {"word_embedding_dimension": size, "pooling_mode_mean_tokens": True}
+    pooling["pooling_mode_cls_token"] = False
+    write_json(folder / "modules.json", _PARTS[:2])
+    about = {"max_seq_length": 8192, "do_lower_case": False}
+    write_json(folder / "sentence_bert_config.json", about)
+    write_json(folder / "1_Pooling/config.json", pooling)
+
+
+def bert_pieces(
+    special: Sequence[str],  # the tokens of padding, unknown words, beginning and end
+    size: int = 1500,  # tokens
+):
+    "A WordPiece tokenizer of the sample, as BERT's."
+    from tokenizers import BertWordPieceTokenizer
+
+    t = BertWordPieceTokenizer()
+    how = {"vocab_size": size, "special_tokens": list(special)}
+    t.train_from_iterator(sample_texts(), show_progress=False, **how)
+    return t
+
+
 TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a folder
     "meta-llama/Llama-3.1-8B-Instruct": tiny_llama,
     "NousResearch/Meta-Llama-3.1-8B-Instruct": tiny_llama,  # a mirror without a gate
@@ -378,9 +481,8 @@ TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a
     "Qwen/Qwen2.5-14B-Instruct": tiny_qwen,
     "Qwen/Qwen3-4B": lambda folder: tiny_qwen3(folder, tied=False),
     "BAAI/bge-m3": tiny_bge_m3,
+    "nomic-ai/nomic-embed-text-v1.5": tiny_nomic,
     "BAAI/bge-reranker-v2-m3": tiny_bge_reranker,
-    GRANITE: tiny_granite,
-    GRANITELIB: tiny_granitelib,
 }
 _AROUND = {  # what lies beside a model and is not needed to load it
     "meta-llama": "original/params.json original/consolidated.00.pth LICENSE USE_POLICY.md",

@@ -23,7 +23,10 @@ class FolderServer:
     "A folder's files over HTTP, on this machine only: `with FolderServer(folder) as server: ... server.url`."
 
     def __init__(self, folder: str | Path):
-        self.folder, self.asked = Path(folder), []  # (method, path, range) of each request
+        self.folder, self.asked = (
+            Path(folder),
+            [],
+        )  # (method, path, range) of each request
         # path -> after how many bytes to lose the connection: the first time, the second, ...
         self.cut: dict[str, list[int]] = {}
         self.spoilt: set[str] = set()  # paths that are sent with a wrong byte
@@ -52,7 +55,9 @@ class FolderServer:
             size, start = len(body), int(wanted[1])
             status, body = (206, body[start:]) if start < size else (416, b"")
             part = f"{start}-{size - 1}" if body else "*"
-            headers = (headers if body else {}) | {"Content-Range": f"bytes {part}/{size}"}
+            headers = (headers if body else {}) | {
+                "Content-Range": f"bytes {part}/{size}"
+            }
         if asked.method != "HEAD" and (cuts := self.cut.get(path)) is not None:
             headers |= {"Connection": "close"}
             if cuts:
