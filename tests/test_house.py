@@ -71,6 +71,13 @@ def test_each_module_has_one_notebook_of_its_name():
     assert sync.misfits(ROOMS, sync.modules(PACKAGE)) == []
 
 
+def test_rooms_are_numbered_without_holes():
+    for folder in {Path(n).parent.name for n in ROOMS if "/" in n}:
+        names = sorted(Path(n).name for n in ROOMS if Path(n).parent.name == folder)
+        numbers = [f"{i:02d}_" for i in range(len(names))]
+        assert [n[:3] for n in names] == numbers, folder
+
+
 def test_misfits_are_found():
     rooms = {
         "1_a/00_b.ipynb": ["a.b"],
@@ -353,9 +360,9 @@ def test_what_a_cell_imports_from_a_room_is_there():
 
 
 PAPERS = {  # about the papers, by name
-    "8_show/03a_paper_table.ipynb",
-    "8_show/03b_specification.ipynb",
-    "8_show/04_papers.ipynb",
+    "8_show/08_paper_table.ipynb",
+    "8_show/09_specification.ipynb",
+    "8_show/10_papers.ipynb",
 }
 THE_DEFAULT = "DEFAULT = "  # of settings, so that help need not load the systems
 

@@ -1,6 +1,6 @@
 """Right, wrong and refused for anybody's answers: short targets, other spellings and scripts, refusals of other languages and frameworks,
 gold in every form. What judges reply: tests/test_judging.py. The counts over `data/refusals/test.jsonl` and `data/licence/short.jsonl`
-are in 7_evaluation/03a_licence."""
+are in 7_evaluation/10_licence."""
 
 import json
 import shutil

@@ -61,9 +61,9 @@ if place != Path():
 ROOMS = (
     "4_search/",
     "5_systems/",
-    "2_data/00d_mtrag",
-    "7_evaluation/03_judge",
-    "8_show/03_browser",
+    "2_data/06_mtrag",
+    "7_evaluation/09_judge",
+    "8_show/07_browser",
 )
 EXTRAS = {  # extra -> what a notebook that needs it imports
     "documents": r"mtrag_nb\.serve|liteparse|mammoth",

@@ -43,7 +43,7 @@ NOTEBOOKS = [  # all that have such a cell, but the one that takes an hour
     for p in sorted(NBS.rglob("*.ipynb"))
     if anywhere.opens(p.relative_to(NBS).as_posix()) and p.stem != "04_reproduce"
 ]
-IN_CLONE = ("tour/00_walkthrough", "4_search/00_nodes", "7_evaluation/04_scores")
+IN_CLONE = ("tour/00_walkthrough", "4_search/00_nodes", "7_evaluation/13_scores")
 VERSIONS = (
     "import IPython, ipywidgets; print(IPython.__version__, ipywidgets.__version__)"
 )

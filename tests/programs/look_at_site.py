@@ -21,11 +21,11 @@ MOST, FIRST = 1_000_000, 200_000
 LOOKED_AT = {
     "first": "index.html",
     "chapter": "nbs/tour/05_real_systems.html",
-    "room": "nbs/1_core/05_record.html",
+    "room": "nbs/1_core/13_record.html",
     "api": "api/mtrag_nb/core/record/index.html",
     "search": "search.html?q=retry",
     "cards": "docs/cards.html",
-    "study": "nbs/9_studies/05_correction.html",
+    "study": "nbs/9_studies/03_correction.html",
 }
 
 

@@ -1,4 +1,4 @@
-"The gate that asks back where a question says too little: no part of a system, since it did not pay (`9_studies/01_retrieval`, part *Asking back*; a signal in `9_studies/06_released`). A logistic function of sixteen numbers: ten of the words, two of how near the question is to what was said before, four of the scores and titles of what was found."
+"The gate that asks back where a question says too little: no part of a system, since it did not pay (`9_studies/00_retrieval`, part *Asking back*; a signal in `9_studies/04_released`). A logistic function of sixteen numbers: ten of the words, two of how near the question is to what was said before, four of the scores and titles of what was found."
 
 from __future__ import annotations
 

@@ -1212,7 +1212,7 @@ def of_equal():
 
 def test_equal_study():
     "From the endings that are kept: rows of the table, and where a sign is shown."
-    told, shares = of_equal(), printed("9_studies/05_correction.ipynb", "system")
+    told, shares = of_equal(), printed("9_studies/03_correction.ipynb", "system")
     assert shares.keys() == told.keys()
     for name, row in shares.items():
         t = pd.DataFrame(kept("equal")["endings"][name]).T
@@ -1228,7 +1228,7 @@ def test_equal_study():
             [*map(float, re.findall(r"(\S+) \[", row))], [within(x, 6e-4) for x in own]
         )
         assert (len(can), len(cannot)) == (60, 60)
-    pairs = printed("9_studies/05_correction.ipynb", r"\s+differ")
+    pairs = printed("9_studies/03_correction.ipynb", r"\s+differ")
     assert len(pairs) == 15
     for pair, row in pairs.items():
         a, b = (told[n] for n in pair.split(" less "))
@@ -1324,7 +1324,7 @@ def test_gate_over_the_equal_study():
 
 
 def test_what_the_gate_tells():
-    "AUROC of answerable against unanswerable questions, as 06_released prints it."
+    "AUROC of answerable against unanswerable questions, as 04_released prints it."
     some = [kept("gate")["sets"][name] for name in ("mtrag", "mtragun")]
     labels = np.array([x for one in some for x in one["labels"].split()])
     at = np.isin(labels, LABELS)

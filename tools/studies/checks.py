@@ -1,6 +1,6 @@
 """What checks would have gained: drafts below a threshold replaced by a refusal, by copied sentences, or by another model's draft.
 
-Value, by `7_evaluation/06_pairs`: a right answer 1, a refusal of an answerable question 0, a wrong answer minus its price; one
+Value, by `7_evaluation/17_pairs`: a right answer 1, a refusal of an answerable question 0, a wrong answer minus its price; one
 between right and wrong counts half as each. Where there is no answer, a refusal 1, an answer minus the price. It is linear in the
 price, so the two ends, 0 and 1, say all. A threshold, a check, another model are chosen on one half of the conversations
 (`calibrate._halves`) and reported on the other.

@@ -2,7 +2,7 @@
 
 The index holds three domains with all gold passages of both sets and the first five of five released searches, passages that are
 near and do not answer. Underspecified questions are left out. The gate's worth is that of the 120 turns of
-`9_studies/05_correction`, whose index is searched, too.
+`9_studies/03_correction`, whose index is searched, too.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Turns:
 
 
 def question_words(tasks: Sequence[str]) -> dict[str, np.ndarray]:
-    "The numbers of the gate that asks back which need no search (`9_studies/01_retrieval`), and what it says with all of its own."
+    "The numbers of the gate that asks back which need no search (`9_studies/00_retrieval`), and what it says with all of its own."
     found = {}
     for packed in kept_in("clarify")["sets"].values():
         columns = {
@@ -311,7 +311,7 @@ CORNERS = [(price, part) for part in (0.07, 0.22) for price in PRICES]
 
 @cache
 def equal_turns() -> Turns:
-    "The 120 turns of `9_studies/05_correction`."
+    "The 120 turns of `9_studies/03_correction`."
     return Turns.of("equal")
 
 
@@ -359,7 +359,7 @@ def worth(
     part: float,
     instead: np.ndarray | None = None,
 ) -> Interval:
-    "What refusing some of the 120 turns of `9_studies/05_correction` adds to a system's value; `instead`: less what refusing those adds."
+    "What refusing some of the 120 turns of `9_studies/03_correction` adds to a system's value; `instead`: less what refusing those adds."
     equal = equal_turns()
     ends = equal_endings()
 
@@ -617,7 +617,7 @@ def released_areas() -> dict:
 def measure_gate(
     equal: Path = Path("runs/equal"), folder: Path = Path("runs/checks")
 ) -> None:
-    "The gate's signals, into data/measured/gate.json; `equal`: the folder of `9_studies/05_correction`, whose index is searched, too."
+    "The gate's signals, into data/measured/gate.json; `equal`: the folder of `9_studies/03_correction`, whose index is searched, too."
     embedder = encoder()
     build_index(near_misses(), folder / "gate-index", embedder)
     sets = {which.split("-")[0]: with_passages(which) for which in (DEV, TEST)}

@@ -1,4 +1,4 @@
-"""Ways to relate and to gate, measured as `7_evaluation/07_calibrate` measures.
+"""Ways to relate and to gate, measured as `7_evaluation/22_calibrate` measures.
 
 For the relation the truth is a stand-in: a question belongs to the exchange before it, and not to an exchange of another
 conversation in its domain. For the gate it is the benchmark's: the passages that came with a task, against those of another

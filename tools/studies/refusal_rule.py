@@ -214,7 +214,7 @@ def show_lengths(data: Path) -> None:
         "declining answers with a verdict of 0.5:",
         ", ".join(f"{k}: {sum(v)} of {len(v)}" for k, v in half_marks.items()),
     )
-    # as 1_core/03_text says
+    # as 1_core/08_text says
     counts = [(sum(v), len(v)) for v in half_marks.values()]
     assert counts == [(12, 19), (6, 143)]
 

@@ -1,6 +1,6 @@
 """Files that other teams released, as runs: their answers, refusals by the official verdicts, official scores, and which turns have gold.
 
-An answer counts as right or failed by target recall, as everywhere in `7_evaluation/05_blame`; refusals are by the official verdict
+An answer counts as right or failed by target recall, as everywhere in `7_evaluation/15_blame`; refusals are by the official verdict
 that the files carry. Files that are not at hand are fetched where their licence allows it (`tools/study.py`).
 """
 

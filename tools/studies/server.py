@@ -1,6 +1,6 @@
 """The same system over `transformers serve` and in this process, turn by turn.
 
-`3_models/04_server` proves the client against stand-ins. Here the other side is real, started with the laptop's model. It is a
+`3_models/06_server` proves the client against stand-ins. Here the other side is real, started with the laptop's model. It is a
 good server to test against because it can do little: it refuses what it does not know, gives no log-probabilities, begins no
 replies in its chat, does not cut off what ends a reply, and has one random generator for all requests. What works with it works
 with the others. The embedded model is a GGUF file of its own kind; a server wants the usual files. They are written in the

@@ -2,7 +2,7 @@
 
 A target is met only if the whole interval lies on its good side, not met if the whole interval lies on the other, and else open.
 Latency belongs to one conversation at a time on a machine; precision, recall and rank need relevant passages; faithfulness and
-relevance need a judge whom somebody has licensed (`7_evaluation/03a_licence`). Without one, they are not judged; nor is what a
+relevance need a judge whom somebody has licensed (`7_evaluation/10_licence`). Without one, they are not judged; nor is what a
 stand-in did in the place of the specified stage, nor a percentile of so few turns that it is the slowest one. What somebody waits
 for is the turn: a node's seconds are those of its visits in a turn together. Turns that broke are counted apart, and those that
 ran out of time for themselves.

@@ -40,7 +40,7 @@ Rule = Callable[[str, str], str]  # answer, target -> right, wrong, undecided
 
 
 def words(answer: str, target: str) -> str:
-    "The first half of the rule of `7_evaluation/01_measures` for long targets: target recall, without facts."
+    "The first half of the rule of `7_evaluation/04_measures` for long targets: target recall, without facts."
     return between(target_recall(answer, target), WRONG, RIGHT)
 
 
