@@ -451,6 +451,7 @@ def ingest(
     models = models or load_name("models.calls:Models")(settings)
     how = {"progress": progress, "hnsw": hnsw, "shard": Shard.read(shard)}
     how["sparse"] = settings.sparse if sparse else None
+    how["store"] = settings.store
     place = (settings.chunks, settings.qdrant_url)
     manifest = build_index(corpus, index, models.embedder, *place, **how)
     print_index(index, manifest)

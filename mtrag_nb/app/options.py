@@ -17,6 +17,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -364,6 +365,13 @@ OneRun = Annotated[
 ]
 SETUP_PANEL = "How the stages decide, with which models and store"
 
+# %% ../../nbs/app/00_options.ipynb #storeopt
+def _store_changes(store: str) -> dict[str, str]:
+    "The settings of `--store`: an address, or the name of a store. Raises SettingsError for an unknown one."
+    if re.match(r"https?://|[\w.-]+:\d", store):
+        return {"qdrant_url": store, "store.name": ""}
+    return {"qdrant_url": "", "store.name": "" if store == "embedded" else store}
+
 # %% ../../nbs/app/00_options.ipynb #setup001
 @dataclass(frozen=True)
 class Setup:
@@ -431,8 +439,8 @@ class Setup:
     store: Annotated[
         str,
         Option(
-            metavar="URL|embedded",
-            help="where vectors lie: a Qdrant server, or embedded",
+            metavar="URL|NAME",
+            help="where vectors lie: a Qdrant server, embedded, lancedb, or the place of another store",
             rich_help_panel=SETUP_PANEL,
         ),
     ] = ""
@@ -449,7 +457,7 @@ class Setup:
         else:
             changes = {}
         if self.store:
-            changes["qdrant_url"] = "" if self.store == "embedded" else self.store
+            changes |= _store_changes(self.store)
         return with_settings(base, changes)
 
     def _with_chat(self, base: Settings) -> Settings:
@@ -463,6 +471,7 @@ class Setup:
             PROFILES["server" if spec.url else "t4"],
             chat=spec,
             qdrant_url=base.qdrant_url,
+            store=base.store,
             embedder=base.embedder,
             reranker=base.reranker,
             chunks=base.chunks,

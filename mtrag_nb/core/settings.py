@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 # %% auto #0
-__all__ = ['SERVERS', 'VIEWS', 'FUSIONS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'DEFAULT', 'SPEED', 'Address', 'ModelSpec',
-           'EmbedderSpec', 'FromRecord', 'RecordedAddress', 'not_named', 'require_named', 'ChunkSettings',
-           'SparseSettings', 'Leg', 'legs', 'RetrievalSettings', 'StageSettings', 'Settings', 'unknown_name',
-           'with_settings', 'load_settings', 'settings_digest', 'Plugin', 'plugins', 'names_code', 'load_place',
-           'recorded_settings']
+__all__ = ['SERVERS', 'STORES', 'VIEWS', 'FUSIONS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'DEFAULT', 'SPEED', 'Address',
+           'ModelSpec', 'EmbedderSpec', 'FromRecord', 'RecordedAddress', 'not_named', 'require_named', 'ChunkSettings',
+           'SparseSettings', 'StoreSettings', 'Leg', 'legs', 'RetrievalSettings', 'StageSettings', 'Settings',
+           'unknown_name', 'with_settings', 'load_settings', 'settings_digest', 'Plugin', 'plugins', 'names_code',
+           'load_place', 'recorded_settings']
 
 # %% ../../nbs/1_core/03_settings.ipynb #ad64809e
 class Address(str):
@@ -234,6 +234,31 @@ class SparseSettings:
     language: str = "english"
     "Language of the stop words and the Snowball stemmer."
 
+# %% ../../nbs/1_core/03_settings.ipynb #storeset
+# Store -> LlamaIndex's class, of the package llama-index-vector-stores-NAME
+STORES = {"lancedb": "llama_index.vector_stores.lancedb:LanceDBVectorStore"}
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    "The vector store of an index."
+
+    name: str = ""
+    """"": Qdrant; a key of STORES; or FILE.py:NAME or MODULE:NAME, which is called with a folder and the
+    name of the collection, and returns any vector store of LlamaIndex."""
+    collection: str = "mtrag_unified"
+    "Name of the collection (seed paper, II.A.c)."
+    timestamp: bool = False
+    "Whether each child says when it was stored. The identity of an index is the same with and without."
+
+    def __post_init__(self):
+        if self.name not in ("", *STORES) and not names_code(self.name):
+            known = [*STORES, "FILE.py:NAME", "MODULE:NAME"]
+            raise unknown_name("store", self.name, known)
+        if not re.fullmatch(r"[A-Za-z0-9][\w-]{0,63}", self.collection):
+            problem = f"no name of a collection: {self.collection[:70]!r}"
+            raise SettingsError(f"{problem}: it has letters, digits, _ and -")
+
 # %% ../../nbs/1_core/03_settings.ipynb #a3f53cf2
 # The views of a conversation that ends with a question.
 VIEWS = ("query", "last", "follows", "questions", "answered", "mix")
@@ -378,6 +403,8 @@ class Settings:
     "How passages are cut."
     sparse: SparseSettings = field(default_factory=SparseSettings)
     "How an index counts words."
+    store: StoreSettings = field(default_factory=StoreSettings)
+    "Where the vectors of an index lie."
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
     "How contexts are found."
     stages: StageSettings = field(default_factory=StageSettings)
@@ -558,8 +585,12 @@ SPEED = ("batch_size", "batch_tokens", "embed_batch")  # these decide only how f
 
 
 def settings_digest(settings: Settings) -> str:
-    "Hash of all settings that can change an answer. The usual way to count words is not named in it."
-    decides = {k: v for k, v in plain(settings).items() if k not in SPEED}
+    """Hash of all settings that can change an answer.
+
+    The usual way to count words is not named in it, nor the store: an index's fingerprint names that.
+    """
+    others = (*SPEED, "store")
+    decides = {k: v for k, v in plain(settings).items() if k not in others}
     if settings.sparse == SparseSettings():
         del decides["sparse"]
     return digest(decides)

@@ -53,6 +53,7 @@ from mtrag_nb.core.run_folder import (
 from mtrag_nb.core.settings import (
     ChunkSettings,
     Settings,
+    StoreSettings,
     legs,
     names_code,
     settings_digest,
@@ -350,7 +351,11 @@ def _open_retriever(
         remedy = "build one with `mtrag ingest`, and name its folder"
         raise SettingsError(f"setting rag needs an index: {remedy}")
     opened = open_index(
-        index, models.embedder, chunks_of(index, settings), settings.qdrant_url
+        index,
+        models.embedder,
+        chunks_of(index, settings),
+        settings.qdrant_url,
+        settings.store.name,
     )
     _check_words(opened.manifest, settings)
     return open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
@@ -375,7 +380,9 @@ def open_web(name: str, settings: Settings, models: Models) -> Web | None:
 
     def corpus(folder: Path) -> RetrieverLike:
         everywhere = replace(settings.retrieval, domain_filter=False)
-        here = replace(settings, retrieval=everywhere, qdrant_url="")
+        here = replace(
+            settings, retrieval=everywhere, qdrant_url="", store=StoreSettings()
+        )
         return _open_retriever(here, models, folder)
 
     return web_named(name, corpus)

@@ -20,7 +20,7 @@ from typing import BinaryIO
 from ..core.files import disk_full, only_writer, read_json, write_json
 from ..core.types import DataError, InUse, digest
 from .manifest import _SUMS, Manifest, lost_state
-from .store import REBUILD, count_points, open_store
+from .store import REBUILD, close_store, count_points, open_store
 
 # %% auto #0
 __all__ = ['data_folder', 'keep_checksums', 'check_sums', 'sweep', 'sweep_if_idle', 'next_generation']
@@ -71,7 +71,7 @@ def keep_checksums(folder: Path) -> None:
     if engine.is_dir():  # the engine does what it left for the next opening
         store = open_store(folder, sparse=None)
         count_points(store)
-        store.client.close()
+        close_store(store)
     names = ("manifest", "documents", "entries", "words")
     sums: dict[str, int | None] = {}
     for path in (*(folder / f"{n}.json" for n in names), *engine.rglob("*")):

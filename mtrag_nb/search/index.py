@@ -21,12 +21,12 @@ from llama_index.core.vector_stores import (
     MetadataFilters,
     VectorStoreQuery,
 )
-from llama_index.vector_stores.qdrant import QdrantVectorStore
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from qdrant_client.models import SearchParams
 
 from ..core.files import only_writer, read_json
 from ..core.html import html_table
-from ..core.settings import Address, ChunkSettings
+from ..core.settings import STORES, Address, ChunkSettings, require_named
 from mtrag_nb.core.types import (
     Context,
     DataError,
@@ -38,16 +38,17 @@ from mtrag_nb.core.types import (
 from ..models.chat import EmbedderLike
 from .generations import check_sums, data_folder, sweep_if_idle
 from .manifest import Manifest, require_same
+from .sparse import Bm25
 from mtrag_nb.search.store import (
-    _DENSE,
-    COLLECTION,
     HNSW,
     REBUILD,
     _dense_params,
     _domain_filter,
     _sparse_params,
+    close_store,
     count_points,
     open_store,
+    vectors_of,
 )
 
 # %% auto #0
@@ -157,11 +158,12 @@ class Index:
     "An open index. Safe to use from several threads; close it when done."
 
     def __init__(
-        self, folder: Path, manifest: Manifest, store: QdrantVectorStore
+        self, folder: Path, manifest: Manifest, store: BasePydanticVectorStore
     ) -> None:
         self.folder = folder
         self.manifest = manifest
         self.store = store
+        self.bm25 = Bm25(manifest.sparse) if manifest.sparse else None
         self.documents = document_ids(data_folder(folder, manifest))
         self._read: dict[str, Context] = {}
         if manifest.generation:
@@ -180,12 +182,12 @@ class Index:
         self, text: str, k: int = 20, domain: str = ""
     ) -> list[NodeWithScore]:
         "The best children by BM25, of a domain or all, best first. DataError: an index without words."
-        if self.manifest.sparse is None:
+        if self.bm25 is None:
             remedy = "Build it again with: mtrag ingest"
             raise DataError(
                 "no sparse vectors in the index", self.folder, remedy=remedy
             )
-        if not self.store._sparse_query_fn([text])[0][0]:
+        if not self.bm25.questions([text])[0][0]:
             return []  # no word that counts
         query = VectorStoreQuery(query_str=text, mode="sparse")
         return self._ranked(query, k, domain, _sparse_params(domain))
@@ -225,11 +227,7 @@ class Index:
         "The vectors of children by their nodes' ids. Raises DataError for one that is not there."
         if not node_ids:
             return np.zeros((0, self.manifest.dim), np.float32)
-        ids = list(dict.fromkeys(node_ids))
-        points = self.store.client.retrieve(
-            COLLECTION, ids, with_payload=False, with_vectors=[_DENSE]
-        )
-        rows = {str(point.id): point.vector[_DENSE] for point in points}
+        rows = vectors_of(self.store, list(dict.fromkeys(node_ids)))
         self._require(node_ids, rows, "child")
         return np.asarray([rows[i] for i in node_ids], np.float32)
 
@@ -284,6 +282,7 @@ class Index:
         m = self.manifest
         extra = {"titles": m.titles, "generation": m.generation}
         extra |= {"hnsw": HNSW if m.hnsw else None, "parser": m.parser}
+        extra |= {"store": m.store.name}
         more = [m.sparse] if m.sparse else []
         more += [k if v is True else [k, v] for k, v in extra.items() if v]
         chunks = {k: v for k, v in plain(m.chunks).items() if k != "parser"}
@@ -293,7 +292,7 @@ class Index:
 
     def close(self) -> None:
         "Let go of the files, so that another process can write them."
-        self.store.client.close()
+        close_store(self.store)
 
     def __enter__(self) -> Index:
         return self
@@ -317,7 +316,9 @@ class Index:
         )
 
 # %% ../../nbs/4_search/07_index.ipynb #index002
-def _check_counts(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> None:
+def _check_counts(
+    folder: Path, manifest: Manifest, store: BasePydanticVectorStore
+) -> None:
     "Raises DataError: documents or domain counts differ from the manifest; IndexMismatch: the collection."
     held = len(document_ids(data_folder(folder, manifest)))
     if held != manifest.total("passages"):
@@ -326,9 +327,7 @@ def _check_counts(folder: Path, manifest: Manifest, store: QdrantVectorStore) ->
     counted = manifest.total("children")
     points = count_points(store)
     if points != counted:
-        problem = (
-            f"counts {counted} children, and its collection {COLLECTION} holds {points}"
-        )
+        problem = f"counts {counted} children, and its collection {manifest.store.collection} holds {points}"
         why = "it was changed from elsewhere or belongs to another index"
         remedy = "Use another server" if manifest.url else REBUILD
         raise IndexMismatch(f"{folder} {problem}: {why}. {remedy}")
@@ -339,10 +338,8 @@ def _check_counts(folder: Path, manifest: Manifest, store: QdrantVectorStore) ->
             raise DataError(problem, folder, remedy=f"Its files are damaged. {REBUILD}")
 
 # %% ../../nbs/4_search/07_index.ipynb #52739e1f
-def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
-    "The index of a manifest, checked; a given address may hold a password, which the manifest has not."
-    if url:
-        require_same("the folder", manifest, url=Address(url))
+def _check_address(folder: Path, manifest: Manifest, url: str) -> None:
+    "Raises SettingsError for a server that nobody has named, or whose password is not on record."
     if manifest.url and not url:
         problem = f"{folder} says that its index lies on {manifest.url}"
         remedy = f"name the address yourself (qdrant_url, --store {manifest.url})"
@@ -353,20 +350,47 @@ def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
         problem = f"the index lies on {manifest.url}, and its password is not on record"
         remedy = "give the address with it (qdrant_url), or the key in QDRANT_API_KEY"
         raise SettingsError(f"{problem}: {remedy}")
+
+
+def _check_store(folder: Path, manifest: Manifest, name: str) -> None:
+    "Raises SettingsError for a store that is code which nobody has named."
+    if manifest.store.name not in ("", *STORES) and not name:
+        problem = f"{folder} says that {manifest.store.name} opens its vectors"
+        remedy = f"name the store yourself (--store {manifest.store.name})"
+        raise SettingsError(
+            f"{problem}, and a folder does not decide what code runs: {remedy}"
+        )
+
+# %% ../../nbs/4_search/07_index.ipynb #openedxx
+def _opened(folder: Path, manifest: Manifest, url: str, store: str) -> Index:
+    "The index of a manifest, checked; a given address may hold a password, which the manifest has not."
+    if url:
+        require_same("the folder", manifest, url=Address(url))
+    if store:
+        named = replace(manifest.store, name=require_named(store))
+        require_same("the folder", manifest, store=named)
+    _check_address(folder, manifest, url)
+    _check_store(folder, manifest, store)
     check_sums(folder)
-    store = open_store(
-        data_folder(folder, manifest), url or manifest.url, manifest.sparse
+    opened = open_store(
+        data_folder(folder, manifest),
+        url or manifest.url,
+        manifest.sparse,
+        settings=manifest.store,
     )
     try:
-        _check_counts(folder, manifest, store)
+        _check_counts(folder, manifest, opened)
     except BaseException:
-        store.client.close()
+        close_store(opened)
         raise
-    return Index(folder, manifest, store)
+    return Index(folder, manifest, opened)
 
 # %% ../../nbs/4_search/07_index.ipynb #481db813
-def open_folder(folder: str | Path, url: str = "") -> Index:
-    "Open a finished index, whatever made it; url: its server's, with password. IndexMismatch, DataError."
+def open_folder(folder: str | Path, url: str = "", store: str = "") -> Index:
+    """Open a finished index, whatever made it. Raises IndexMismatch, DataError, SettingsError.
+
+    url: its server's, with password; store: the name of its store, "": as its manifest says.
+    """
     folder = Path(folder)
     sweep_if_idle(folder)
     while True:
@@ -381,7 +405,7 @@ def open_folder(folder: str | Path, url: str = "") -> Index:
             remedy = "Start the same ingestion again: it goes on from there"
             raise IndexMismatch(f"{folder} holds {so_far}. {remedy}")
         try:
-            return _opened(folder, manifest, url)
+            return _opened(folder, manifest, url, store)
         except (DataError, IndexMismatch):
             if Manifest.load(folder) == manifest:
                 raise  # else the library was changed meanwhile
@@ -392,10 +416,11 @@ def open_index(
     embedder: EmbedderLike,
     chunks: ChunkSettings | None = None,
     url: str = "",
+    store: str = "",
 ) -> Index:
     "`open_folder` of an index made with this embedder and these chunks (None: any). Raises IndexMismatch, DataError."
     wanted = {"embedder": embedder.fingerprint, "dim": embedder.dim}
     if chunks is not None:
         wanted["chunks"] = chunks
     require_same(folder, Manifest.load(folder), **wanted)
-    return open_folder(folder, url)
+    return open_folder(folder, url, store)

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.node_parser import NodeParser
 from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 
 from mtrag_nb.core.files import (
@@ -32,7 +33,7 @@ from mtrag_nb.core.files import (
     read_json,
     write_json,
 )
-from ..core.settings import Address, ChunkSettings, SparseSettings
+from ..core.settings import Address, ChunkSettings, SparseSettings, StoreSettings
 from ..core.shards import Shard, keep_shard, shards_in
 from mtrag_nb.core.types import (
     DataError,
@@ -56,10 +57,11 @@ from mtrag_nb.search.nodes import (
 )
 from .sparse import words
 from mtrag_nb.search.store import (
-    COLLECTION,
     REBUILD,
+    all_children,
     all_points,
     check_free,
+    close_store,
     count_points,
     create_collection,
     open_store,
@@ -163,10 +165,11 @@ class Ingestion:
     def __init__(
         self,
         folder: Path,  # `documents.json` lies here
-        store: QdrantVectorStore,
+        store: BasePydanticVectorStore,
         embedder: EmbedderLike,
         parser: NodeParser,
         titles: bool = False,  # embed each child with its passage's title before it
+        timestamp: bool = False,  # say of each child when it was stored
     ) -> None:
         self.folder = folder
         self.store = store
@@ -174,7 +177,11 @@ class Ingestion:
         self.dim = embedder.dim
         self.documents = _load_documents(folder)
         self.pipeline = IngestionPipeline(
-            transformations=[parser, ChildNodes(), AsEmbedding(embedder)],
+            transformations=[
+                parser,
+                ChildNodes(timestamp=timestamp),
+                AsEmbedding(embedder),
+            ],
             vector_store=store,
             docstore=self.documents,
             disable_cache=True,
@@ -197,7 +204,7 @@ def remove_passages(
     for i in passage_ids:
         store.delete(i)
         documents.delete_document(i, raise_error=False)
-    store.client.optimize(COLLECTION)
+    store.client.optimize(store.collection_name)
     write_json(folder / "documents.json", documents.to_dict())
 
 # %% ../../nbs/4_search/08_ingest.ipynb #e7099212
@@ -216,7 +223,9 @@ def batches(passages: Iterable[Passage], children: int) -> Iterator[list[Passage
         yield batch
 
 # %% ../../nbs/4_search/08_ingest.ipynb #survey01
-def finish(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> Manifest:
+def finish(
+    folder: Path, manifest: Manifest, store: BasePydanticVectorStore
+) -> Manifest:
     """Count what the store holds and write `words.json`. Returns the complete manifest, not yet saved.
 
     Raises IndexMismatch if the collection differs from the folder.
@@ -225,18 +234,16 @@ def finish(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> Manife
     parents: defaultdict[str, set[str]] = defaultdict(set)
     children: Counter[str] = Counter()
     frequency: Counter[str] = Counter()
-    for point in chain.from_iterable(all_points(store)):
-        payload = point.payload
-        domain = payload["domain"]
-        passages[domain].add(payload["doc_id"])
-        parents[domain].add(payload["parent_id"])
-        children[domain] += 1
-        frequency.update(set(words(json.loads(payload["_node_content"])["text"])))
+    for child in all_children(store):
+        passages[child.domain].add(child.passage)
+        parents[child.domain].add(child.parent)
+        children[child.domain] += 1
+        frequency.update(set(words(child.text)))
     differing = set().union(*passages.values()) ^ document_ids(folder)
     if differing:
         remedy = "Use another server" if manifest.url else REBUILD
         which = f"differ in {len(differing)} passages, e.g. {min(differing)!r}"
-        problem = f"{folder} and its collection {COLLECTION} {which}: it was changed from elsewhere"
+        problem = f"{folder} and its collection {manifest.store.collection} {which}: it was changed from elsewhere"
         raise IndexMismatch(f"{problem}. {remedy}")
     write_json(folder / "words.json", dict(frequency))
     domains = {}
@@ -301,15 +308,16 @@ def _skip_known(
 @contextmanager
 def _opened_for_writing(
     folder: Path, manifest: Manifest
-) -> Iterator[QdrantVectorStore]:
+) -> Iterator[BasePydanticVectorStore]:
     "The store of a build that was begun there, or of a new one. Raises DiskFull, IndexMismatch."
     new = not (folder / "manifest.json").exists()
-    store = open_store(folder, manifest.url, manifest.sparse, write=True)
+    store = open_store(
+        folder, manifest.url, manifest.sparse, write=True, settings=manifest.store
+    )
     try:
         if new and manifest.url and (held := count_points(store)):
-            problem = (
-                f"the server's collection {COLLECTION} holds {held} children already"
-            )
+            name = manifest.store.collection
+            problem = f"the server's collection {name} holds {held} children already"
             raise IndexMismatch(f"{folder} is new, and {problem}. Use another server")
         create_collection(store, manifest.dim, manifest.hnsw)
         if new:
@@ -318,7 +326,7 @@ def _opened_for_writing(
     except OSError as e:
         raise disk_full(e, folder, _GO_ON) from e
     finally:
-        store.client.close()
+        close_store(store)
 
 # %% ../../nbs/4_search/08_ingest.ipynb #build002
 def _add_all(
@@ -373,8 +381,13 @@ def _part_of(
     return str(_CorpusHash(every)), Corpus(lambda: shard.own(every))
 
 
-def _check_place(url: str, hnsw: bool, shard: Shard | None) -> None:
+def _check_place(
+    url: str, hnsw: bool, shard: Shard | None, store: StoreSettings
+) -> None:
     "Raises SettingsError for an index that cannot lie where it is to lie."
+    if store.name and (url or shard):
+        both = "a Qdrant server" if url else "shards, which are merged by Qdrant"
+        raise SettingsError(f"the store {store.name} does not go with {both}")
     if hnsw and not url:
         raise SettingsError("a graph (hnsw) takes a Qdrant server: name its url")
     if shard and url:
@@ -425,9 +438,10 @@ def build_index(
     shard: Shard
     | None = None,  # only the passages that fall to this part: see `merge_indexes`
     parser: NodeParser | None = None,  # one of LlamaIndex's; None: the hierarchical one
+    store: StoreSettings = StoreSettings(),  # Qdrant, or another vector store of LlamaIndex
 ) -> Manifest:
     "Build or finish an index. Raises IndexMismatch for another, InUse (another process), DiskFull."
-    _check_place(url, hnsw, shard)
+    _check_place(url, hnsw, shard, store)
     if isinstance(embedder, BaseEmbedding):
         embedder = FromEmbedding(embedder)
     if chunks.parser:
@@ -440,6 +454,7 @@ def build_index(
         "sparse": sparse,
         "titles": titles,
         "hnsw": hnsw,
+        "store": store,
         "parser": part_identity(parser) if parser else "",
     }
     whole, passages = _part_of(passages, shard)
@@ -453,10 +468,12 @@ def build_index(
         on_gpu = "cuda" in getattr(embedder, "device", "cpu")
         size = batch or (_BATCH_ON_GPU if on_gpu else BATCH)
         parse = with_stable_ids(parser) if parser else hierarchical_parser(chunks)
-        with _opened_for_writing(folder, manifest) as store:
-            ingestion = Ingestion(folder, store, embedder, parse, titles)
+        with _opened_for_writing(folder, manifest) as opened:
+            ingestion = Ingestion(
+                folder, opened, embedder, parse, titles, store.timestamp
+            )
             corpus = _add_all(ingestion, manifest, passages, size, progress)
-            done = replace(finish(folder, manifest, store), corpus=corpus)
+            done = replace(finish(folder, manifest, opened), corpus=corpus)
         done.save(folder)
         keep_checksums(folder)
         return done
@@ -486,7 +503,7 @@ def _add_index(folder: Path, store: QdrantVectorStore, index: Index) -> None:
         raise IndexMismatch(f"{index.folder}: {problem}")
     for page in all_points(index.store, vectors=True):
         points = [_as_point(record) for record in page]
-        store.client.upload_points(COLLECTION, points, wait=True)
+        store.client.upload_points(store.collection_name, points, wait=True)
     documents.set_document_hashes({i: added.get_document_hash(i) for i in ids})
     write_json(folder / "documents.json", documents.to_dict())
 
@@ -506,7 +523,7 @@ def merge_indexes(
         merged = replace(
             indexes[0].manifest, url=url, complete=False, corpus="", domains={}
         )
-        same = ("chunks", "embedder", "dim", "sparse", "titles", "parser")
+        same = ("chunks", "embedder", "dim", "sparse", "titles", "parser", "store")
         kept = {k: getattr(merged, k) for k in same}
         for index in indexes[1:]:
             require_same(index.folder, index.manifest, **kept)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..core.files import diff_identity, read_json, write_json
-from ..core.settings import Address, ChunkSettings, SparseSettings
+from ..core.settings import Address, ChunkSettings, SparseSettings, StoreSettings
 from mtrag_nb.core.types import (
     DataError,
     IndexMismatch,
@@ -65,6 +65,8 @@ class Manifest:
     "A server searches a graph."
     generation: int = 0
     "Of a library: one more with each change; 0: not a library."
+    store: StoreSettings = field(default_factory=StoreSettings)
+    "Which store holds it, under which name of the collection."
     parser: str = ""  # identity of a node parser of one's own; "": the hierarchical one
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ import re
 import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import accumulate
 from operator import sub
 
@@ -215,7 +216,12 @@ def hierarchical_parser(chunks: ChunkSettings = ChunkSettings()) -> NodeParser:
 
 # %% ../../nbs/4_search/00_nodes.ipynb #leaf0002
 class ChildNodes(TransformComponent):
-    "The leaves of any node parser, each with its parent's text, title, url and id in its metadata."
+    """The leaves of any node parser, each with its parent's text, title, url and id in its metadata.
+
+    Also the page, where its url ends with one, and the time (UTC, ISO 8601), where that is asked for.
+    """
+
+    timestamp: bool = False
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs) -> list[BaseNode]:
         "Leaves, in their order; a leaf without a parent is its own."
@@ -231,12 +237,25 @@ class ChildNodes(TransformComponent):
                 name = f"{above}/{leaf.start_char_idx}-{leaf.end_char_idx}"
             about = leaf.metadata.get("title", ""), leaf.metadata.get("url", "")
             leaf.metadata |= dict(zip(_PARENT, (name, above, parent.text, *about)))
-            for key in _PARENT:
+            place = self._place_and_time(leaf)
+            leaf.metadata |= place
+            leaf.excluded_llm_metadata_keys += place
+            for key in (*_PARENT, *place):
                 if key not in leaf.excluded_embed_metadata_keys:
                     leaf.excluded_embed_metadata_keys.append(key)
             for related in leaf.relationships.values():
                 related.metadata = {}  # a copy of the document's, in each
         return leaves
+
+    def _place_and_time(self, leaf: BaseNode) -> dict[str, int | str]:
+        "The page and the time of a leaf, as far as there are any."
+        fields: dict[str, int | str] = {}
+        page = re.search(r"#page=(\d+)", leaf.metadata.get("url", ""))
+        if page:
+            fields["page"] = int(page[1])
+        if self.timestamp:
+            fields["timestamp"] = datetime.now(UTC).isoformat(timespec="seconds")
+        return fields
 
 # %% ../../nbs/4_search/00_nodes.ipynb #own00002
 def with_stable_ids(parser: NodeParser) -> NodeParser:

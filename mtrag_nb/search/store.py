@@ -1,4 +1,4 @@
-"""A `QdrantVectorStore`, the same whether its points lie in a folder or on a server.
+"""The vector store of an index: a `QdrantVectorStore` over a folder or a server, or any other store of LlamaIndex.
 
 Docs: https://mtrag-nb.github.io/mtrag_nb/4_search/store.html.md"""
 
@@ -7,28 +7,56 @@ Docs: https://mtrag-nb.github.io/mtrag_nb/4_search/store.html.md"""
 # %% ../../nbs/4_search/04_store.ipynb #d00627f2
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
-from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
+import numpy as np
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores import (
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryResult,
+)
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient
 from qdrant_client import models as qm
 
-from ..core.settings import Address, SparseSettings
-from ..core.types import DataError, DiskFull, InUse, ServerError
+from mtrag_nb.core.settings import (
+    STORES,
+    Address,
+    SparseSettings,
+    StoreSettings,
+    load_place,
+)
+from mtrag_nb.core.types import (
+    DataError,
+    DiskFull,
+    InUse,
+    ServerError,
+    SettingsError,
+    kind_words,
+)
 from .edge import EdgeClient, EdgeError, EdgeLocked
 from .sparse import Bm25
 
 # %% auto #0
-__all__ = ['REBUILD', 'COLLECTION', 'HNSW', 'disk_size', 'copy_sparse', 'check_free', 'open_store', 'create_collection',
-           'count_points', 'all_points']
+__all__ = ['REBUILD', 'HNSW', 'disk_size', 'copy_sparse', 'check_free', 'NodeStore', 'open_store', 'close_store',
+           'create_collection', 'count_points', 'all_points', 'StoredChild', 'all_children', 'vectors_of']
 
 # %% ../../nbs/4_search/04_store.ipynb #files001
 REBUILD = "Build it again in a new folder (mtrag ingest --passages FILE --index DIR)"
@@ -134,8 +162,169 @@ class _FolderClient(EdgeClient):
                     raise EdgeError("a point has lost its text")
             return reply
 
+# %% ../../nbs/4_search/04_store.ipynb #others03
+_Postings = tuple[np.ndarray, np.ndarray]  # rows of children, weights of a word there
+
+
+class _HeldNodes:
+    "The nodes of a store in memory, and BM25 over them as Qdrant computes it."
+
+    def __init__(self, nodes: Sequence[BaseNode], bm25: Bm25 | None) -> None:
+        self.nodes = list(nodes)
+        self.by_id = {n.node_id: n for n in nodes}
+        self.domains = np.array([n.metadata.get("domain", "") for n in nodes])
+        self.bm25 = bm25
+
+    @cached_property
+    def _postings(self) -> dict[int, _Postings]:
+        "Number of a word -> the children that hold it."
+        texts = [n.get_content("embed") for n in self.nodes]
+        rows: dict[int, list[int]] = defaultdict(list)
+        weights: dict[int, list[float]] = defaultdict(list)
+        for row, vector in enumerate(zip(*self.bm25.documents(texts))):
+            for number, weight in zip(*vector):
+                rows[number].append(row)
+                weights[number].append(weight)
+        return {n: (np.array(rows[n]), np.array(weights[n])) for n in rows}
+
+    def word_scores(self, text: str, domain: str) -> np.ndarray:
+        "The score of each child, float64 [children]; a word is as rare as it is in the domain."
+        inside = (
+            np.full(len(self.nodes), True) if not domain else self.domains == domain
+        )
+        scores = np.zeros(len(self.nodes))
+        [numbers], [weights] = self.bm25.questions([text])
+        for number, weight in zip(numbers, weights):
+            if number not in self._postings:
+                continue
+            rows, values = self._postings[number]
+            held = inside[rows]
+            frequency = held.sum()
+            odds = (inside.sum() - frequency + 0.5) / (frequency + 0.5)
+            scores[rows[held]] += weight * math.log(1 + odds) * values[held]
+        return scores
+
+# %% ../../nbs/4_search/04_store.ipynb #others04
+def _unit(vectors: Sequence) -> np.ndarray:
+    "Vectors with length 1, float32 [vectors, dim]."
+    rows = np.asarray(vectors, np.float32)
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+class NodeStore(BasePydanticVectorStore):
+    "Any vector store of LlamaIndex whose scores are cosines, and which is searched by words, too."
+
+    stores_text: bool = True
+    _inner: BasePydanticVectorStore = PrivateAttr()
+    _bm25: Bm25 | None = PrivateAttr()
+    _stored: dict[str, str] = PrivateAttr()
+    _held: _HeldNodes | None = PrivateAttr(None)
+
+    def __init__(
+        self,
+        inner: BasePydanticVectorStore,
+        bm25: Bm25 | None = None,
+        resumed: bool = False,  # True: what is stored already is not stored again
+    ) -> None:
+        super().__init__()
+        self._inner = inner
+        self._bm25 = bm25
+        self._stored = {n.node_id: n.text for n in self.held.nodes} if resumed else {}
+
+    @property
+    def client(self) -> object:
+        "The client of the store."
+        return self._inner.client
+
+    @property
+    def held(self) -> _HeldNodes:
+        "All nodes, read once after each change. Raises DataError: not readable, or one there twice."
+        if self._held is None:
+            remedy = REBUILD
+            try:
+                nodes = self._inner.get_nodes()
+            except Exception as e:
+                problem = (
+                    f"{type(self._inner).__name__} does not give its nodes back: {e}"
+                )
+                raise DataError(problem, remedy=remedy) from e
+            for n in nodes:
+                n.embedding = None
+            self._held = _HeldNodes(nodes, self._bm25)
+            if len(self._held.by_id) < len(nodes):
+                problem = f"{type(self._inner).__name__} holds children twice"
+                raise DataError(problem, remedy=remedy)
+        return self._held
+
+    def add(self, nodes: Sequence[BaseNode], **options: object) -> list[str]:
+        "Store nodes with their vectors, but those that an interrupted build has stored."
+        new = [n for n in nodes if self._stored.get(n.node_id) != n.text]
+        self._held = None
+        if new:
+            self._inner.add(new, **options)
+        return [n.node_id for n in nodes]
+
+    def delete(self, ref_doc_id: str, **options: object) -> None:
+        "Delete the nodes of a document."
+        self._held = None
+        self._inner.delete(ref_doc_id, **options)
+
+    def get_nodes(
+        self,
+        node_ids: Sequence[str] | None = None,
+        filters: MetadataFilters | None = None,
+    ) -> list[BaseNode]:
+        "Nodes by id or filter, with their vectors."
+        if node_ids is not None:
+            names = [self.held.by_id[i].metadata["chunk_id"] for i in node_ids]
+            only = MetadataFilter(key="chunk_id", operator="in", value=names)
+            filters = MetadataFilters(filters=[only])
+        return self._inner.get_nodes(filters=filters)
+
+    def query(
+        self, query: VectorStoreQuery, **options: object
+    ) -> VectorStoreQueryResult:
+        "The best nodes with cosines or BM25 scores; options of Qdrant are passed over."
+        if query.mode == "sparse":
+            return self._by_words(query)
+        found = self._inner.query(query)
+        vectors = [n.embedding for n in found.nodes]
+        cosines = _unit(vectors) @ _unit(query.query_embedding)
+        best = np.argsort(-cosines, kind="stable")
+        nodes = [found.nodes[i] for i in best]
+        return _result(nodes, cosines[best])
+
+    def _by_words(self, query: VectorStoreQuery) -> VectorStoreQueryResult:
+        domain = query.filters.filters[0].value if query.filters else ""
+        scores = self.held.word_scores(query.query_str, domain)
+        best = np.argsort(-scores, kind="stable")[: query.similarity_top_k]
+        best = best[scores[best] > 0]
+        nodes = [self.held.nodes[i].model_copy(deep=True) for i in best]
+        return _result(nodes, scores[best])
+
+
+def _result(nodes: Sequence[BaseNode], scores: np.ndarray) -> VectorStoreQueryResult:
+    "Nodes and scores as LlamaIndex returns them."
+    ids = [n.node_id for n in nodes]
+    return VectorStoreQueryResult(nodes, scores.tolist(), ids)
+
+# %% ../../nbs/4_search/04_store.ipynb #others08
+def _load_store(folder: Path, settings: StoreSettings) -> BasePydanticVectorStore:
+    "The store that settings name, in a folder. Raises SettingsError: not installed, or no store."
+    place = STORES.get(settings.name, settings.name)
+    module = place.rpartition(":")[0]
+    package = module.replace("_", "-").replace(".", "-")
+    if package.startswith("llama-index-vector-stores-") and not find_spec(module):
+        problem = f"the store {settings.name} is not installed"
+        raise SettingsError(f"{problem}. Get it with: pip install {package}")
+    make, _ = load_place(place)
+    store = make(str(folder), settings.collection)
+    if not isinstance(store, BasePydanticVectorStore):
+        problem = f"{place} makes {kind_words(type(store))}"
+        raise SettingsError(f"{problem}, and not a vector store of LlamaIndex")
+    return store
+
 # %% ../../nbs/4_search/04_store.ipynb #open0001
-COLLECTION = "mtrag_unified"  # seed paper, II.A.c
 # as LlamaIndex names the vectors of a point
 _DENSE = "text-dense"
 _SPARSE = "text-sparse-new"
@@ -146,7 +335,7 @@ HNSW = {
 }  # links, candidates while built, while searched
 
 
-def _server(url: str) -> QdrantClient:
+def _server(url: str, collection: str) -> QdrantClient:
     "The client of a server; its key is read from QDRANT_API_KEY. Raises ServerError if none answers."
     import qdrant_client
 
@@ -156,7 +345,7 @@ def _server(url: str) -> QdrantClient:
         client = qdrant_client.QdrantClient(
             url=whole, api_key=key, check_compatibility=False
         )
-        client.collection_exists(COLLECTION)
+        client.collection_exists(collection)
     except Exception as e:
         problem = f"no Qdrant server answers at {Address(url)} ({type(e).__name__})"
         remedy = "Start one, or leave the url empty to use the embedded engine"
@@ -165,19 +354,26 @@ def _server(url: str) -> QdrantClient:
 
 # %% ../../nbs/4_search/04_store.ipynb #93d67fee
 def open_store(
-    folder: str | Path,  # of the index; its points lie in `qdrant/` there
-    url: str = "",  # of a server, in the folder's place
+    folder: str | Path,  # of the index; its points lie in `qdrant/` or `store/` there
+    url: str = "",  # of a Qdrant server, in the folder's place
     sparse: SparseSettings | None = SparseSettings(),  # None: dense vectors alone
     write: bool = False,
-) -> QdrantVectorStore:
-    "LlamaIndex's store over a server or a folder. Raises ServerError, DataError, InUse, DiskFull."
+    settings: StoreSettings = StoreSettings(),
+) -> BasePydanticVectorStore:
+    "The store of an index. Raises ServerError, DataError, InUse, DiskFull, SettingsError."
+    bm25 = Bm25(sparse) if sparse else None
+    if settings.name:
+        place = Path(folder) / "store"
+        resumed = write and (Path(folder) / "documents.json").exists()
+        if write and not resumed:
+            shutil.rmtree(place, ignore_errors=True)  # of a batch that is in nowhere
+        return NodeStore(_load_store(place, settings), bm25, resumed)
     if url:
-        client = _server(url)
+        client = _server(url, settings.collection)
     else:
         client = _FolderClient(Path(folder) / "qdrant", write)
-    bm25 = Bm25(sparse) if sparse else None
     return QdrantVectorStore(
-        COLLECTION,
+        settings.collection,
         client=client,
         batch_size=256,
         enable_hybrid=bool(sparse),
@@ -185,22 +381,34 @@ def open_store(
         sparse_query_fn=bm25.questions if bm25 else None,
     )
 
+
+def close_store(store: BasePydanticVectorStore) -> None:
+    "Let go of the files or the server of a store; LanceDB holds none."
+    close = getattr(store.client, "close", None)
+    if close:
+        close()
+
 # %% ../../nbs/4_search/04_store.ipynb #cf31a27f
-def create_collection(store: QdrantVectorStore, dim: int, hnsw: bool = False) -> None:
-    "The store's empty collection for dense vectors of this length, made if missing; hnsw: with a graph."
-    if store.client.collection_exists(COLLECTION):
+def create_collection(
+    store: BasePydanticVectorStore, dim: int, hnsw: bool = False
+) -> None:
+    "Qdrant's empty collection for dense vectors of this length, made if missing; hnsw: with a graph."
+    if isinstance(store, NodeStore):
+        return  # made with its first nodes
+    name = store.collection_name
+    if store.client.collection_exists(name):
         return
     dense = {_DENSE: qm.VectorParams(size=dim, distance=qm.Distance.COSINE)}
     sparse = {_SPARSE: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
     graph = qm.HnswConfigDiff(m=HNSW["m"], ef_construct=HNSW["ef_construct"])
     store.client.create_collection(
-        COLLECTION,
+        name,
         hnsw_config=graph if hnsw else None,
         vectors_config=dense,
         sparse_vectors_config=sparse if store.enable_hybrid else None,
     )
     for key in ("doc_id", "domain", "parent_id"):
-        store.client.create_payload_index(COLLECTION, key, qm.PayloadSchemaType.KEYWORD)
+        store.client.create_payload_index(name, key, qm.PayloadSchemaType.KEYWORD)
     store._collection_initialized = True
 
 # %% ../../nbs/4_search/04_store.ipynb #open0003
@@ -232,12 +440,14 @@ def _sparse_params(domain: str) -> qm.SearchParams | None:
     return qm.SearchParams(idf=corpus)
 
 
-def count_points(store: QdrantVectorStore, domain: str = "") -> int:
+def count_points(store: BasePydanticVectorStore, domain: str = "") -> int:
     "How many children the store holds, of a domain or of all."
-    if not store.client.collection_exists(COLLECTION):
+    if isinstance(store, NodeStore):
+        return sum(domain in ("", held) for held in store.held.domains)
+    if not store.client.collection_exists(store.collection_name):
         return 0
     only = _qdrant_filter(domain) if domain else None
-    return store.client.count(COLLECTION, only, exact=True).count
+    return store.client.count(store.collection_name, only, exact=True).count
 
 # %% ../../nbs/4_search/04_store.ipynb #8a83a88c
 def all_points(
@@ -247,9 +457,48 @@ def all_points(
     at = None
     while True:
         page, at = store.client.scroll(
-            COLLECTION, limit=size, offset=at, with_payload=True, with_vectors=vectors
+            store.collection_name,
+            limit=size,
+            offset=at,
+            with_payload=True,
+            with_vectors=vectors,
         )
         if page:
             yield page
         if at is None:
             return
+
+
+class StoredChild(NamedTuple):
+    "What is counted of a child."
+
+    domain: str
+    passage: str
+    parent: str
+    text: str
+
+
+def all_children(store: BasePydanticVectorStore) -> Iterator[StoredChild]:
+    "All children of a store, in no order."
+    if isinstance(store, NodeStore):
+        for n in store.held.nodes:
+            about = n.metadata
+            yield StoredChild(about["domain"], n.ref_doc_id, about["parent_id"], n.text)
+        return
+    for point in chain.from_iterable(all_points(store)):
+        about = point.payload
+        text = json.loads(about["_node_content"])["text"]
+        yield StoredChild(about["domain"], about["doc_id"], about["parent_id"], text)
+
+
+def vectors_of(
+    store: BasePydanticVectorStore, ids: Sequence[str]
+) -> dict[str, Sequence[float]]:
+    "The vectors of children by id, of length 1; an id that is not there has none."
+    if isinstance(store, NodeStore):
+        nodes = store.get_nodes([i for i in ids if i in store.held.by_id])
+        return {n.node_id: _unit(n.embedding) for n in nodes}
+    points = store.client.retrieve(
+        store.collection_name, ids, with_payload=False, with_vectors=[_DENSE]
+    )
+    return {str(point.id): point.vector[_DENSE] for point in points}

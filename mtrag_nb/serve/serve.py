@@ -94,8 +94,9 @@ class Talk:
         self.history: tuple[Turn, ...] = ()
         chunks = chunks_of(index, models.settings)
         url = models.settings.qdrant_url
+        store = models.settings.store.name
         with ExitStack() as opened:
-            passages = open_index(index, models.embedder, chunks, url)
+            passages = open_index(index, models.embedder, chunks, url, store)
             opened.callback(passages.close)
             self.run = open_run(
                 self.out,
@@ -588,9 +589,9 @@ def library(
     if what == "remove":
         print(f"{index}: {there.remove(which)}")
         return True
-    if settings.qdrant_url:
+    if settings.qdrant_url or settings.store.name:
         raise SettingsError(
-            "a library lies in its folder, not on a server: leave qdrant_url empty"
+            "a library is Qdrant's, in its folder: leave qdrant_url and store.name empty"
         )
     from mtrag_nb.models.calls import Models
 

@@ -240,9 +240,9 @@ class Service(AbstractContextManager):
         self.collection = collection
         self.settings = _service_settings(own, profile, self.changes)
         self.profile = profile if isinstance(profile, str) else profile.profile
-        if self.settings.qdrant_url:
-            problem = "a library lies in its folder, not on a server"
-            raise SettingsError(f"{problem}: leave qdrant_url empty")
+        if self.settings.qdrant_url or self.settings.store.name:
+            problem = "a library is Qdrant's, in its folder"
+            raise SettingsError(f"{problem}: leave qdrant_url and store.name empty")
         self.models = models or Models(self.settings)
         self.web = open_web(web, self.settings, self.models)
         size = max(4, self.settings.batch_size)

@@ -35,6 +35,7 @@ from mtrag_nb.core.settings import (
     Settings,
     SparseSettings,
     StageSettings,
+    StoreSettings,
 )
 from ..core.text import clipped, format_docs_for_gen, sentences
 from mtrag_nb.core.types import (
@@ -748,6 +749,7 @@ _SEARCH = {
 _SHARED = {
     "chunks": ChunkSettings(**_CUT),  # (2.2)
     "sparse": SparseSettings(k1=1.5),  # (11.2)
+    "store": StoreSettings(collection="documents_hybrid", timestamp=True),  # (4.1)
     "retrieval": RetrievalSettings(**_SEARCH),  # (4.2)
     "stages": StageSettings(max_new_tokens=2048),  # (3.2)
 }

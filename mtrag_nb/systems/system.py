@@ -359,6 +359,7 @@ _MACHINE = (
     "embedder",
     "reranker",
     "qdrant_url",
+    "store",
     "batch_size",
     "batch_tokens",
     "embed_batch",
