@@ -267,6 +267,7 @@ STUDIES = {
     "released": Study("tools.studies.released:measure_released"),
     "board": Study("tools.studies.board:measure_board"),
     "guilty": Study("tools.studies.guilty:measure_guilty"),
+    "asking": Study("tools.studies.asking_rule:measure_asking"),
     "checks": Study("tools.studies.checks:measure_checks"),
     "gate": Study("tools.studies.gate_signals:measure_gate", (EQUAL,), True),
     "claims": Study("tools.studies.claims_check:claims_study"),

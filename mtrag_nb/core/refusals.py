@@ -28,7 +28,7 @@ from mtrag_nb.core.text import (
 from .types import SettingsError
 
 # %% auto #0
-__all__ = ['Stance', 'unknown_language', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
+__all__ = ['Stance', 'unknown_language', 'stance', 'declines', 'asks_back', 'idk_by_rule', 'rule_in_words', 'asking_in_words']
 
 # %% ../../nbs/1_core/10_refusals.ipynb #07aea32c
 class Stance(str, Enum):
@@ -276,6 +276,20 @@ def declines(answer: str, phrases: Iterable[str] = ()) -> bool:
     "Whether an answer declines and says nothing else."
     return stance(answer, phrases) is Stance.DECLINES
 
+# %% ../../nbs/1_core/10_refusals.ipynb #askback1
+def asks_back(answer: str) -> bool:
+    """Whether an answer asks the user what was meant, or for what is missing; in English alone.
+
+    It may name the possible readings besides. An offer to say more counts only in an answer that declines.
+    """
+    rules = _english()
+    for sentence in sentences(level(plain_answer(answer))):
+        if rules["asks back"].search(sentence):
+            is_offer = rules["offers more"].search(sentence)
+            if not is_offer or declines(answer):
+                return True
+    return False
+
 # %% ../../nbs/1_core/10_refusals.ipynb #aebf92d0
 _ON_OFFICIAL_SCALE = {Stance.DECLINES: 1.0, Stance.PARTIAL: 0.5}
 # words; a longer one is partial on that scale (chosen in 9_studies/02_measures)
@@ -294,3 +308,10 @@ def rule_in_words() -> str:
     m = measured["submissions, reporting half"]
     quality = f"precision {m['precision']:.2f}, recall {m['recall']:.2f}"
     return f"rule ({quality} against {m['answers']} official verdicts that it was not written on)"
+
+# %% ../../nbs/1_core/10_refusals.ipynb #askback3
+def asking_in_words() -> str:
+    "The rule that reads asking back with its precision and recall (`9_studies/02_measures`), for the notes of tables."
+    m = read_json(data_dir("measured") / "asking.json")["GPT-4o"]
+    quality = f"precision {m['precision']['value']:.2f}, recall {m['recall']:.2f}"
+    return f"rule for English ({quality} against {m['answers']:,} official verdicts)"

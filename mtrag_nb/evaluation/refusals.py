@@ -16,10 +16,10 @@ from typing_extensions import TypedDict
 
 from ..core.files import read_json, write_json
 from mtrag_nb.core.refusals import (
-    Stance,
+    asking_in_words,
+    asks_back,
     idk_by_rule,
     rule_in_words,
-    stance,
     unknown_language,
 )
 from ..core.run_folder import Judgement, Run
@@ -41,7 +41,7 @@ from .statistics import HeadAndRows, Interval, Report, mean_by_task
 # %% auto #0
 __all__ = ['Judgements', 'decision', 'keep_refusal_phrases', 'read_kept', 'refusal_phrases', 'keep_verdicts', 'whose_verdicts',
            'clarifies', 'idk_verdicts', 'describe_deciders', 'Refusals', 'refusals', 'RefusalRow', 'RefusalReport',
-           'refusal_report']
+           'refusal_report', 'AskingRow', 'AskingReport', 'asking_report']
 
 # %% ../../nbs/7_evaluation/11_refusals.ipynb #ae697936
 _SOURCES = ("best", "recorded", "rule", "judge")  # "best": the order above
@@ -137,7 +137,7 @@ def clarifies(item: Item) -> float | None:
     "1 if an answer asks back, as recorded or else by the rule, 0 if not; None if the turn broke."
     if item.failed or item.answerless:
         return None
-    return float(item.asked_back or stance(item.answer) is Stance.ASKS)
+    return float(item.asked_back or asks_back(item.answer))
 
 
 def idk_verdicts(
@@ -318,3 +318,79 @@ def refusal_report(
     ]
     note = "answerable questions, each with its passages and without (all must be refused without)"
     return RefusalReport(tuple(rows), f"{len(left)} {note}")
+
+# %% ../../nbs/7_evaluation/11_refusals.ipynb #asking01
+@dataclass(frozen=True)
+class AskingRow:
+    "How the questions of one kind were taken: the number of tasks."
+
+    name: str
+    "Of the system and of the kind of question."
+    asked: int
+    "Questions at which the user was asked back."
+    refused: int
+    answered: int
+    share: Interval
+    "Of the questions, at which the user was asked back."
+
+
+@dataclass(frozen=True, repr=False)
+class AskingReport(Report):
+    "Whether users were asked back where a question says too little, and where it does not."
+
+    rows: tuple[AskingRow, ...]
+    note: str = ""
+
+    def _table(self) -> HeadAndRows:
+        head = ["", "tasks", "asked back", "refused", "answered", "share asked back"]
+        rows = []
+        for r in self.rows:
+            rows.append(
+                [r.name, r.share.n, r.asked, r.refused, r.answered, str(r.share)]
+            )
+        return head, rows
+
+# %% ../../nbs/7_evaluation/11_refusals.ipynb #asking02
+def _asking_row(
+    name: str,
+    asks: Mapping[str, float],  # task id -> 1 for a reply that asks back, else 0
+    idks: Mapping[str, float | None],
+    talks: Mapping[str, str],
+) -> AskingRow:
+    "How the questions of one kind were taken; a reply that declines and asks back asks back."
+    asked = sum(asks.values())
+    refused = sum(idks.get(i) == 1 for i, asks_back in asks.items() if not asks_back)
+    answered = len(asks) - int(asked) - refused
+    share = mean_by_task(asks, talks)
+    return AskingRow(name, int(asked), refused, answered, share)
+
+
+def asking_report(
+    items: Sequence[Item],
+    gold: Mapping[str, Gold],
+    idks: Mapping[str, float | None] | None = None,  # None: as recorded
+    name: str = "system",
+) -> AskingReport | None:
+    "Whether users were asked back, rightly or not; None where no question is UNDERSPECIFIED and no reply asks back."
+    idks = idk_verdicts(items, {}) if idks is None else idks
+    talks = {i.task_id: i.conversation_id for i in items}
+    vague: dict[str, float] = {}
+    clear: dict[str, float] = {}
+    for item in items:
+        label = gold[item.task_id].answerability if item.task_id in gold else ""
+        asks = clarifies(item)
+        if label and asks is not None:
+            kind = vague if label in TO_ASK else clear
+            kind[item.task_id] = asks
+    asked = [i for kind in (vague, clear) for i, asks in kind.items() if asks]
+    if not vague and not asked:
+        return None
+    rightly = mean_by_task({i: float(i in vague) for i in asked}, talks)
+    return AskingReport(
+        (
+            _asking_row(f"{name}, UNDERSPECIFIED", vague, idks, talks),
+            _asking_row(f"{name}, all others", clear, idks, talks),
+        ),
+        f"{name}: {len(asked)} replies ask back, rightly {rightly}. "
+        f"As recorded, else by the {asking_in_words()}.",
+    )

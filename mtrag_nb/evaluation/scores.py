@@ -47,7 +47,9 @@ from mtrag_nb.evaluation.measures import (
 from .rankings import MEASURES, RetrievalScores
 from mtrag_nb.evaluation.refusals import (
     Judgements,
+    AskingReport,
     RefusalReport,
+    asking_report,
     clarifies,
     decision,
     describe_deciders,
@@ -191,8 +193,8 @@ def _add_conditioned_scores(
     items: Sequence[Item],
     gold: Mapping[str, Gold],
 ) -> None:
-    "Add what is conditioned on the refusal; tasks to ask back at are scored if some turn asked back."
-    asking = any(i.asked_back for i in items)
+    "Add what is conditioned on the refusal; tasks to ask back at are scored if some turn asks back."
+    asking = any(map(clarifies, items))
     measures = [m for m in _CONDITIONED if any(m in s for s in scores.values())]
     for item in items:
         row = scores[item.task_id]
@@ -265,6 +267,8 @@ class ScoreReport(Scored, Report):
     "BERTScore: the encoder; refusals: whose verdict; judge."
     circular: frozenset[str] = frozenset()
     "Measures that decided inside the system."
+    asking: AskingReport | None = None
+    "None where no question is UNDERSPECIFIED and no reply asks back."
 
     @property
     def title(self) -> str:
@@ -273,8 +277,8 @@ class ScoreReport(Scored, Report):
 
     @property
     def parts(self) -> tuple[Report, ...]:
-        "Refusals, and retrieval where it was measured."
-        return (self.refusal, *filter(None, [self.retrieval]))
+        "Refusals, and asking back and retrieval where they were measured."
+        return (self.refusal, *filter(None, [self.asking, self.retrieval]))
 
     @property
     def measures(self) -> list[str]:
@@ -468,14 +472,15 @@ def _score_refusals(
     gold: Mapping[str, Gold],
     idk: str,
     negatives: Run | str | Path | None,
-) -> RefusalReport:
-    "The refusals of what is scored, with those of the run without gold."
+) -> tuple[RefusalReport, AskingReport | None]:
+    "The refusals of what is scored, with those of the run without gold; and who was asked back."
     items = source.items
     if all(i.answerless for i in items):
-        return RefusalReport((), "no answer is on record: no refusal is counted")
+        return RefusalReport((), "no answer is on record: no refusal is counted"), None
     without = run_items(as_run(negatives)) if negatives else []
     verdicts = idk_verdicts(items, source.judgements, idk)
-    return refusal_report(items, gold, without, verdicts, source.name)
+    asking = asking_report(items, gold, verdicts, source.name)
+    return refusal_report(items, gold, without, verdicts, source.name), asking
 
 
 def _describe_scoring(
@@ -524,6 +529,7 @@ def score_run(
     if run:
         scores = add_recorded_scores(scores, run)
     how = _describe_scoring(opened, gold, bert, idk)
+    refused, asking = _score_refusals(opened, gold, idk, negatives)
     if qrels is not None and not retrieval:
         how["retrieval"] = _NO_RANKING
     report = ScoreReport(
@@ -531,10 +537,11 @@ def score_run(
         scores,
         {i.task_id: i.conversation_id for i in items},
         retrieval,
-        _score_refusals(opened, gold, idk, negatives),
+        refused,
         sum(i.failed for i in items),
         how,
         circular(run) if run else frozenset(),
+        asking,
     )
     _write_scores(report, folder / "scores", _digests_of(run, items, gold, qrels))
     return report

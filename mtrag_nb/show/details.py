@@ -22,7 +22,12 @@ from ..evaluation.blame import COSTS, costs
 from ..evaluation.evidence import Evidence
 from ..evaluation.items import run_items
 from ..evaluation.judged_runs import judge_report
-from ..evaluation.refusals import RefusalReport, idk_verdicts, refusal_report
+from mtrag_nb.evaluation.refusals import (
+    RefusalReport,
+    asking_report,
+    idk_verdicts,
+    refusal_report,
+)
 from ..evaluation.scores import named_measure
 from ..evaluation.statistics import INTERVALS, compare
 from mtrag_nb.show.board import (
@@ -271,7 +276,7 @@ def _wide(report: object, title: str) -> Markup:
 
 # %% ../../nbs/8_show/03_details.ipynb #112bc140
 def refusals_html(board: Board) -> str:
-    "Refusals in four cells; '' where no labels are known."
+    "Refusals in four cells, and who was asked back; '' where no labels are known."
     runs = board.compared
     if not any(run.gold for run in runs):
         return ""
@@ -279,6 +284,7 @@ def refusals_html(board: Board) -> str:
     for run in board.runs[len(runs) :]:  # they stand last
         without.setdefault(run.system.split(LEFT_OUT)[0], run)
     rows = []
+    asking = []
     notes = [page_texts("notes")["refusals"]]
     for run in runs:
         left = without.get(run.system)
@@ -289,8 +295,11 @@ def refusals_html(board: Board) -> str:
         rows += cells.rows
         if cells.note:
             notes.append(f"{run.name}: {cells.note}.")
+        if found := asking_report(items, run.gold, idk, run.name):
+            asking.append(found)
     report = RefusalReport(tuple(rows), " ".join(notes))
-    return _wide(report, "Refusals")
+    tables = [_wide(found, "Asking back") for found in asking]
+    return join_html(_wide(report, "Refusals"), *tables)
 
 # %% ../../nbs/8_show/03_details.ipynb #be85dc56
 def comparisons_html(board: Board) -> str:
