@@ -51,7 +51,9 @@ from mtrag_nb.core.types import (
     SettingsError,
     Task,
     Turn,
+    require_packages,
 )
+from ..search.manifest import Manifest
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
@@ -295,11 +297,13 @@ def ask(
     questions: Iterable[str] | None = None,  # None: read them from the terminal
 ) -> Path:
     "Hold a conversation with a system in the terminal, kept as a run."
+    require_packages()
+    index = index or _last_index()
+    _check_there(index)
     from mtrag_nb.models.calls import Models
     from mtrag_nb.serve.reply import for_reading
     from mtrag_nb.systems.outside import SERVING, system_named
 
-    index = index or _last_index()
     setup = settings or Setup()
     profile = setup.profile if isinstance(setup, Settings) else setup.base().profile
     usual = SERVING if profile == "laptop" else DEFAULT
@@ -527,6 +531,16 @@ def _check_words(what: str, which: Sequence, options: dict[str, str]) -> None:
         wanted = wants.get(what, "names or ids: see library list")
         raise SettingsError(f"library {what} takes {wanted}")
 
+
+def _check_there(index: str | Path, sources: Iterable[str | Path] = ()) -> None:
+    "Raises DataError for a folder or file that is not there, before all that reads it is loaded."
+    for source in sources:
+        if not Path(source).exists():
+            raise DataError("no such file or folder", source, remedy="Check the path")
+    if not sources and not Path(index).exists():
+        Manifest.load(index)
+
+
 # %% ../../nbs/serve/21_serve.ipynb #83aa6b5b
 def _print_documents(library: "Library") -> None:
     "The documents of a library, as a table."
@@ -577,9 +591,11 @@ def library(
 
     Raises SettingsError for options that do not go together.
     """
+    which = list(which)
+    _check_words(what, which, {"collection": collection, "device": device})
+    _check_there(index, which if what == "add" else ())
     from mtrag_nb.serve.library import Library
 
-    _check_words(what, which, {"collection": collection, "device": device})
     settings = on_device(chosen(settings), device)
     there = Library(index)
     if what == "list":
