@@ -26,16 +26,29 @@ __all__ = ['PassageTexts', 'LABELS', 'rouge_l', 'target_recall', 'k_precision', 
            'AggParts', 'agg_parts', 'condition']
 
 # %% ../../nbs/7_evaluation/04_measures.ipynb #fab75c33
-@cache
-def _rouge():
-    from rouge_score.rouge_scorer import RougeScorer
-
-    return RougeScorer(["rougeL"], use_stemmer=False)
+def _common_length(a: Sequence[str], b: Sequence[str]) -> int:
+    "The length of the longest common subsequence."
+    row = [0] * (len(b) + 1)
+    for x in a:
+        new = [0]
+        for j, y in enumerate(b):
+            new.append(row[j] + 1 if x == y else max(new[-1], row[j + 1]))
+        row = new
+    return row[-1]
 
 
 def rouge_l(response: str, target: str) -> float:  # in [0, 1]; 0 if either has no word
-    "ROUGE-L F of a response."
-    return float(_rouge().score(target, response)["rougeL"].fmeasure)
+    "ROUGE-L F of a response, as rouge_score computes it, whose scorer loads nltk: seconds at each start."
+    from rouge_score.tokenize import tokenize
+
+    written = tokenize(response, None)
+    wanted = tokenize(target, None)
+    length = _common_length(written, wanted)
+    if not length:
+        return 0.0
+    precision = length / len(written)
+    recall = length / len(wanted)
+    return 2 * precision * recall / (precision + recall)
 
 # %% ../../nbs/7_evaluation/04_measures.ipynb #tr000002
 def target_recall(answer: str, target: str) -> float:  # in [0, 1]

@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from ..core.html import esc, render, show
 from ..core.record import Trajectory
@@ -25,8 +25,10 @@ from ..evaluation.pairs import Forked
 from ..evaluation.proof import proof_of
 from ..evaluation.statistics import Interval, mean_interval
 from ..evaluation.summary import RunSummary, disagreements
-from .figures import svg_uri
 from .turn import page_texts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # %% auto #0
 __all__ = ['fill', 'note_html', 'table_html', 'join_html', 'mark_of', 'link_to', 'links_in', 'Board', 'fork_mark',
@@ -266,4 +268,6 @@ def share_text(run: Evidence, match: Callable[[Trajectory], bool]) -> str:
 
 def figure_html(fig: Figure, alt: str) -> str:
     "A figure as an image that holds itself."
+    from mtrag_nb.show.figures import svg_uri
+
     return fill("figure", alt, svg_uri(fig), round(100 * fig.get_size_inches()[0]))

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from ..core.html import show
 from ..core.run_folder import LEFT_OUT
@@ -497,6 +496,8 @@ class PageSection:
 
 def _view_html(shown: object, title: str) -> str:
     "What a view returned; a plain text is escaped."
+    from matplotlib.figure import Figure
+
     if isinstance(shown, Figure):
         return figure_html(shown, title)
     if hasattr(shown, "_repr_html_") and not isinstance(shown, str):
