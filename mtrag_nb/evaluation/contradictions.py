@@ -45,8 +45,8 @@ _TWINS = 0.8  # likeness of two clauses that differ in a side, a denial or an or
 class Contradiction(NamedTuple):
     "A fact of the target that the answer replaces with another fact."
 
-    kind: str  # number, name, day, swap, side, denial, order
-    "number, name, denial and so on."
+    kind: str
+    "number, name, day, swap (of two names), side (an opposite), denial or order."
     wanted: str
     "The target's fact, as text."
     stated: str

@@ -175,7 +175,7 @@ def _service_settings(
 
 # %% ../../nbs/serve/15_service.ipynb #9fc68ad5
 def _served_systems(own: str) -> dict[str, str]:
-    """Name by which clients ask_service for a system -> what opens it: the service's own first, in its variant, or
+    """Name by which clients ask for a system -> what opens it: the service's own first, in its variant, or
     at its place, of which clients see only the system's name; and every other registered one."""
     first = system_named(own).name if is_place(own) else own
     systems = {first: own}
