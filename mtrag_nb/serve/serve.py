@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 # %% ../../nbs/serve/21_serve.ipynb #2719699a
 class Talk:
-    "A conversation with a system that is kept in its run. Close it."
+    "A conversation in the terminal that is recorded as a run; close it."
 
     def __init__(
         self,
@@ -115,7 +115,10 @@ class Talk:
         question: str,
         on_progress: Callable[[str], object] = lambda text: None,
     ) -> Trajectory:
-        "The next turn; on_progress: called with a step in words, or with a model's text so far."
+        """Ask the next question and return its turn.
+
+        `on_progress`: called with a step in words, or with the text so far.
+        """
         from mtrag_nb.serve.record import exchange
         from mtrag_nb.serve.reply import describe_step
 
@@ -336,7 +339,7 @@ def _policy_of(html: str) -> str:
 
 
 def home_page() -> tuple[str, str]:
-    "The page of the service, and its content security policy."
+    "Return the HTML page of the service, and its content security policy."
     html = str(render("app.html", "page")).lstrip()
     return html, _policy_of(html)
 
