@@ -31,16 +31,20 @@ __all__ = ['VERDICTS', 'Agreement', 'agreement_of', 'verdict_by_judge', 'verdict
 # %% ../../nbs/7_evaluation/08_agreement.ipynb #agree002
 @dataclass(frozen=True, repr=False)
 class Agreement(Report):
-    "A judge's verdicts beside the rule's."
+    """Compare the verdicts of a judge (a language model) with those of the rule that compares
+    answers with targets.
+    """
 
     words: tuple[tuple[str, ...], tuple[str, ...]]
-    "What the judge may say, and what the rule."
+    """The verdicts that the judge can give, and those that the rule can give: the rows and columns
+    of the table.
+    """
     counts: dict[tuple[str, str], int]
-    "(Judge, rule) -> answers."
+    "(Judge's verdict, rule's verdict) -> number of answers."
     equal: Interval
-    "Share in agreement, of those that both decide."
+    "Share of answers with the same verdict, among those on which both decide."
     alpha: float | None
-    "Krippendorff's, nominal, of those."
+    "Krippendorff's nominal alpha over the answers on which both decide; None if it is not defined."
     title: str = ""
 
     @property
@@ -55,7 +59,7 @@ class Agreement(Report):
 
     @property
     def note(self) -> str:
-        "How many answers, how many of them both decide, and the agreement."
+        "Say in one line how many answers there are, on how many both decide, and how well they agree."
         alpha = "not defined" if self.alpha is None else f"{self.alpha:.3f}"
         equal = f"agreement {self.equal} (n = {self.equal.n}, where both decide)"
         return f"{self.n} answers; {equal}, Krippendorff's alpha {alpha}"
@@ -67,7 +71,7 @@ def agreement_of(
     values: Mapping[str, float],  # 1 or 0 of the words that decide
     verdicts: Sequence[tuple[str, str, str]],  # judge, rule, conversation
 ) -> Agreement:
-    "A judge's verdicts beside the rule's: how often both say the same, where both decide."
+    "Count how often a judge and the rule give the same verdict, over the answers on which both decide."
     decided = [v for v in verdicts if v[0] in values and v[1] in values]
     pairs = np.reshape([(values[j], values[r]) for j, r, _ in decided], (-1, 2)).T
     talks = [talk for *_, talk in decided]
@@ -85,7 +89,10 @@ _RIGHT_FROM = 6.5
 
 
 def verdict_by_judge(judgements: Mapping[str, Judgement]) -> TargetVerdict | None:
-    "What an answer is by its judged correctness; None: the cosine with the target spared the judge."
+    """Turn a judge's correctness score (1 to 10) into right, wrong or undecided.
+
+    Returns None if the judge was not asked, because the answer is near enough to the target.
+    """
     judged = judgements.get("correctness")
     if judged is None:
         return TargetVerdict("undecided", "unparsed", "the judge was not asked")
@@ -105,7 +112,14 @@ def verdict_agreement(
     judgements: Mapping[str, Mapping[str, Judgement]],
     gold: Mapping[str, Gold],
 ) -> Agreement:
-    "Whether answers are right: a judge's verdicts (task id -> protocol -> judgement) beside the rule's."
+    """Compare a judge's correctness verdicts with the rule's, over the answers that the judge was
+    asked about.
+
+    Args:
+        items: The answers.
+        judgements: Task id -> protocol -> judgement.
+        gold: Task id -> targets; the rule compares each answer with them (`best_by_target`).
+    """
     verdicts = []
     for item in items:
         judged = judgements.get(item.task_id, {})

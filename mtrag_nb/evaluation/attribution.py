@@ -45,22 +45,26 @@ SPLITS = ("test", "dev", "all")
 # %% ../../nbs/7_evaluation/23_attribution.ipynb #attr0008
 @dataclass(frozen=True)
 class CaseTruth:
-    "What is known of a case."
+    """The truth about one case of the attribution benchmark: a turn, and the faults that were
+    planted in it.
+    """
 
     case: str
-    "Its id."
+    "The id of the case."
     kind: str
     "One of `FAULT_KINDS` or `RIGHT_KINDS`."
     guilty: tuple[str, ...]
-    "The guilty stages; none: the turn is right."
+    "The stages that made the turn wrong; (): the turn is right."
     how: str
-    "What makes the turn right: a stage put back 'alone', 'each' of two, or only both 'together'."
+    """Which repairs make the turn right: one stage 'alone', 'each' of two stages, or only both
+    'together'.
+    """
     faults: tuple[str, ...]
-    "What was planted."
+    "The faults that were planted."
     system: str
-    "Whose turn it is."
+    "The system that answered."
     conversation: str
-    "Its conversation, the unit of the intervals."
+    "The conversation, over which intervals are computed."
     split: str
     "dev or test."
 
@@ -68,10 +72,10 @@ class CaseTruth:
 def read_truth(
     folder: str | Path | None = None, split: str = "test"
 ) -> dict[str, CaseTruth]:
-    """Read the truth of the benchmark: case id -> what is known of it.
+    """Read the truth of the attribution benchmark: case id -> guilty stages and planted faults.
 
-    `folder`: that holds truth.jsonl (None: the one of this package). `split`: one of `SPLITS`.
-    Raises DataError (file, line), and SettingsError for another split.
+    `folder`: the one with truth.jsonl (None: that of this package). `split`: one of `SPLITS`.
+    Raises DataError (file, line), and SettingsError for an unknown split.
     """
     if split not in SPLITS:
         raise SettingsError(f"no split {split!r}: there are {', '.join(SPLITS)}")
@@ -90,12 +94,12 @@ def read_truth(
 # %% ../../nbs/7_evaluation/23_attribution.ipynb #attr0012
 @dataclass(frozen=True)
 class StageAnswer:
-    "What a tool says of a case."
+    "A tool's answer for one case: the stage that it blames."
 
     stage: str
     "One of `CASE_STAGES`, or `CANNOT_TELL`."
     confidence: float | None = None
-    "How sure it is that this is right, 0 to 1; None: it does not say."
+    "The tool's probability that it is right, 0 to 1; None: the tool gives none."
 
 # %% ../../nbs/7_evaluation/23_attribution.ipynb #attr0013
 _COLUMNS = "Wanted are the columns case, stage and, if you like, confidence"
@@ -138,11 +142,15 @@ def _known_case(text: str, cases: Mapping[str, object]) -> str:
 def read_answers(
     path: str | Path, cases: Mapping[str, object]
 ) -> dict[str, StageAnswer]:
-    """Read what a tool says of cases: case id -> answer.
+    """Read a tool's answers from a table: case id -> answer.
 
-    `path`: a .csv or .tsv file with the columns case, stage and, optionally, confidence.
-    `cases`: all that there are, by id. Raises DataError (file, line) for an unknown case or
-    stage, a case with two rows, or a confidence that is not a number from 0 to 1.
+    Args:
+        path: A .csv or .tsv file with the columns case, stage and, optionally, confidence.
+        cases: All cases of the benchmark, by id.
+
+    Raises:
+        DataError: (file, line) An unknown case or stage, a case with two rows, or a confidence
+            that is not a number from 0 to 1.
     """
     path = Path(path)
     if path.suffix.lower() not in TABLES:
@@ -169,9 +177,10 @@ def read_answers(
 def calibration_error(
     confidences: Sequence[float], right: Sequence[bool], bins: int = 10
 ) -> float | None:
-    """Expected calibration error: 0 for confidences that can be taken at their word, at most 1.
+    """Return the expected calibration error: the gap between stated confidence and accuracy, 0
+    (none) to 1.
 
-    `confidences`: 0 to 1. `right`: whether each answer was. None without answers.
+    `confidences`: 0 to 1. `right`: whether each answer was right. Returns None without answers.
     """
     if not confidences:
         return None
@@ -186,14 +195,14 @@ def calibration_error(
 # %% ../../nbs/7_evaluation/23_attribution.ipynb #attr0019
 @dataclass(frozen=True)
 class AttributionScore:
-    "The answers of a tool held against the truth."
+    "The answers of one tool on the attribution benchmark, compared with the truth."
 
     name: str
     "The tool."
     answers: Mapping[str, StageAnswer]
-    "Case id -> answer; a case without one cannot be told."
+    "Case id -> answer; a case without an answer counts as `CANNOT_TELL`."
     truth: Mapping[str, CaseTruth]
-    "Case id -> what is known of it."
+    "Case id -> the truth."
 
     def named(self, case: str) -> str:
         "The stage that the tool names; '' if it names none."
@@ -204,7 +213,7 @@ class AttributionScore:
 
     @cached_property
     def right(self) -> dict[str, bool]:
-        "Case id -> whether the answer is right."
+        "Case id -> whether the tool is right: it names a guilty stage, or none if the turn is right."
         right = {}
         for case, truth in self.truth.items():
             named = self.named(case)
@@ -212,20 +221,30 @@ class AttributionScore:
         return right
 
     def share(self, wanted: Callable[[CaseTruth], bool]) -> Interval:
-        "The share of right answers among some cases, with its interval over conversations."
+        """Return the share of right answers among the cases that meet a condition, with an interval
+        over conversations.
+        """
         hits = {i: float(self.right[i]) for i, t in self.truth.items() if wanted(t)}
         return mean_by_task(hits, {i: t.conversation for i, t in self.truth.items()})
 
     def accuracy(self, *kinds: str) -> Interval:
-        "The share of failed turns, of some kinds or all, in which a guilty stage is named."
+        """Return the share of failed turns in which the tool names a guilty stage.
+
+        `kinds`: count only cases of these `FAULT_KINDS`; none: of all.
+        """
         return self.share(lambda truth: truth.kind in (kinds or FAULT_KINDS))
 
     def accuracy_of(self, stage: str) -> Interval:
-        "The same of the failed turns in which a stage is guilty."
+        """Return the share of the failed turns with this guilty stage in which the tool names a
+        guilty stage.
+        """
         return self.share(lambda truth: stage in truth.guilty)
 
     def alarms(self, *kinds: str) -> Interval:
-        "The share of right turns, of some kinds or all, in which a stage is named."
+        """Return the false-alarm rate: the share of right turns in which the tool names a stage.
+
+        `kinds`: count only cases of these `RIGHT_KINDS`; none: of all.
+        """
         kinds = kinds or RIGHT_KINDS
         talks = {i: t.conversation for i, t in self.truth.items()}
         named = {
@@ -246,7 +265,7 @@ class AttributionScore:
 
     @property
     def left_out(self) -> int:
-        "How many cases have no row."
+        "Number of cases for which the tool's file has no row."
         return sum(case not in self.answers for case in self.truth)
 
     @cached_property
@@ -257,7 +276,10 @@ class AttributionScore:
         return calibration_error([*sure.values()], [self.right[i] for i in sure])
 
     def less(self, other: AttributionScore, *kinds: str) -> Interval:
-        "The share of failed turns, of some kinds or all, in which a guilty stage is named, less that of another tool, in pairs."
+        """Return this tool's accuracy minus another's over the same failed turns, paired.
+
+        `kinds`: count only cases of these `FAULT_KINDS`; none: of all.
+        """
         kinds = kinds or FAULT_KINDS
         failed = [i for i, t in self.truth.items() if t.kind in kinds]
         lead = [float(self.right[i]) - float(other.right[i]) for i in failed]
@@ -272,25 +294,29 @@ def constant_score(stage: str, truth: Mapping[str, CaseTruth]) -> AttributionSco
 # %% ../../nbs/7_evaluation/23_attribution.ipynb #attr0023
 @dataclass(frozen=True, repr=False)
 class AttributionReport(Report):
-    "The scores of tools on the benchmark, beside the constants."
+    """Report how often tools name the guilty stage on the attribution benchmark, beside constant
+    answers.
+    """
 
     scores: Sequence[AttributionScore]
-    "Of each tool."
+    "One for each tool."
     truth: Mapping[str, CaseTruth]
-    "The cases that were scored."
+    "Case id -> the truth, of the cases that were scored."
     split: str
-    "Which part of the benchmark they are."
+    "The part of the benchmark that was scored: a key of `SPLITS`."
 
     @cached_property
     def constants(self) -> list[AttributionScore]:
-        "Each stage that is guilty somewhere as the constant answer, and none."
+        "The scores of the baselines that always name one stage, and of the one that never names any."
         guilty = {stage for case in self.truth.values() for stage in case.guilty}
         stages = [stage for stage in CASE_STAGES if stage in guilty]
         return [constant_score(s, self.truth) for s in (*stages, CANNOT_TELL)]
 
     @property
     def title(self) -> str:
-        "The line that matters."
+        """The result of the first tool in one line: how often it names a guilty stage, and its
+        false alarms.
+        """
         first = self.scores[0]
         named, alarms = first.accuracy(), first.alarms()
         hits = round((named.value or 0.0) * named.n)
@@ -301,7 +327,9 @@ class AttributionReport(Report):
         )
 
     def tables(self) -> list[tuple[Sequence[str], Sequence[Sequence[object]]]]:
-        "By kind; false alarms and calibration; by stage; differences in pairs."
+        """Four tables: accuracy by kind of fault; false alarms and calibration; accuracy by stage;
+        paired differences.
+        """
         tables = [self._by_kind(), self._by_alarm(), self._by_stage()]
         if len(self.scores) > 1:
             tables.append(self._differences())
@@ -386,11 +414,15 @@ class AttributionReport(Report):
 def score_attribution(
     files: Sequence[str | Path], split: str = "test", folder: str | Path | None = None
 ) -> AttributionReport:
-    """Score the answers of tools, one CSV file each, on the benchmark of attribution.
+    """Score the answers of tools, one CSV file each, on the attribution benchmark.
 
-    `split`: one of `SPLITS`. `folder`: of the benchmark (None: this package's). Raises DataError
-    for a file that cannot be read (`read_answers`), says nothing of these cases, or has the name
-    of another.
+    Args:
+        files: The tools' answers (`read_answers`); a file's name is the tool's.
+        split: One of `SPLITS`.
+        folder: Of the benchmark; None: that of this package.
+
+    Raises:
+        DataError: A file cannot be read, answers none of these cases, or has the name of another.
     """
     cases = read_truth(folder, "all")
     truth = read_truth(folder, split)

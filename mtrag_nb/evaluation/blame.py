@@ -69,9 +69,9 @@ COSTS: dict[str, Callable[[Calls], float]] = {
 
 
 def costs(turns: Iterable[Trajectory], by: str = "tokens") -> dict[str, float]:
-    """Measure what each finished turn cost: task id -> cost, by a key of `COSTS`.
+    """Return what each finished turn cost: task id -> cost.
 
-    Raises SettingsError for another key.
+    `by`: a key of `COSTS`, such as tokens or calls. Raises SettingsError for another key.
     """
     if by not in COSTS:
         units = ", ".join(COSTS)
@@ -86,8 +86,9 @@ _MINIMAL_CHANGE = 0.27
 def assess_draft(row: TurnEvidence, draft: str) -> TargetVerdict:
     """Say whether a draft of a turn is right, wrong or undecided.
 
-    In this order: it is word for word a target, or an answer that a person rejected; the
-    judge's verdict, if judges decide and the draft is the answer; the targets.
+    The first that applies decides: the draft is a target, or an answer that a person rejected,
+    word for word; a judge's verdict, if judges decide and the draft is the answer; the
+    comparison with the targets.
     """
     if draft in row.gold.targets:
         return TargetVerdict("right", "")
@@ -147,18 +148,21 @@ STAGES = (
 # %% ../../nbs/7_evaluation/15_blame.ipynb #blame001
 @dataclass(frozen=True)
 class Blame:
-    "The verdict on a turn and, if it failed, what went wrong first."
+    "The verdict on one turn and, if it failed, the first thing that went wrong."
 
     task_id: str
     verdict: str
     "right, failed, undecided, or not judged."
     cause: str = ""
-    "What went wrong first in a failed turn: a key of `CAUSES`."
+    "What went wrong first: a key of `CAUSES`; '' for a turn that did not fail."
     node: str = ""
-    "The node at which it went wrong, where one did."
+    "The node at which it went wrong; '' if none can be named."
     why: str = ""
-    """Undecided: why no measure decides. Right: what a judge should look at. Failed: the facts that
-    stand in the place of the target's, or what gold that was not found was compared with."""
+    """Details in words.
+
+    Undecided: why no measure decides. Right: what a judge should look at. Failed: the facts that
+    replace the target's, or what the missing gold was compared with.
+    """
 
     @property
     def stage(self) -> str:
@@ -432,10 +436,10 @@ def _is_refusal(row: TurnEvidence) -> bool | None:
 
 # %% ../../nbs/7_evaluation/15_blame.ipynb #d97ee0d5
 def blame_turn(row: TurnEvidence) -> Blame:
-    """Say what became of a turn, and what went wrong first.
+    """Say whether a turn is right and, if not, what went wrong first.
 
-    A turn whose task has no label that says whether it should be answered is not judged.
-    Raises DataError if a passage that the turn saw is not at hand.
+    A turn whose task has no answerability label is "not judged". Raises DataError if the text of a
+    passage that the turn saw is missing.
     """
     turn = row.turn
     if turn.failed:
@@ -460,34 +464,40 @@ def blame_turn(row: TurnEvidence) -> Blame:
 # %% ../../nbs/7_evaluation/15_blame.ipynb #cce4b7d3
 @dataclass(frozen=True, repr=False)
 class BlameReport(Report):
-    "The verdicts on the turns of a run, and where they went wrong."
+    "The verdicts on the turns of a run, with the stage and the cause of each failure."
 
     name: str
     turns: Mapping[str, Blame]
-    "Task id -> verdict."
+    "Task id -> verdict, stage and cause."
     talks: Mapping[str, str]
     "Task id -> conversation."
     judge: str = ""
-    "Which judge decided in the rule's place, and how often it agrees with the rule."
+    "Which judge decided instead of the rule, and how often the two agree; '': the rule decided."
 
     @property
     def judged(self) -> list[Blame]:
-        "The turns that could be judged, undecided ones included."
+        "The verdicts on the turns that could be judged: right, failed or undecided."
         return [b for b in self.turns.values() if b.verdict != "not judged"]
 
     @property
     def failed(self) -> list[Blame]:
+        "The verdicts on the failed turns."
         return [b for b in self.turns.values() if b.verdict == "failed"]
 
     def share(
         self, rule: Callable[[Blame], bool], among: Iterable[Blame] | None = None
     ) -> Interval:
-        "The share of the judged turns, or of others, for which something holds."
+        """Return the share of turns that meet a condition, with an interval over conversations.
+
+        `rule`: the condition. `among`: the turns that count; None: those that could be judged.
+        """
         some = self.judged if among is None else among
         return mean_by_task({b.task_id: float(rule(b)) for b in some}, self.talks)
 
     def counts(self, by: str = "cause") -> dict[str, int]:
-        "Count the failed turns by cause, or by stage, most first; '' counts those without one."
+        """Count the failed turns by cause, or by stage (`by="stage"`), most frequent first; ''
+        counts those without one.
+        """
         return dict(Counter(getattr(b, by) for b in self.failed).most_common())
 
     def _table(self):
@@ -529,6 +539,7 @@ class BlameReport(Report):
 
     @property
     def note(self) -> str:
+        "Say how many turns were judged, with what result, and by what."
         n = Counter(b.verdict for b in self.turns.values())
         flags = sum(b.verdict == "right" and bool(b.why) for b in self.turns.values())
         if flags:
@@ -559,7 +570,10 @@ def blame(
     run: Run | Evidence | str | Path,
     **known,  # gold, qrels, absent, histories, verdicts: see Evidence
 ) -> BlameReport:
-    "Say where each turn of a run went wrong first. Raises DataError for verdicts of a judge that judged nothing."
+    """Find for each turn of a run whether it is right and, if not, the stage that failed first.
+    Raises:
+        DataError: A judge's verdicts are to decide, and no turn was judged.
+    """
     run = as_evidence(run, **known)
     judge = _describe_judge(run) if run.verdicts == "judge" else ""
     turns = {i: blame_turn(row) for i, row in run.rows.items()}

@@ -103,9 +103,10 @@ Candidates = Mapping[str, Sequence[tuple[str, str]]]
 
 
 def read_candidates(path: str | Path) -> dict[str, list[tuple[str, str]]]:
-    """The passages retrieved for each task: task id -> (passage id, text), best first.
+    """Read the passages retrieved for each task: task id -> (passage id, text), best first.
 
-    path: a prediction file of task A or C. Raises DataError (file, line) for a context without a text.
+    `path`: a prediction file of task A or C. Raises DataError (file, line) for a context without a
+    text.
     """
     candidates = {}
     for line, prediction in read_jsonl(path, nan_is_null=True):
@@ -170,24 +171,24 @@ def _best_threshold(
 # %% ../../nbs/7_evaluation/22_calibrate.ipynb #ca10c001
 @dataclass(frozen=True)
 class Discrimination:
-    "How well a way to decide tells two kinds apart."
+    "How well a score or verdict separates positives (relevant, faithful) from negatives."
 
     n: int
     auroc: float
     low: float | None
-    "95 % interval, clustered by conversation; None: too few of them."
+    "Lower end of the AUROC's 95 % interval over conversations; None: too few conversations."
     high: float | None
     threshold: float | None
-    "Chosen on one half; None for a verdict in words."
+    "Chosen on one half of the conversations; None for verdicts in words."
     balanced_accuracy: float
-    "On the other half."
+    "At that threshold, on the other half."
     unparsed: int = 0
-    "Verdicts that could not be read: they count as their default."
+    "Number of replies that could not be read and count as the default verdict."
     positives: int | None = None
     tied: tuple[float, float] | None = None
-    "Thresholds as good, on the half that chose."
+    "Lowest and highest threshold with the same accuracy on the half that chose."
     dropped: tuple[float, float] | None = None
-    "Share of positives and of negatives that do not pass, on the other half."
+    "Shares of positives and of negatives below the threshold, on the other half."
 
 # %% ../../nbs/7_evaluation/22_calibrate.ipynb #3b4eb921
 def _halves(conversations: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -377,25 +378,29 @@ def _changes_for(measured: _Ways) -> dict[str, float | str]:
 # %% ../../nbs/7_evaluation/22_calibrate.ipynb #fe010538
 @dataclass(frozen=True)
 class Calibration:
-    "What was measured of a profile's models, and what follows."
+    """How well each way to grade passages and to check answers works with some models, and the
+    settings that follow.
+    """
 
     profile: str
     models: dict[str, str]
     """"chat" and "embedder" -> fingerprint."""
     random: dict[str, Discrimination]
-    "Way -> grade of gold against other conversations' gold."
+    "Way to grade -> how well it tells gold passages from gold of other conversations."
     retrieved: dict[str, Discrimination]
-    "Way -> grade of what was retrieved; {}: no file of it."
+    """Way to grade -> how well it tells gold among retrieved passages; {}: no retrieved passages
+    were given.
+    """
     check: dict[str, Discrimination]
-    "Way -> check of answers; {}: no ratings."
+    "Way to check -> how well it tells faithful answers; {}: no rated answers were given."
     changes: dict[str, float | str]
-    "Settings that follow."
+    "Dotted setting -> value: the best ways and their thresholds."
     chose: tuple[str, ...]
-    "Conversations that chose a threshold."
+    "Conversations from which thresholds were chosen; do not evaluate on them."
 
     @property
     def ways(self) -> dict[str, dict[str, Discrimination]]:
-        "What is decided -> way -> how well."
+        'Decision ("grade" or "check", and on what) -> way -> how well it works.'
         grades = {"grade, random": self.random, "grade, retrieved": self.retrieved}
         return {**grades, "check": self.check}
 
@@ -438,7 +443,7 @@ def measure_ways(
     n: int = 100,  # tasks, and rated answers that a chat model is asked of
     ways: Sequence[str] = _GRADES,  # "cosine" alone asks no chat model
 ) -> Calibration:
-    "Measure the ways to grade and to check with these models, and choose among them."
+    "Measure how well each way to grade passages and to check answers works, and choose the best."
     with_chat = any(_COST[w] for w in ways)
     pairs = easy = _relevance_pairs(tasks, gold, n)
     random_ = _measure_grades(easy, models, ways)
@@ -466,7 +471,7 @@ def measure_ways(
 
 # %% ../../nbs/7_evaluation/22_calibrate.ipynb #2bce43e6
 def write_calibration(calibration: Calibration, path: str | Path) -> None:
-    "Write it down, with the machine and the versions it was measured on."
+    "Write a calibration as JSON, with the machine and the package versions that it was measured on."
     by = {"machine": machine(), "packages": package_versions()}
     write_json(path, by | {"calibration": calibration})
 
@@ -486,21 +491,34 @@ def _read_calibration(path: str | Path) -> Calibration:
 def calibrated(
     settings: Settings, path: str | Path, but: Iterable[str] = ()
 ) -> Settings:
-    "The settings with a calibration's, but for some (dotted). Raises SettingsError for other models."
+    """Return settings with the changes of a calibration file, made for the same models.
+
+    Args:
+        settings: What is changed.
+        path: As `write_calibration` writes it.
+        but: Dotted keys that keep their value.
+
+    Raises:
+        SettingsError: The calibration was made with other models.
+    """
     calibration = _read_calibration(path)
     named = {"chat": settings.chat.name, "embedder": settings.embedder.name}
     for kind, fingerprint in calibration.models.items():
         if fingerprint and named[kind] not in fingerprint:
             theirs = f"was measured with the {kind} {fingerprint}"
             problem = f"{path} {theirs}, and the profile has {named[kind]}"
-            raise SettingsError(f"{problem}: measure_ways the models that you run")
+            raise SettingsError(f"{problem}: measure the models that you run")
     kept = set(but)
     changes = {k: v for k, v in calibration.changes.items() if k not in kept}
     return with_settings(settings, changes)
 
 # %% ../../nbs/7_evaluation/22_calibrate.ipynb #a9a1598d
 def rated_file_of(root: Path) -> Path:
-    "The rated answers among the benchmark's files: where it is there, the half to develop on."
+    """Find the file of rated answers in the benchmark's folder; the development half if it is
+    there.
+
+    Raises DataError if there is none.
+    """
     files = sorted(root.glob("**/*human_evaluations*.json*"))
     if not files:
         problem = "there are no rated answers (*human_evaluations*.json) in it"
@@ -547,7 +565,7 @@ def measure_all(
     models: Models | None = None,
     progress: bool = True,
 ) -> Licence:
-    "Compare every measure with people's ratings, and save the results after each step."
+    "Compare all measures of faithfulness with people's ratings; results are saved after each measure."
     settings = settings or load_settings()
     models = models or Models(settings)
     rated = _rated_file(ratings, limit)

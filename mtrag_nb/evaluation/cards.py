@@ -49,31 +49,38 @@ __all__ = ['GateDecision', 'Gate', 'gates', 'gate_table', 'MechanismCard', 'mech
 # %% ../../nbs/7_evaluation/20_cards.ipynb #821e9a0a
 @dataclass(frozen=True)
 class GateDecision:
-    "One decision of a gate."
+    "One decision of a gate, compared with gold."
 
     talk: str
-    "Conversation."
+    "Conversation id."
     good: bool
-    "It should have passed."
+    "Whether it should have passed, by gold."
     passed: bool
     score: float | None = None
 
 # %% ../../nbs/7_evaluation/20_cards.ipynb #f94e7708
 @dataclass(frozen=True)
 class Gate:
-    "A gate of a run against gold."
+    """All decisions of one gate of a run, compared with gold.
+
+    A gate is a node that lets something pass or not: a grade, a check, an answerability test.
+    """
 
     name: str
-    "Node, and what it asks."
+    "Node, and the question that it decides."
     what: str
-    "questions, passages, evidence or drafts."
+    "What it decides on: questions, passages, evidence or drafts."
     cases: tuple[GateDecision, ...]
+    "Its decisions."
     calls: int = 0
-    "Of the model, in all its steps."
+    "Number of model calls of its steps."
     tokens: int = 0
+    "Number of tokens of these calls."
 
     def count(self, good: bool, passed: bool) -> int:
-        "How many decisions are of one cell of the confusion matrix."
+        """Count the decisions in one cell of the confusion matrix: should have passed (`good`), and
+        did (`passed`).
+        """
         return sum((c.good, c.passed) == (good, passed) for c in self.cases)
 
     def _share(self, good: bool) -> Interval:
@@ -83,17 +90,17 @@ class Gate:
 
     @property
     def kept(self) -> Interval:
-        "Of what is good, the share that passed."
+        "Sensitivity: among what should pass, the share that did."
         return self._share(True)
 
     @property
     def dropped(self) -> Interval:
-        "Of what is not good, the share that did not pass."
+        "Specificity: among what should not pass, the share that did not."
         return self._share(False)
 
     @property
     def auroc(self) -> Interval | None:
-        "Of its scores; None for a gate that gives none."
+        "AUROC of its scores for what should pass; None for a gate without scores."
         scored = [(c.score, c.good, c.talk) for c in self.cases if c.score is not None]
         return auroc_interval(*zip(*scored)) if scored else None
 
@@ -207,13 +214,15 @@ def _merge_gates(parts: Iterable[Gate]) -> list[Gate]:
 
 # %% ../../nbs/7_evaluation/20_cards.ipynb #da968e13
 def gates(run: Evidence) -> list[Gate]:
-    "Hold all gates of a run against gold."
+    """Compare every gate of a run with gold: grades, checks and other decisions that pass or reject
+    something.
+    """
     rows = [row for i, row in run.rows.items() if i in run.gold]
     return _merge_gates(gate for row in rows for gate in _step_gates(row))
 
 # %% ../../nbs/7_evaluation/20_cards.ipynb #98214ebb
 def gate_table(gates_by_run: Mapping[str, Sequence[Gate]]) -> HeadAndRows:
-    "Tabulate the gates of runs, by the name of the run."
+    "Tabulate the gates of several runs, one row each: name of a run -> its gates."
     head = (
         "run|gate|of|good kept|good dropped|bad kept|bad dropped|of the good, kept|"
         "of the bad, dropped|AUROC|calls|tokens"
@@ -393,10 +402,12 @@ def _in_cell(value: object) -> str:
 # %% ../../nbs/7_evaluation/20_cards.ipynb #833e2ce0
 @dataclass(frozen=True, repr=False)
 class MechanismCard(Report):
-    "What each mechanism of a run did, and what it was worth where `mtrag audit` went without it."
+    """What each mechanism of a run (rewrite, grade, check, retry, ...) did and cost, and what
+    `mtrag audit` found without it.
+    """
 
     card: Mapping[str, object]
-    "run, turns, tokens, mechanisms, audited, findings."
+    "The card as plain data: run, turns, tokens, mechanisms, audited, findings."
 
     @property
     def title(self) -> str:
@@ -410,11 +421,11 @@ class MechanismCard(Report):
 
     @property
     def data(self) -> Mapping[str, object]:
-        "The card itself."
+        "The card as plain data."
         return self.card
 
     def tables(self) -> list[HeadAndRows]:
-        "The mechanisms, and those that were audited, where there are some."
+        "A table of the mechanisms and, if some were audited, one of their audits."
         rows = []
         for mechanism in self.card["mechanisms"]:
             rows.append({k: x for k, x in mechanism.items() if k != "idle"})
@@ -427,7 +438,7 @@ class MechanismCard(Report):
 
     @property
     def note(self) -> str:
-        "What the audited columns are."
+        "Say what the columns of the audit mean."
         if self.card["audited"]:
             what = "shares of decided turns, and gain, with a mechanism less without"
             return f"Audited: {what}; intervals over conversations."
@@ -470,7 +481,7 @@ def _findings(
 
 
 def mechanism_card(run: Evidence) -> MechanismCard:
-    "Say what each mechanism of a run did, with what `mtrag audit` left in its folder."
+    "Say what each mechanism of a run did and cost, and what the audits in its folder show."
     against = _gates_by_mechanism(run)
     mechanisms = [
         _mechanism(run, *key, visits, against.get(key))

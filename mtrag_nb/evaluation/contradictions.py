@@ -43,15 +43,18 @@ _TWINS = 0.8  # likeness of two clauses that differ in a side, a denial or an or
 
 
 class Contradiction(NamedTuple):
-    "A fact of a target, and what an answer states in its place."
+    "A fact of the target that the answer replaces with another fact."
 
-    kind: str  # number, name, day, swap, side, denial, order
+    kind: str
+    "number, name, day, swap (of two names), side (an opposite), denial or order."
     wanted: str
+    "The target's fact, as text."
     stated: str
+    "What the answer states in its place."
 
     @property
     def why(self) -> str:
-        "Both in words: '9 p.m. for 9 a.m.'."
+        "Both facts in words, as '9 p.m. for 9 a.m.'."
         if self.kind == "denial":
             return f"{self.stated} for {self.wanted}: denied in one of the two"
         if self.kind in ("swap", "order"):
@@ -61,24 +64,27 @@ class Contradiction(NamedTuple):
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #6cbd3fcf
 @dataclass(frozen=True)
 class Contradictions:
-    "What an answer contradicts in a target."
+    "All facts of a target that an answer replaces with others."
 
     found: tuple[Contradiction, ...]
+    "The contradictions, without repetition."
     counted: int
-    "Numbers, dates, times and codes of the target."
+    "How many numbers, dates, times and codes the target has."
     brief: bool
-    "Whether both texts are short."
+    "Whether answer and target are both short."
     everywhere: bool = False
-    "Whether each clause of the target is contradicted."
+    "Whether every clause of the target is contradicted."
 
     @property
     def numbers(self) -> tuple[Contradiction, ...]:
-        "Those of numbers, dates, times and codes."
+        "The contradictions of numbers, dates, times and codes."
         return tuple(c for c in self.found if c.kind == "number")
 
     @property
     def decisive(self) -> tuple[Contradiction, ...]:
-        "Those that decide a verdict, numbers first."
+        """The contradictions that make an answer wrong: those of numbers and, if both texts are
+        short, all others.
+        """
         others = tuple(c for c in self.found if c.kind != "number")
         if self.brief:
             return self.numbers + others
@@ -86,7 +92,7 @@ class Contradictions:
 
     @property
     def flags(self) -> tuple[Contradiction, ...]:
-        "Those for a judge to look at."
+        "The contradictions that do not decide, and that a judge should look at."
         return tuple(c for c in self.found if c not in self.decisive)
 
     @property
@@ -96,7 +102,7 @@ class Contradictions:
 
     @property
     def says_the_contrary(self) -> bool:
-        "Whether a short answer contradicts every clause of a short target, by more than numbers."
+        "Whether a short answer contradicts every clause of a short target in more than numbers."
         others = [c for c in self.found if c.kind != "number"]
         return self.brief and self.everywhere and bool(others)
 
@@ -424,7 +430,13 @@ def _read_texts(answer: str, target: str, question: str) -> _Texts:
 
 @lru_cache(2048)
 def contradictions(answer: str, target: str, question: str = "") -> Contradictions:
-    "What an answer (without marks and sources: `plain_answer`) contradicts in a target."
+    """Find the facts of a target that an answer replaces with others.
+
+    Args:
+        answer: Without citation marks and list of sources (`plain_answer`).
+        target: The reference answer.
+        question: Facts that it names are not counted against the answer.
+    """
     texts = _read_texts(answer, target, question)
     found = []
     everywhere = True
@@ -495,9 +507,10 @@ _YES_OR_NO = re.compile(
 
 
 def number_of_another(answer: str, target: str, question: str) -> bool:
-    """Whether the numbers of a target stand only in parts of an answer about something else.
+    """Whether an answer has the target's numbers only in clauses about something else than the
+    question.
 
-    Without a question that names a thing, or for one of yes and no, this is never so.
+    English only. False for a yes-or-no question, and for a question that names no thing.
     """
     if _YES_OR_NO.match(question):
         return False
@@ -519,7 +532,7 @@ def number_of_another(answer: str, target: str, question: str) -> bool:
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #0a3f90ef
 def leaves_open(answer: str, target: str) -> bool:
-    "Whether an answer gives another number beside the target's and an 'or' between them."
+    """Whether an answer names the target's number and another one with an "or" between them."""
     language = language_of(f"{target} {answer}")
     plain = numbers_in_digits(answer, language)
     wanted = counted_facts(target, language)
@@ -542,7 +555,10 @@ _EXCEPT = re.compile(
 
 
 def excepts(answer: str, target: str, question: str = "") -> bool:
-    "Whether the first word of a target stands right behind an 'all but', which target and question lack."
+    """Whether an answer excludes what the target names, as 'all but X' for X.
+
+    False if target or question has such an exception itself.
+    """
     if _EXCEPT.search(f"{target} {question}"):
         return False
     words = _stems(target)

@@ -65,16 +65,16 @@ __all__ = ['LEAST_SUPPORT', 'PROVE_AGAIN', 'TurnMeasures', 'failure_summary', 'T
 # %% ../../nbs/7_evaluation/14_evidence.ipynb #4d9d3810
 @dataclass(frozen=True)
 class TurnMeasures:
-    "What was measured of a turn; None: not measured, or does not apply."
+    "Scores of one turn. None means not measured, or not applicable."
 
     support: float | None = None
-    "K-precision of the answer in the passages that the generator saw."
+    "K-precision: share of the answer's content words in the passages that the generator saw."
     judge: float | None = None
-    "In [0, 1]."
+    "The judge's score in [0, 1]: faithfulness, or that of a refusal."
     scores: Mapping[str, float | None] = field(default_factory=dict)
-    "Everything else, judgements in [0, 1]."
+    "Measure -> score, of all other measures and judgements; judgements in [0, 1]."
     said: Mapping[str, str] = field(default_factory=dict)
-    "Judgement -> what the judge wrote."
+    "Protocol -> what the judge wrote."
 
 # %% ../../nbs/7_evaluation/14_evidence.ipynb #99b2b191
 def _measures_from(
@@ -120,7 +120,12 @@ def failure_summary(
     gold: Gold | None = None,
     measures: TurnMeasures = TurnMeasures(),
 ) -> str:
-    "How a turn failed by its label, the judge or its support, in a few words; '' if it did not."
+    """Say in a few words how a turn failed; '' if it did not.
+
+    The first that applies decides: an exception, the task's label, the judge's score below 0.5,
+    K-precision
+    below `LEAST_SUPPORT`.
+    """
     if turn.failed:
         node = turn.error.node if turn.error else ""
         return f"broke in {node or 'the graph'}"
@@ -160,10 +165,9 @@ _ProofFile = TypedDict("_ProofFile", {**_PROOF, "turns": Mapping[str, _TriedTurn
 
 # %% ../../nbs/7_evaluation/14_evidence.ipynb #f179965a
 class TurnEvidence:
-    """A turn of a run beside what is known of its task.
+    """One turn of a run beside what is known of its task.
 
-    Blame, proofs, pairs, the gate and cards read these rows. A part is computed when it is first
-    asked for.
+    Blame, proofs, pairs, the gate and cards read these rows. Each part is computed on first use.
     """
 
     def __init__(self, run: Evidence, turn: Trajectory):
@@ -185,18 +189,25 @@ class TurnEvidence:
 
     @property
     def judged(self) -> Mapping[str, Judgement]:
-        "Protocol -> judgement."
+        "Protocol -> the judge's judgement of this turn."
         return self.run.judged.get(self.task_id, {})
 
     @cached_property
     def item(self) -> Item:
-        "The turn, ready to be scored. Raises DataError if a passage that it saw is not at hand."
+        """The turn in the form that the measures take.
+
+        Raises DataError if the text of a passage that it saw is missing.
+        """
         item = turn_item(self.turn, self.run.contexts)
         return replace(item, phrases=self.run.phrases)
 
     @cached_property
     def decision(self) -> tuple[str, float | None]:
-        "Who says whether the turn refuses, and what: the judge alone where its verdicts count."
+        """Who decides whether the turn refuses (record, judge or rule), and the verdict: 1, 0.5, 0
+        or None.
+
+        If judges decide in this run, the judge alone.
+        """
         return decision(self.item, self.judged, "judge" if self.by_judge else "best")
 
     @property
@@ -206,7 +217,7 @@ class TurnEvidence:
 
     @cached_property
     def relevant(self) -> list[str]:
-        "Gold passage ids, translated to the run's ids where the turn has seen the passage."
+        "The ids of the gold passages, in the run's own ids where the turn has seen the passage."
         gold = self.gold.passages
         if self.run.qrels is not None:
             known = {p.id: p for p in gold}
@@ -219,7 +230,7 @@ class TurnEvidence:
         )
 
     def is_relevant(self, ids: Iterable[str]) -> bool:
-        "Whether a gold passage is among some contexts, by their ids."
+        "Whether one of these contexts (by id) comes from a gold passage."
         seen = [self.run.contexts[i] for i in ids if i in self.run.contexts]
         return any(c.document_id in self.relevant for c in seen)
 
@@ -230,7 +241,11 @@ class TurnEvidence:
 
     @property
     def value(self) -> float | None:
-        "The value of how the turn ended, in [0, 1]; None where nobody can say."
+        """How good the end of the turn is, in [0, 1]; None where nothing says.
+
+        ROUGE-L of an answer with the target; 1 for a right refusal or question back, 0 for a wrong
+        one and for a turn that broke.
+        """
         turn = self.turn
         if self.label in TO_ASK and turn.of(Clarified):
             return float(turn.asked_back)
@@ -248,7 +263,7 @@ class TurnEvidence:
 
     @cached_property
     def measures(self) -> TurnMeasures:
-        "What was measured of the turn: K-precision, the judge, and what lies in the folder."
+        "The measures of the turn: K-precision, the judge's score, and the scores kept in the folder."
         turn = self.turn
         contexts = self.run.contexts
         at_hand = turn.answered and all(i in contexts for i in turn.contexts)
@@ -263,7 +278,11 @@ class TurnEvidence:
 
 # %% ../../nbs/7_evaluation/14_evidence.ipynb #evid0001
 class Evidence(Scored):
-    "A run with what is known of its tasks."
+    """A run beside what is known of its tasks: labels, targets, gold passages, qrels, kept scores
+    and judgements.
+
+    Evaluation, figures and reports read runs through this class.
+    """
 
     def __init__(
         self,
@@ -292,22 +311,22 @@ class Evidence(Scored):
 
     @property
     def name(self) -> str:
-        "Of the run."
+        "The name of the run."
         return self.run.name
 
     @property
     def system(self) -> str:
-        "The name of its system."
+        "The name of the system that made the run."
         return self.run.system
 
     @property
     def folder(self) -> Path:
-        "Where it lies."
+        "The run's folder."
         return self.run.folder
 
     @property
     def manifest(self) -> Mapping:
-        "What it was made with."
+        "The run's manifest: identity, settings, versions, sessions."
         return self.run.manifest
 
     @property
@@ -327,7 +346,7 @@ class Evidence(Scored):
 
     @cached_property
     def rows(self) -> dict[str, TurnEvidence]:
-        "Task id -> the turn beside what is known of its task."
+        "Task id -> the turn with its evidence."
         return {i: TurnEvidence(self, t) for i, t in self.turns.items()}
 
     @cached_property
@@ -337,14 +356,16 @@ class Evidence(Scored):
 
     @cached_property
     def histories(self) -> Mapping[str, Sequence[Turn]]:
-        "Task id -> the turns before the question: as given, or of the run's tasks."
+        "Task id -> the turns before the question, as handed in or as the run's tasks have them."
         if self._histories is not None:
             return self._histories
         return {i: t.history for i, t in self.run.tasks.items()}
 
     @cached_property
     def judged(self) -> dict[str, Mapping[str, Judgement]]:
-        "Task id -> protocol -> judgement, of the present answers, by the targets and histories at hand."
+        """Task id -> protocol -> judgement; only judgements of the present answers on the present
+        targets and histories.
+        """
         known = self.run.judgements.items()
         return {i: js for i, js in known if self._judged_on_these(i)}
 
@@ -360,7 +381,11 @@ class Evidence(Scored):
 
     @cached_property
     def proof(self) -> dict:
-        "What `mtrag blame --prove` left: `turns`, by task id, and `seconds`; {} for other turns."
+        """The content of proof.json, as `mtrag blame --prove` wrote it: `turns` by task id, and
+        `seconds`.
+
+        {} if there is none, or if the run's turns have changed since.
+        """
         kept = read_kept(self.folder / "proof.json", _ProofFile, PROVE_AGAIN)
         if kept and kept["run"] == self.run.state:
             return kept
@@ -368,7 +393,7 @@ class Evidence(Scored):
 
     @cached_property
     def circular(self) -> frozenset[str]:
-        "The measures that decided inside the system."
+        "The measures that decided inside the system, and therefore cannot score it."
         return circular(self.run)
 
     @cached_property
@@ -378,28 +403,30 @@ class Evidence(Scored):
 
     @cached_property
     def searches(self) -> bool:
-        "Whether the run records its searches: one that answered without any on record does not."
+        "Whether the run records its searches; False if a turn was answered without a search on record."
         return all(t.retrievals for t in self.turns.values() if t.answered)
 
     @cached_property
     def cites(self) -> bool:
-        "Whether the run records citations: one without any does not."
+        "Whether the run records citations; False if no turn has any."
         return any(t.cited for t in self.turns.values())
 
     @cached_property
     def own_ids(self) -> bool:
-        "Whether the run's passages have other ids than gold's."
+        "Whether the system names passages by ids of its own, so that gold has to be found by text."
         return has_own_ids(self.run, self.gold)
 
     @property
     def about(self) -> str:
-        "System, profile, model and size."
+        "System, profile, model and size of the run in one line."
         return _about_run(self.run)
 
     @cached_property
     def kept_scores(self) -> dict[str, dict[str, float | None]]:
-        """Task id -> measure -> score as the folder has it, of the present answers, by the
-        reference and the qrels at hand; what was scored by others does not count."""
+        """Task id -> measure -> score, as the run's folder has it.
+
+        Scores of earlier answers, or made with another reference or other qrels, are left out.
+        """
         kept = {}
         for i, scores in self.run.scores.items():
             line = self.run.score_lines.get(i)
@@ -422,13 +449,15 @@ class Evidence(Scored):
 
     @property
     def stale(self) -> list[str]:
-        "The turns whose kept scores are of other answers or by another reference."
+        "Task ids whose kept scores are of an earlier answer, or were made with another reference."
         lines = self.run.score_lines
         return [i for i in lines if i in self.turns and i not in self.kept_scores]
 
     @property
     def how(self) -> dict[str, str]:
-        "How the scores were obtained: encoder, refusals, judge."
+        """Measure or group of measures -> how it was obtained: encoder, source of refusal verdicts,
+        judge.
+        """
         notes = {}
         if self.verdicts == "judge":
             notes["verdicts"] = f"judge {judge_name(self.run)}"
@@ -445,8 +474,11 @@ class Evidence(Scored):
         return {**how, **notes, **describe_unfit(items, self.gold)}
 
     def retrieval(self, depth: int = 0) -> RetrievalScores | None:
-        """Measure what was retrieved, at least to a depth, by the qrels at hand, else by the gold
-        passages; None without a ranking on record."""
+        """Measure the rankings of the run against the qrels, or against the gold passages without
+        qrels.
+
+        `depth`: measure at least so many passages. Returns None if no ranking is on record.
+        """
         qrels = self.qrels
         if qrels is None:
             qrels = {}
@@ -459,7 +491,9 @@ class Evidence(Scored):
 
     @cached_property
     def scores(self) -> dict[str, dict[str, float | None]]:
-        "Task id -> measure -> score: without a model, of the folder, and the judge's on its own scale."
+        """Task id -> measure -> score: measures that need no model, scores kept in the folder, and
+        the judge's scores.
+        """
         found = score_items([row.item for row in self.rows.values()], self.gold)
         for i, scores in found.items():
             scores |= self.kept_scores.get(i, {})
@@ -468,7 +502,7 @@ class Evidence(Scored):
 
     @property
     def measures(self) -> list[str]:
-        "All measures that some turn has a score of."
+        "The names of all measures for which some turn has a score."
         return list(dict.fromkeys(chain(*self.scores.values())))
 
     def _repr_html_(self) -> str:
@@ -476,7 +510,10 @@ class Evidence(Scored):
 
 # %% ../../nbs/7_evaluation/14_evidence.ipynb #f3ca711a
 def as_evidence(run: Run | Evidence | str | Path, **options: object) -> Evidence:
-    "A run, folder or evidence as evidence. `options`: of `Evidence`. Raises SettingsError if it is evidence already."
+    """Return the evidence of a run, given as run, folder or evidence.
+
+    `options`: those of `Evidence`. Raises SettingsError for options beside evidence.
+    """
     if not isinstance(run, Evidence):
         return Evidence(run, **options)
     if options:

@@ -51,7 +51,10 @@ def _function_words() -> dict[str, frozenset[str]]:
 # %% ../../nbs/7_evaluation/01_facts.ipynb #a3d2a561
 @lru_cache(4096)
 def language_of(text: str) -> str:
-    'The language with most function words in a text: "en", "de", ...; "en" where none has more, "" where not in Latin letters.'
+    """Return the language whose function words are most frequent in a text: "en", "de", ...
+
+    "en" if none has more; "" for a text not in Latin letters.
+    """
     if script_of(text) not in ("Latin", ""):
         return ""
     words = {word for word in all_words(text) if word.isalpha()}
@@ -117,7 +120,7 @@ def _as_percent(match: re.Match) -> str:
 # %% ../../nbs/7_evaluation/01_facts.ipynb #a53fe535
 @lru_cache(8192)
 def numbers_in_digits(text: str, language: str = "en") -> str:
-    "A text with the numbers that it writes in words in digits, shares in percent, its units in English."
+    "Rewrite number words as digits ('twelve' as '12'), shares as percent, and units in English."
     plain = level(text)
     if language not in READ_LANGUAGES:
         return plain
@@ -142,19 +145,22 @@ Value = (
 
 @dataclass(frozen=True)
 class Fact:
-    "Something in a text that another text can contradict."
+    "A number, date, name or the like in a text: something that another text can contradict."
 
     kind: str
-    "number, year, clock, date, code; day (of the week), name, side."
+    """number, year, clock, date or code; day (of the week), name, or side (a word with an opposite,
+    as over and under).
+    """
     value: Value
+    "A number's digits, or a code; of a date, time or name all values that it may have."
     text: str
-    "As it is written."
+    "As the text writes it."
     unit: str = ""
-    "Of a number."
+    "The unit of a number."
     noun: str = ""
-    "The word behind it."
+    "The word after it."
     before: str = ""
-    "The word in front of it."
+    "The word before it."
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #3f5749d1
 COUNTED = frozenset({"number", "year", "clock", "date", "code"})
@@ -308,7 +314,9 @@ _SCALES = {  # unit -> the unit in which its like is compared, and how many of i
 
 
 def scaled(fact: Fact) -> tuple[float, str]:
-    "A number and its unit, in the unit that its like is compared in; NaN for what is no number."
+    """Return a number and its unit in the base unit of its kind ('3 km': 3000 m); NaN for what is
+    no number.
+    """
     unit, factor = _SCALES.get(fact.unit, (fact.unit, 1))
     try:
         return round(float(fact.value) * factor, 6), unit
@@ -339,7 +347,11 @@ def _same_date(fact: Fact, other: Fact) -> bool:
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #1decf019
 def agrees(fact: Fact, other: Fact) -> bool:
-    "Whether two facts are the same: numbers by value and unit, dates as far as given, names where one is a part of the other."
+    """Whether two facts can be the same.
+
+    Numbers agree by value and unit, dates in the parts that both give, names if one contains the
+    other.
+    """
     kinds = {fact.kind, other.kind}
     if kinds <= {"number", "year"}:
         return _same_number(fact, other)
@@ -358,7 +370,10 @@ def agrees(fact: Fact, other: Fact) -> bool:
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #483d6c1b
 def counts_the_same(fact: Fact, other: Fact) -> bool:
-    "Whether two facts are the same value of the same: a date, a time, a number with its unit or noun."
+    """Whether two facts give the same value for the same thing.
+
+    They are the same date or time, or the same number with a unit or with the same noun.
+    """
     if not agrees(fact, other):
         return False
     if fact.kind in ("clock", "date"):
@@ -368,23 +383,23 @@ def counts_the_same(fact: Fact, other: Fact) -> bool:
 
 
 def stands_in(fact: Fact, others: Iterable[Fact]) -> bool:
-    "Whether one of others is the same fact."
+    "Whether one of some facts agrees with a fact (`agrees`)."
     return any(agrees(fact, other) for other in others)
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #550c9f78
 @dataclass(frozen=True)
 class Clause:
-    "A part of a sentence."
+    "A clause of a sentence: its content words and its facts."
 
     words: frozenset[str]
-    "Stems that carry content, without counted facts."
+    "Stems of the content words; numbers, dates, times and codes are not among them."
     facts: tuple[Fact, ...]
     denied: frozenset[str]
-    "Of the words those in reach of a negation."
+    "Stems in the scope of a negation."
     negative: bool
-    "Whether it has a negation."
+    "Whether the clause has a negation."
     around: frozenset[str] = frozenset()
-    "The words of its sentence."
+    "Stems of the whole sentence."
 
 
 _CLAUSE_ENDS = re.compile(
@@ -486,7 +501,10 @@ def _capital_runs(tokens: Sequence) -> list[list[str]]:
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #f84aa555
 def names_in(language: str, *texts: str) -> frozenset[str]:
-    "The keys of words with a capital; in German, which writes nouns so, of two or more in a row."
+    """Return the keys of the capitalized words in some texts: those that count as names.
+
+    In German, which capitalizes all nouns, only two or more in a row count.
+    """
     if language not in READ_LANGUAGES:
         return frozenset()
     shortest = 2 if language == "de" else 1
@@ -569,7 +587,10 @@ def _clause_of(
 def clauses(
     text: str, names: frozenset[str], language: str = "en"
 ) -> tuple[Clause, ...]:
-    "The clauses of a text, in order. names: keys of the words that are names (`names_in`)."
+    """Split a text into clauses with their facts, in order; cached.
+
+    `names`: keys of the words that are names (`names_in`). `language`: as `language_of` names it.
+    """
     plain, masked = _masked(numbers_in_digits(without_points(text), language))
     for pattern, word in _BOUNDS:
         plain = re.sub(pattern, word, plain, flags=re.I)
@@ -583,18 +604,22 @@ def clauses(
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #d3672bd6
 def facts_of(parts: Iterable[Clause]) -> tuple[Fact, ...]:
-    "The facts of clauses, in order."
+    "Return the facts of clauses, in order."
     return tuple(fact for clause in parts for fact in clause.facts)
 
 
 def counted_facts(text: str, language: str = "en") -> tuple[Fact, ...]:
-    "The numbers, dates, times and codes of a text, those apart that it denies ('7, not 12')."
+    """Return the numbers, dates, times and codes of a text, but not those that it denies (12 in '7,
+    not 12').
+    """
     facts = facts_of(clauses(text, frozenset(), language))
     denies = ("not", "nicht", "pas", "no")
     return tuple(f for f in facts if f.kind in COUNTED and f.before not in denies)
 
 
 def words_beside_facts(text: str) -> list[str]:
-    "The stems of a text's words, without its numbers, units, dates, times and codes."
+    """Return the stems of a text's words, without numbers, units, dates, times and codes, in
+    alphabetical order.
+    """
     parts = clauses(text, frozenset(), language_of(text))
     return sorted(frozenset().union(*(clause.words for clause in parts)))

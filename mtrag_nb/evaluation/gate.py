@@ -38,26 +38,28 @@ __all__ = ['LossTest', 'GateReport', 'gate_runs']
 # %% ../../nbs/7_evaluation/19_gate.ipynb #28b1bbc0
 @dataclass(frozen=True)
 class LossTest:
-    "Whether a mean difference of turns, new less old, is a loss: what decides, and the exit code."
+    """Test whether the mean difference of scores, new minus old, is a loss; it gives the exit code
+    of `mtrag gate`.
+    """
 
     interval: Interval
-    "Of the difference, 95 %, over conversations."
+    "The mean difference with its 95 % interval over conversations."
     floor: float
-    "Its lower end, had one turn more been lost."
+    "The lower end of the interval if one more turn had been lost."
     p: float | None
-    "Sign-flip test over conversations, two-sided; None: one conversation."
+    "p of the two-sided sign-flip test over conversations; None: there is only one conversation."
     changed: int
-    "Conversations in which the two differ."
+    "Number of conversations in which the runs differ."
     detectable: float | None
-    "The least loss that so many conversations show in 4 of 5 cases."
+    "The smallest loss that so many conversations show with a power of 80 %."
     least: float
-    "The loss that matters."
+    "The smallest loss that matters, as the caller set it."
     same: bool = False
-    "Every answer is the same."
+    "Whether both runs give the same answers."
 
     @property
     def code(self) -> int:
-        "0: a loss of `least` is excluded; 1: it is not, and a loss is shown; 2: neither."
+        "0: a loss of `least` or more is excluded; 1: a loss is shown; 2: neither."
         enough = self.interval.clusters >= LEAST
         if self.same or enough and self.floor > -self.least:
             return 0
@@ -69,7 +71,9 @@ class LossTest:
 
     @property
     def needed(self) -> int:
-        "Conversations with which a version without any loss has exit code 0 in about 4 of 5 cases."
+        """Number of conversations with which a version without any loss passes (code 0) in about 4
+        of 5 cases.
+        """
         detectable = self.detectable or 0.0
         clusters = self.interval.clusters
         spread = 0.0 if math.isnan(detectable) else clusters * detectable**2
@@ -80,7 +84,9 @@ class LossTest:
 
     @property
     def verdict(self) -> str:
-        "In words."
+        """The result in words: worse, not worse, or cannot tell, with the conversations that would
+        be needed.
+        """
         shown = (self.interval.high or 0) < 0
         if self.code == 2:
             talks = self.interval.clusters
@@ -257,35 +263,39 @@ def _in_markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 # %% ../../nbs/7_evaluation/19_gate.ipynb #gate0003
 @dataclass(frozen=True, repr=False)
 class GateReport(Report):
-    "A new run held against an old one."
+    "Whether a new run is worse than an old one on the same tasks, as a regression gate reports it."
 
     base: Evidence
+    "The old run."
     new: Evidence
+    "The new run."
     measure: str
-    "As it is named."
+    "The name of the measure, as the caller gave it."
     means: tuple[float, float]
-    "Old, new."
+    "Mean score of the old run and of the new one."
     changes: Mapping[str, float]
-    "Task id -> new less old."
+    "Task id -> new score minus old score."
     loss: LossTest
     left_out: Mapping[str, int]
-    "Why -> turns."
+    "Reason -> number of turns that were not compared."
     readings: Mapping[str, int] = field(default_factory=dict)
-    "How -> rankings."
+    "Unusual way in which rankings were read -> number of rankings."
 
     @property
     def title(self) -> str:
-        "The verdict and the exit code."
+        "The verdict in words, with the exit code."
         return f"{self.loss.verdict} (exit code {self.loss.code})"
 
     @property
     def mended(self) -> int:
-        "How many turns have a higher score."
+        "Number of turns whose score rose."
         return sum(x > 0 for x in self.changes.values())
 
     @cached_property
     def spoilt(self) -> list[dict]:
-        "The turns whose score fell, most first: question, answers, and what failed first in the new run."
+        """The turns whose score fell, largest fall first: question, both answers, and what failed
+        first in the new run.
+        """
         turns = []
         for change, i in sorted((x, i) for i, x in self.changes.items() if x < 0):
             old = self.base.turns[i]
@@ -306,7 +316,7 @@ class GateReport(Report):
 
     @property
     def note(self) -> str:
-        "What was compared, and what was left out."
+        "Say what was compared, and what was left out."
         return self._note(str)
 
     def _note(self, shown: Callable[[str], str]) -> str:
@@ -328,7 +338,7 @@ class GateReport(Report):
 
     @property
     def markdown(self) -> str:
-        "A comment for a pull request."
+        "The report as Markdown, for a comment on a pull request."
         some = self.spoilt[:_SHOWN]
         table = _in_markdown(*self._table())
         parts = [f"### mtrag gate: {self.loss.verdict}", table, self._note(_escaped)]
@@ -340,7 +350,7 @@ class GateReport(Report):
 
     @property
     def data(self) -> dict:
-        "What is printed, as plain data, with all turns that were spoilt."
+        "The report as plain data, with all turns whose score fell."
         report = {
             "code": self.loss.code,
             "verdict": self.loss.verdict,
@@ -451,8 +461,9 @@ def gate_runs(
     shared: bool = False,  # True: compare what both have, however much that is
 ) -> GateReport:
     """Test whether a new run is worse than an old one.
-
-    Raises DataError if they cannot be compared, SettingsError for a price or a loss out of bounds.
+    Raises:
+        DataError: The runs cannot be compared.
+        SettingsError: A price or a loss out of bounds.
     """
     _check_options(measure, price, least)
     _check_comparable(base, new, measure)

@@ -32,10 +32,11 @@ def measure_retrieval(
     whole: bool,  # of a run, which has no other tasks to miss; a file may have lost some
     depth: int = 0,  # measure at least so deep
 ) -> RetrievalScores | None:
-    """Measure what items retrieved, against the qrels; None: no ranking is on record.
+    """Measure the rankings of items against the qrels; None if no ranking is on record.
 
-    A task without a ranking counts as missing, not as 0. Passages count in the order that the
-    system gave; in a file their scores rank, equal ones as by trec_eval.
+    A task without a ranking counts as missing, not as 0. Passages rank in the order that the system
+    gave; in a file
+    their scores rank them, equal ones as trec_eval orders them.
     """
     domains = {i.task_id: i.domain for i in items}
     if whole:
@@ -51,13 +52,13 @@ def measure_retrieval(
 
 # %% ../../nbs/7_evaluation/07_gold_ids.ipynb #outqrels
 def has_own_ids(run: Run, gold: Mapping[str, Gold]) -> bool:
-    "Whether a run has other ids than gold: it saw no gold passage by its id."
+    "Whether a run names passages by other ids than gold does: no gold id is among its passages."
     ids = {c.document_id for c in run.passages.values()}
     return not any(p.id in ids for g in gold.values() for p in g.passages)
 
 
 def seen_contexts(run: Run, task_id: str) -> list[Context]:
-    "The contexts of a turn, in the order in which they came."
+    "Return the contexts that a turn found, hit or read, each once and in this order."
     turn = run.trajectories[task_id]
     hits = (h.parent_id for s in turn.retrievals for h in s.hits)
     ids = dict.fromkeys((*turn.found, *hits, *turn.contexts))
@@ -75,10 +76,16 @@ def _neighbours_with(
 
 
 def ids_in_run(gold: Passage, seen: Sequence[Context], own_ids: bool) -> list[str]:
-    """The ids under which a turn saw a gold passage; its own if it did not.
+    """Return the ids under which a turn saw a gold passage; the gold id if it did not see it.
 
-    The id itself, if seen, counts alone; passages known by a text alone, or with ids of another
-    system, are compared by text (`is_gold`), one by one and two neighbours together.
+    Args:
+        gold: The gold passage.
+        seen: The contexts of the turn.
+        own_ids: The run names passages by ids of its own.
+
+    If the gold id is among the contexts it counts alone. Else texts are compared (`is_gold`), of
+    one context and of two
+    neighbours together.
     """
     ids = {c.document_id for c in seen}
     if gold.id in ids and not any(gold.id in files_of(c) for c in seen):
@@ -92,7 +99,7 @@ def ids_in_run(gold: Passage, seen: Sequence[Context], own_ids: bool) -> list[st
 def qrels_in_run(
     run: Run, gold: Mapping[str, Gold], qrels: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Mapping[str, int]]:
-    "Qrels under the ids by which a run saw the passages."
+    "Translate qrels to the ids under which a run saw the passages."
     own_ids = has_own_ids(run, gold)
     translated = dict(qrels)
     for task in qrels.keys() & run.trajectories.keys():

@@ -38,7 +38,7 @@ __all__ = ['Item', 'run_items', 'turn_item', 'file_verdicts', 'prediction_items'
 # %% ../../nbs/7_evaluation/06_items.ipynb #9ba665c2
 @dataclass(frozen=True)
 class Item:
-    "An answer, with what it was made from."
+    "One answer with what it was made from: the common input of all measures."
 
     task_id: str
     conversation_id: str
@@ -47,26 +47,26 @@ class Item:
     question: str
     answer: str
     contexts: tuple[Context, ...]
-    "What the generator read, or what was found if it read nothing."
+    "The contexts that the generator read; if it read none, those that were retrieved."
     history: tuple[Turn, ...] = ()
     outcome: Outcome | None = None
-    "Of a recorded turn; None in a prediction file."
+    "The outcome of a recorded turn; None for a line of a prediction file."
     found: int = -1
-    "Contexts that retrieval found, or that came with the task; -1: not known."
+    "Number of contexts that were retrieved, or that came with the task; -1: not known."
     ranked: tuple[tuple[str, float], ...] = ()
     "Passage ids with their scores, best first."
     verdict: float | None = None
-    "Whether it refuses, if its file says so: 1, 0.5 or 0."
+    "Whether the answer is a refusal, if its file says so: 1, 0.5 (in part) or 0."
     unranked: bool = False
-    "What was retrieved is not on record: no ranking can be measured."
+    "Whether retrieval is not on record, so that no ranking can be measured."
     passages: str = ""
-    "Of a prediction: whose its contexts are."
+    "Of a prediction: where its contexts come from."
     phrases: tuple[str, ...] = ()
-    "With which its system refuses."
+    "Phrases with which the system refuses."
     by_score: bool = False
-    "Of a file, whose scores rank; else the order counts."
+    "Whether scores rank the passages, as in some files; else their order counts."
     retrieved: tuple[Context, ...] = ()
-    "All that was found for a recorded turn, kept or dropped; (): not on record."
+    "All contexts that a recorded turn retrieved, kept or dropped; (): not on record."
 
     @property
     def failed(self) -> bool:
@@ -80,12 +80,12 @@ class Item:
 
     @property
     def answerless(self) -> bool:
-        "Whether no answer is on record, as in a file of rankings."
+        "Whether there is no answer, as in a file of rankings."
         return self.outcome is Outcome.NOT_RECORDED
 
     @cached_property
     def refused(self) -> bool:
-        "Whether the turn was recorded as a refusal, its file says so, or else its answer declines."
+        "Whether the answer is a refusal: recorded as one, or as its file says, or by the wording."
         if self.outcome is Outcome.I_DONT_KNOW or self.verdict == 1:
             return True
         if self.verdict is not None:
@@ -96,17 +96,19 @@ class Item:
 
     @property
     def documents(self) -> str:
-        "The contexts as a generator is shown them."
+        "The contexts as one text, in the form that a generator sees."
         return format_docs_for_gen(self.contexts)
 
     @property
     def retrieved_documents(self) -> str:
-        "The same of what retrieval found; the contexts where that is not on record."
+        """The retrieved contexts as one text; the contexts that were read where retrieval is not on
+        record.
+        """
         return format_docs_for_gen(self.retrieved or self.contexts)
 
     @cached_property
     def texts(self) -> list[str]:
-        "One text a passage, as a prediction file has them: pieces of one passage are joined."
+        "The text of each passage; pieces of one passage are joined, as in a prediction file."
         joined: dict[str, list[str]] = {}
         for context in self.contexts:
             joined.setdefault(context.document_id, []).append(context.text)
@@ -114,22 +116,26 @@ class Item:
 
     @cached_property
     def support(self) -> float | None:
-        "K-precision of the answer; None for refusals and questions, errors, and without texts of passages."
+        """K-precision: the share of the answer's content words in its passages.
+
+        None for refusals, questions back and errors, and if no passage has a text.
+        """
         if self.refused or self.failed or self.asked_back or "" in self.texts:
             return None
         return k_precision(self.answer, self.texts)
 
     @property
     def digest(self) -> str:
-        "Names the answer and the contexts that it was made from."
+        "A digest of the answer and its contexts: a judgement with another digest is stale."
         return answer_digest(self.answer, [c.id for c in self.contexts])
 
 # %% ../../nbs/7_evaluation/06_items.ipynb #6164c6b0
 def run_items(run: Run, tasks: Sequence[Task] = ()) -> list[Item]:
-    """The turns of a run as items. Histories come from `tasks`, by default from the run.
+    """Return the turns of a run as items.
 
-    If an answered turn has no recorded search, the run is taken not to record searches: then no
-    turn was refused before one.
+    `tasks`: with the histories; (): those of the run. If an answered turn has no search on record,
+    the run is taken
+    not to record searches, and its turns without a search have no ranking.
     """
     histories = {t.id: t.history for t in tasks or run.tasks.values()}
     turns = run.trajectories.values()
@@ -160,7 +166,10 @@ def turn_item(
     passages: Mapping[str, Context],
     history: tuple[Turn, ...] = (),
 ) -> Item:
-    "A recorded turn, with what its generator saw. Raises DataError for a context not in `Run.passages`."
+    """Return a recorded turn as an item, with the contexts that its generator saw.
+
+    Raises DataError for a context that is not among `passages` (context id -> context).
+    """
     contexts = _contexts_of(turn, passages)
     retrieved = tuple(passages[i] for i in turn.found if i in passages)
     searches = turn.retrievals
@@ -185,7 +194,10 @@ def turn_item(
 
 # %% ../../nbs/7_evaluation/06_items.ipynb #d7b70d36
 def file_verdicts(path: str | Path) -> dict[str, float]:
-    "Task id -> 1, 0.5 or 0: whether the answer refuses, as a prediction file says. Raises DataError for others."
+    """Read from a prediction file which answers are refusals: task id -> 1, 0.5 (in part) or 0.
+
+    Raises DataError for other values.
+    """
     verdicts = {}
     for line, prediction in read_jsonl(path, nan_is_null=True):
         metrics = prediction.get("metrics")
@@ -212,10 +224,14 @@ def _check_filled(path: str | Path, predictions: Iterable[Prediction]) -> None:
 
 
 def prediction_items(path: str | Path, tasks: Sequence[Task] = ()) -> list[Item]:
-    """The answers of a prediction file to tasks with contexts, or its rankings where it holds no answer.
+    """Read a prediction file as items: its answers or, if it has no answers, its rankings.
 
-    tasks: (): the file repeats its input. Raises DataError for a line without an answer, or
-    without its task.
+    Args:
+        path: The file.
+        tasks: Those that were predicted; (): the lines of the file repeat their tasks.
+
+    Raises:
+        DataError: A line without an answer, or without its task.
     """
     predicted = read_predictions(path)
     verdicts = {}
@@ -260,7 +276,11 @@ def check_reference(
     tasks: Sequence[Task],
     source: str | Path,
 ) -> None:
-    "Raises DataError (naming `source`) if the reference file has none of the tasks, or asks other things."
+    """Check that a reference file fits some answers.
+
+    `source`: the file, named in errors. Raises DataError if it has none of the tasks, or other
+    questions.
+    """
     remedy = "Name the file of its tasks with --reference"
     if not items:
         again = "Go on with the run, or name another"
@@ -279,12 +299,15 @@ def check_reference(
 
 # %% ../../nbs/7_evaluation/06_items.ipynb #7748156c
 def asked_digest(item: Item, gold: Gold | None) -> str:
-    "Names what a judge is told of a task besides the answer: the question, the history and the target."
+    "Return a digest of what a judge is told besides the answer: question, history and target."
     return digest([item.question, item.history, gold.targets[:1] if gold else ()])
 
 # %% ../../nbs/7_evaluation/06_items.ipynb #d5003df4
 def circular(run: Run) -> frozenset[str]:
-    "The measures that decided inside a run: they do not score it. Support and claims are K-precision."
+    """Return the measures that decided inside a run and therefore cannot score it.
+
+    That is K-precision where a stage of the system checked by support or by claims, else none.
+    """
     for turn in run.trajectories.values():
         if any(v.how in ("support", "claims") for v in turn.verdicts):
             return frozenset({"K-precision"})
@@ -292,7 +315,10 @@ def circular(run: Run) -> frozenset[str]:
 
 # %% ../../nbs/7_evaluation/06_items.ipynb #3f74e137
 def judge_of(run: Run) -> dict[str, str]:
-    "The identity of the judge that a run is read with; {} if none. Raises DataError for an unnamed judge."
+    """Return the identity of the judge whose judgements a run has; {} if it has none.
+
+    Raises DataError for judgements without the judge's name.
+    """
     path = run.judged_in / "judge.json"
     if not path.exists():
         return {}

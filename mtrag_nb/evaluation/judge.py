@@ -54,23 +54,28 @@ def _before_stop(text: str) -> str:
 # %% ../../nbs/7_evaluation/09_judge.ipynb #93762a26
 @dataclass(frozen=True)
 class JudgeReply:
-    "What was read from a judge's reply."
+    "What was read from one reply of a judge."
 
     values: dict[str, str | float | None]
-    "Field name -> value; None: could not be read."
+    "Field of the protocol -> value; None: it could not be read."
     reasoning: str = ""
     raw: str = ""
-    "What the model wrote."
+    "The reply as the model wrote it."
     p: dict[str, dict[str, float]] = field(default_factory=dict)
-    "Of a choice: field name -> option -> probability."
+    "If the judge chose by probability: field -> option -> probability."
     mass: float | None = None
-    "Of a choice: the probability of all options together, in the worst field."
+    """If the judge chose by probability: the summed probability of all options, in the field where
+    it is least.
+    """
 
 # %% ../../nbs/7_evaluation/09_judge.ipynb #86888ae5
 def read_judge_reply(
     text: str, fields: Sequence[ReplyField], cut: bool = False
 ) -> JudgeReply:
-    "Read a reply, field by field; cut: at max_new_tokens. None: not stated, or stated in two ways."
+    """Read a judge's reply field by field; a field is None if it is missing or has two values.
+
+    `cut`: the reply ended at the limit of new tokens.
+    """
     text = without_thinking(_before_stop(text))
     values = {f.name: read_field(text, f, len(fields) == 1, cut) for f in fields}
     return JudgeReply(values, _read_reasoning(text, fields), text)
@@ -154,7 +159,7 @@ WAYS = {"text": _asked_by_text, "choice": _asked_by_choice}
 
 
 def check_way(way: str) -> None:
-    "Raises SettingsError for an unknown way to ask."
+    "Check the name of a way to ask the judge. Raises SettingsError for one that is not in `WAYS`."
     if way not in WAYS:
         raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
 
@@ -250,7 +255,7 @@ def judge_faithfulness(
     documents: Texts,
     way: str = "text",
 ) -> list[Judgement]:
-    "How well the documents support each answer, 1 to 10, and whether it hallucinates."
+    "Ask a model how well the documents support each answer (1 to 10), and whether it hallucinates."
     prompts = []
     for question, answer, shown in zip(questions, answers, documents, strict=True):
         prompt = _judge_prompt(
@@ -343,9 +348,9 @@ def _judge_idk(
 def idk_agreement(
     judge: Sequence[float | None], rule: Sequence[float], talks: Sequence[str]
 ) -> Agreement:
-    """Compare IDK verdicts (1, 0.5, 0 or None) with the rule's.
+    """Compare a judge's refusal verdicts (1, 0.5, 0 or None) with the rule's.
 
-    0.5 counts as no: only a whole refusal is one.
+    0.5, a refusal in part, counts as no refusal. `talks`: the conversation of each.
     """
     words = {1.0: "yes", 0.5: "partial", 0.0: "no", None: "unparsed"}
     verdicts = []
@@ -454,7 +459,10 @@ def judge_statements(
     way: str = "text",
     split: str = "rule",  # who splits answers into statements: rule or judge
 ) -> list[Judgement]:
-    "The share of each answer's statements that the documents support, in [0, 1]; None without statements."
+    """Ask a model which statements of each answer the documents support.
+
+    The score is the supported share, in [0, 1]; None for an answer without statements.
+    """
     splits = [(sentences(answer), 0) for answer in answers]
     if split == "judge":
         splits = _split_by_judge(model, questions, answers)
@@ -607,7 +615,20 @@ def judge_item(
     protocols: Sequence[str] = PROTOCOLS,
     split: str = "rule",
 ) -> dict[str, Judgement]:
-    "All that the judge says of an answer, by protocol. Raises SettingsError for an unknown protocol."
+    """Judge an answer in several protocols: protocol -> judgement.
+
+    Args:
+        item: The answer.
+        gold: With the target; None: protocols that need one are left out.
+        model: The judge.
+        embedder: For the cosine with the target, which may spare the judge; None: always ask.
+        way: "text" (the model writes) or "choice" (token probabilities).
+        protocols: What is asked.
+        split: How an answer is split into statements: "rule", or by the model.
+
+    Raises:
+        SettingsError: An unknown protocol.
+    """
     _check_protocols(protocols)
     target = gold.targets[0] if gold and gold.targets else None
     asked = (item, target, model, embedder, way, split)

@@ -92,18 +92,19 @@ def _judged_on(run: Run, item: Item, gold: Mapping[str, Gold] | None) -> bool:
 # %% ../../nbs/7_evaluation/12_judged_runs.ipynb #88e22813
 @dataclass(frozen=True)
 class ProtocolRow:
-    "One protocol over the answers of a run."
+    "The scores of one protocol over the answers of a run."
 
     protocol: str
     mean: Interval
-    "Clustered by conversation."
+    "Mean score, with an interval over conversations."
     parsed: float
-    "Share of the asked whose fields were all read."
+    "Share of the replies in which every field could be read."
     worst: float | None
-    "Mean if every unread reply meant the worst."
+    "Mean score if every unreadable reply had the worst score."
     best: float | None
+    "Mean score if every unreadable reply had the best score."
     by: dict[str, int]
-    "Way -> judgements."
+    "Way to ask -> number of judgements."
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -133,26 +134,27 @@ def _protocol_row(
 # %% ../../nbs/7_evaluation/12_judged_runs.ipynb #1192b31e
 @dataclass(frozen=True, repr=False)
 class JudgeReport(Report):
-    "What a judge said of a run."
+    "A judge's scores of the answers of a run, summed up by protocol."
 
     name: str
     identity: dict[str, str]
-    "Of the judge."
+    "The judge's model, prompts and way to ask."
     rows: tuple[ProtocolRow, ...]
     hallucinations: Interval
-    "Share of the judged answers that were flagged."
+    "Share of the judged answers that the judge flagged as hallucinated."
     answered: int
     refused: int
     asked_back: int
     failed: int
-    "Turns that ended in an error: not judged."
+    "Number of turns that ended in an error; they are not judged."
     pending: int
-    "Turns that are not judged yet."
+    "Number of turns that are not judged yet."
     idk: Agreement
+    "The judge's refusal verdicts beside the rule's."
     right: Agreement
-    "Of answers with a target."
+    "The judge's correctness verdicts beside the rule's, of answers with a target."
     seconds: float
-    "Of model work, over all answers."
+    "Seconds of model work for all judgements."
 
     def _table(self) -> HeadAndRows:
         head = "protocol|n|mean and 95 % interval|parsed|worst|best|asked by".split("|")
@@ -165,12 +167,12 @@ class JudgeReport(Report):
 
     @property
     def turns(self) -> int:
-        "Those that could be judged."
+        "Number of turns that could be judged."
         return self.answered + self.refused + self.asked_back + self.pending
 
     @property
     def note(self) -> str:
-        "How the turns ended, and how unread replies count."
+        "Say how the turns ended, and how replies that could not be read are counted."
         back = f"{self.asked_back} asked back, " if self.asked_back else ""
         errors = sum(r.by.get("error", 0) for r in self.rows)
         lost = f"At {errors} answers the judge failed: 1 each. " if errors else ""
@@ -184,13 +186,13 @@ class JudgeReport(Report):
 
     @property
     def title(self) -> str:
-        "The run, its judge, and the way to ask."
+        "The run, its judge and the way to ask."
         who, way = (self.identity.get(k, "?") for k in ("judge", "way"))
         return f"{self.name}, judged by {who} ({way})"
 
     @property
     def parts(self) -> tuple[Report, ...]:
-        "The agreements with the rule."
+        "The two comparisons with the rule: refusals and correctness."
         return (self.idk, self.right) if self.right.n else (self.idk,)
 
 # %% ../../nbs/7_evaluation/12_judged_runs.ipynb #64328b4d
@@ -231,9 +233,14 @@ def judge_report(
     tasks: Sequence[Task] = (),
     gold: Mapping[str, Gold] | None = None,
 ) -> JudgeReport:
-    """Sum up the judgements of a run's present answers, in `folder` or where the run says.
+    """Sum up the judgements of a run's present answers.
 
-    With tasks and gold, judgements on other histories or targets are pending."""
+    Args:
+        run: The run, or its folder.
+        folder: Of the judgements; None: the run's.
+        tasks: With histories; judgements on other histories count as pending.
+        gold: With targets; judgements on other targets count as pending.
+    """
     run = as_run(run)
     if folder:
         run = _with_judgements(run, folder)
@@ -348,7 +355,11 @@ def judge_run(
     shard: Shard
     | None = None,  # only the conversations that fall to this part, into `out`
 ) -> JudgeReport:
-    "Judge the turns of a run, or go on. Raises RunMismatch for another judge, DataError for a reference."
+    """Judge the turns of a run, or resume; judgements are written as they come.
+    Raises:
+        RunMismatch: The folder has judgements of another judge.
+        DataError: The reference does not fit the run.
+    """
     run = as_run(run)
     settings = settings or load_settings()
     models = models or Models(settings)

@@ -49,11 +49,11 @@ _UNFAITHFUL = 2
 
 @dataclass(frozen=True)
 class HumanRatings:
-    "What people said of the faithfulness of answers."
+    "People's ratings of the faithfulness of answers."
 
     answers: tuple[RatedAnswer, ...]
     ratings: np.ndarray
-    "Float [ratings of an answer, answers], NaN: not rated; a row is no person."
+    "Array [rating, answer], NaN where an answer has fewer ratings; a row is not one person."
 
     @property
     def talks(self) -> list[str]:
@@ -72,7 +72,11 @@ class HumanRatings:
 
 # %% ../../nbs/7_evaluation/10_licence.ipynb #934c4958
 def human_ratings(rated: Sequence[RatedAnswer]) -> HumanRatings:
-    "The ratings of all answers but the benchmark's own. Raises DataError for none, or an unrated answer."
+    """Return the ratings of all answers by systems; the benchmark's own reference answers are left
+    out.
+
+    Raises DataError if there are none, or if an answer has no rating of faithfulness.
+    """
     answers = tuple(a for a in rated if a.system != "reference")
     if not answers:
         raise DataError("there are no rated answers of systems")
@@ -129,23 +133,28 @@ _BASELINE = "K-precision"
 
 @dataclass(frozen=True)
 class MeasuredAnswers:
-    "What a measure or a judge gave the answers, higher meaning more faithful."
+    "The values that a measure or a judge gives the rated answers; a higher value means more faithful."
 
     name: str
     values: tuple[float, ...]
+    "One for each answer, in order."
     seconds: float = 0.0
-    "An answer, of one thread; 0: not measured (values from a file)."
+    "Seconds for one answer in one thread; 0: not measured (values from a file)."
     unread: tuple[int, ...] = ()
-    "Answers whose verdict could not be read: they have the default."
+    "Indices of the answers whose verdict could not be read; they have the default value."
     low: float = 0.0
-    "The least that an unread verdict could have been."
+    "The lowest value that an unreadable verdict could have had."
     high: float = 0.0
-    "The greatest."
+    "The highest."
     decided: tuple[int, ...] = ()
-    "Answers whose value follows from their label, as if conditioned."
+    "Indices of the answers whose value follows from the task's label, as in a conditioned measure."
 
     def bounds(self, unfaithful: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        "The values with every unread verdict as the wrong extreme, and the right one; None if all were read."
+        """Return the values with all unreadable verdicts wrong, and with all of them right; None if
+        all were read.
+
+        `unfaithful`: bool [answers], as people rated them.
+        """
         if not self.unread:
             return None
         unread = list(self.unread)
@@ -201,33 +210,36 @@ Estimate = tuple[float | None, float | None, float | None]
 
 @dataclass(frozen=True)
 class LicenceRow:
-    "A measure held against people."
+    "One measure compared with people's ratings."
 
     name: str
     n: int
+    "Number of answers."
     auroc: Estimate
-    "For unfaithful answers."
+    "AUROC with which it finds unfaithful answers."
     gain: Estimate
-    "AUROC minus the baseline's."
+    "Its AUROC minus that of the baseline."
     with_passages: float | None
-    "AUROC on the answers that had passages."
+    "Its AUROC on the answers that had passages."
     bounds: tuple[float, float] | None
-    "AUROCs that unread verdicts leave; None: all were read."
+    "Lowest and highest AUROC that unreadable verdicts allow; None: all were read."
     rho: float | None
-    "Spearman with the mean rating."
+    "Spearman's correlation with the mean rating."
     alpha: float | None
-    "Krippendorff's, of the raters and this one."
+    "Krippendorff's alpha of the people and this measure together."
     agreement: float | None
-    "With a person, on the people's scale."
+    "How often its value, put on the people's scale, equals a person's rating."
     parsed: float
+    "Share of verdicts that could be read."
     seconds: float
     use: str
-    "refused, beside, licensed or baseline."
+    "What it may be used for: refused (nothing), beside (next to K-precision), licensed, or baseline."
     why: str
+    "The reason for that result."
     decided: tuple[int, int] = (0, 0)
-    "Answers, unfaithful ones, whose value follows from a label."
+    "Number of answers, and of unfaithful ones, whose value follows from the task's label."
     undecided: float | None = None
-    "AUROC on the others; None: no others, or too few."
+    "AUROC on all other answers; None: none, or too few."
 
 # %% ../../nbs/7_evaluation/10_licence.ipynb #3afedaa0
 def _estimate_of(i: Interval) -> Estimate:
@@ -269,19 +281,23 @@ def _row_of(
 # %% ../../nbs/7_evaluation/10_licence.ipynb #f3769537
 @dataclass(frozen=True)
 class HumanAgreement:
-    "How well people agree with each other, and with the constant answer."
+    "How well people agree with each other on faithfulness, beside a constant rating."
 
     answers: int
+    "Number of rated answers."
     unfaithful: int
+    "Number of answers with a median rating of at most 2."
     conversations: int
     alpha: float | None
-    "Krippendorff's, of people alone."
+    "Krippendorff's alpha of the ratings."
     one_person: Estimate
-    "AUROC of one person's rating for the others' median."
+    "AUROC with which one person's rating predicts the others' median."
     person_agreement: float
+    "How often the rating of one person equals that of another."
     constant: float
-    "The rating that is given most often."
+    "The most frequent rating."
     constant_agreement: float
+    "How often the most frequent rating equals a person's."
 
 # %% ../../nbs/7_evaluation/10_licence.ipynb #fdc560ab
 def _human_agreement(people: HumanRatings) -> HumanAgreement:
@@ -342,10 +358,12 @@ def _row_cells(r: LicenceRow) -> list[object]:
 # %% ../../nbs/7_evaluation/10_licence.ipynb #72361525
 @dataclass(frozen=True, repr=False)
 class Licence(Report):
-    "Measures held against people, and what they may be used for."
+    "Measures of faithfulness compared with people's ratings, and what each may be used for."
 
     people: HumanAgreement
+    "How well people agree."
     rows: tuple[LicenceRow, ...]
+    "One for each measure."
 
     def row(self, name: str) -> LicenceRow:
         "The row of a measure."
@@ -380,7 +398,7 @@ class Licence(Report):
 
     @property
     def note(self) -> str:
-        "How many answers were rated, and what the columns are."
+        "Say how many answers were rated, and what the columns mean."
         p = self.people
         return (
             f"{p.answers} answers of {p.conversations} conversations, {p.unfaithful} unfaithful "
@@ -396,9 +414,15 @@ class Licence(Report):
 def licence(
     rated: Sequence[RatedAnswer], measured: Sequence[MeasuredAnswers]
 ) -> Licence:
-    """Hold measures of all answers but the benchmark's own against people.
+    """Compare measures with people's ratings of faithfulness, and decide what each may be used for.
 
-    Raises DataError for a missing baseline, or a measure with another number of answers.
+    Args:
+        rated: The rated answers; the benchmark's own reference answers are left out.
+        measured: The measures' values of the other answers, in their order; the baseline among
+            them.
+
+    Raises:
+        DataError: The baseline is missing, or a measure has another number of answers.
     """
     people = human_ratings(rated)
     base = next((m for m in measured if m.name == _BASELINE), None)
@@ -454,7 +478,9 @@ def _decided_by_label(answers: Sequence[RatedAnswer]) -> tuple[int, ...]:
 
 
 def lexical_measures(answers: Sequence[RatedAnswer]) -> list[MeasuredAnswers]:
-    "The measures that need no model, and the official ones that the file holds."
+    """Measure rated answers with everything that needs no model, and read the official scores of
+    their file.
+    """
     measured = []
     for name, measure in _LEXICAL.items():
         compute = partial(map, measure, answers)
@@ -471,7 +497,7 @@ def lexical_measures(answers: Sequence[RatedAnswer]) -> list[MeasuredAnswers]:
 def encoder_measure(
     answers: Sequence[RatedAnswer], bert: PairScorer
 ) -> MeasuredAnswers:
-    "The measure of rated answers that needs an encoder."
+    "Measure rated answers with BERTScore-precision in their passages."
     texts = [a.answer for a in answers]
     passages = [_texts_of(a) for a in answers]
 
@@ -544,7 +570,19 @@ def model_measures(
     batch: int = 8,
     progress: bool = False,
 ) -> list[MeasuredAnswers]:
-    "What a chat model says of the answers in one of MODEL_WAYS, with a call record. Raises SettingsError."
+    """Ask a chat model how faithful answers are, in one of `MODEL_WAYS`.
+
+    Args:
+        answers: The rated answers.
+        model: Who is asked.
+        way: A key of `MODEL_WAYS`.
+        record: File of the call record, from which an interrupted measurement resumes.
+        batch: Prompts of one batch.
+        progress: Show a progress bar.
+
+    Raises:
+        SettingsError: An unknown way.
+    """
     if way not in MODEL_WAYS:
         raise SettingsError(f"a model is asked by {', '.join(MODEL_WAYS)}, not {way!r}")
     calls = RecordedChat(model, record)

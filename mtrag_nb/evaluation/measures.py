@@ -38,7 +38,10 @@ def _common_length(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def rouge_l(response: str, target: str) -> float:  # in [0, 1]; 0 if either has no word
-    "ROUGE-L F of a response, as rouge_score computes it, whose scorer loads nltk: seconds at each start."
+    """Return the F measure of ROUGE-L of a response and a target, in [0, 1].
+
+    As rouge_score computes it, whose scorer loads nltk: seconds at each start.
+    """
     from rouge_score.tokenize import tokenize
 
     written = tokenize(response, None)
@@ -50,16 +53,24 @@ def rouge_l(response: str, target: str) -> float:  # in [0, 1]; 0 if either has 
     recall = length / len(wanted)
     return 2 * precision * recall / (precision + recall)
 
+
 # %% ../../nbs/7_evaluation/04_measures.ipynb #tr000002
 def target_recall(answer: str, target: str) -> float:  # in [0, 1]
-    "The share of the target's content words in a plain answer, times 2 target / answer words where below 1."
+    """Return the share of the target's content words that an answer has, in [0, 1].
+
+    For an answer of more than twice the target's length it is scaled by 2 target words / answer
+    words.
+    """
     answer = plain_answer(answer)
     length = 2 * word_count(target) / max(1, word_count(answer))
     return support(target, [answer]) * min(1.0, length)
 
 # %% ../../nbs/7_evaluation/04_measures.ipynb #134b92d7
 def k_precision(response: str, passages: Sequence[str]) -> float | None:
-    "The share of the plain response's content words in a passage; 1 without any, None if blank or no passages."
+    """Return K-precision: the share of an answer's content words that its passages have.
+
+    1 for an answer without content words; None for a blank one, or without passages.
+    """
     if not passages or not response.strip():
         return None
     return support(plain_answer(response), passages)
@@ -70,18 +81,21 @@ PassageTexts = Sequence[Sequence[str]]
 
 
 class PairScorer(Protocol):
-    "BERTScore: `models.embed.BertScorer`."
+    "Anything that computes BERTScore, as `models.embed.BertScorer` does."
 
     def score(
         self, responses: Sequence[str], texts: Sequence[str]
     ) -> list[tuple[float, float] | None]:
-        "(Precision, recall) of each response against its text; None where either is blank."
+        "Return (precision, recall) of each response against its text; None where either is blank."
 
 # %% ../../nbs/7_evaluation/04_measures.ipynb #d2897892
 def bert_k_precision(
     bert: PairScorer, responses: Sequence[str], passages: PassageTexts
 ) -> list[float | None]:
-    "The highest BERTScore-precision of each response over its passages; None without a passage, or if blank."
+    """Return the highest BERTScore precision of each response over its passages.
+
+    None for a response without passages, or where response or passages are blank.
+    """
     owners = [n for n, texts in enumerate(passages) for _ in texts]
     texts = list(chain.from_iterable(passages))
     scores = bert.score([responses[n] for n in owners], texts)
@@ -97,7 +111,7 @@ def _is_missing(value: float | None) -> bool:
 
 
 def harmonic_mean(*values: float | None) -> float | None:
-    "The harmonic mean; None if a value is missing or there are none, 0 if one is 0 or below."
+    "Return the harmonic mean; None if there is no value or one is missing, 0 if one is 0 or negative."
     if not values or any(map(_is_missing, values)):
         return None
     if min(values) <= 0:
@@ -107,13 +121,14 @@ def harmonic_mean(*values: float | None) -> float | None:
 # %% ../../nbs/7_evaluation/04_measures.ipynb #7373ed1f
 @dataclass(frozen=True)
 class AggParts:
-    "The parts of RB_agg under their official names. None: response, target or all passages were blank."
+    "The three parts of the official measure RB_agg for one response, under their official names."
 
     bert_rec: float | None
-    "BERTScore recall of the target."
+    "BERTScore recall of the target; None if response or target is blank."
     rouge_l: float
+    "ROUGE-L F of response and target."
     bert_kprec: float | None
-    "BERTScore-precision in the passages."
+    "Highest BERTScore precision in a passage; None if the response or all passages are blank."
 
     @property
     def rb_agg(self) -> float:
@@ -133,7 +148,14 @@ def agg_parts(
     targets: Sequence[str],
     passages: PassageTexts,
 ) -> list[AggParts]:
-    "The parts of RB_agg of each response, with one reference answer and its prediction's passages."
+    """Compute the parts of RB_agg for each response.
+
+    Args:
+        bert: Computes BERTScore.
+        responses: The answers.
+        targets: One reference answer for each.
+        passages: The texts of each answer's passages.
+    """
     recalls = [score and score[1] for score in bert.score(responses, targets)]
     kprecs = bert_k_precision(bert, responses, passages)
     return list(map(AggParts, recalls, map(rouge_l, responses, targets), kprecs))
@@ -153,9 +175,12 @@ def condition(
     | None = None,  # 1, 0.5, 0; read for UNDERSPECIFIED only; None: not judged
     official: bool = True,  # False: an idk of "unknown" is no verdict, and the score None
 ) -> float | None:
-    """The conditioned score of a task; None if what decides, verdict or plain score, is missing.
+    """Condition a score on answerability, as the MTRAG benchmark does.
 
-    Raises DataError for an unknown label.
+    Unanswerable tasks score 1 for a refusal and 0 for an answer; a refusal of another task scores
+    0; all else keeps its
+    plain score. Returns None if the verdict or score that decides is missing. Raises DataError for
+    an unknown label.
     """
     if label not in LABELS:
         raise DataError(f"unknown answerability label {label!r}")

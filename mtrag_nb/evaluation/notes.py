@@ -17,7 +17,7 @@ __all__ = ['notes_on']
 
 # %% ../../nbs/7_evaluation/21_notes.ipynb #an000005
 def notes_on(run: Evidence) -> dict[str, TurnNotes]:
-    "The verdict on each turn of a run, the stage to blame, its proof and the scores; by task id."
+    "Collect what is known of each turn of a run: task id -> verdict, stage to blame, proof and scores."
     notes = {}
     scores = run.scores
     for task_id, found in blame(run).turns.items():

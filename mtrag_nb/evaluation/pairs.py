@@ -33,30 +33,30 @@ __all__ = ['RUNG_NAMES', 'Ending', 'endings', 'right_and_wrong', 'Pair', 'paired
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #7c3fad8a
 @dataclass(frozen=True)
 class Ending:
-    "How a turn ended, to be held against the same turn of another run; without its text."
+    "How a turn ended, without its text, for comparison with the same turn of another run."
 
     talk: str
-    "Conversation."
+    "Conversation id."
     turn: int
-    "In it, from 1."
+    "Place in the conversation, from 1."
     verdict: str
     "right, failed, undecided or not judged."
     value: float | None
-    "In [0, 1]; None where nobody can say."
+    "How good the end is, in [0, 1] (`TurnEvidence.value`); None where nothing says."
     outcome: Outcome
     answer_digest: str
     cost: Mapping[str, float]
-    "By the keys of COSTS."
+    "Key of `COSTS` -> cost of the turn."
     why: str = ""
-    "Of a turn that broke: the exception."
+    "The exception of a turn that broke."
     refused: bool = False
-    "In whatever words."
+    "Whether it ended in a refusal, in whatever words."
     label: str = ""
-    "Answerability."
+    "Answerability of the task."
 
     @property
     def end(self) -> tuple[Outcome, str]:
-        "What differs if the turn ended otherwise."
+        "Outcome and digest of the answer: equal for two turns that ended alike."
         return self.outcome, self.answer_digest
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #eba5d8b1
@@ -77,12 +77,16 @@ def _ending_of(row: TurnEvidence) -> Ending:
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #106631cb
 def endings(run: Evidence) -> dict[str, Ending]:
-    "Say how each turn of a run ended, by task id."
+    "Return how each turn of a run ended: task id -> ending."
     return {i: _ending_of(row) for i, row in run.rows.items()}
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #price002
 def right_and_wrong(e: Ending) -> tuple[float, float] | None:
-    "How much of an ending is right, and wrong; refusing what can be answered is neither. None: not judged."
+    """Return how much of an ending is right and how much is wrong, each 0 to 1; None if it was not
+    judged.
+
+    Undecided is half of each; a wrong refusal is neither.
+    """
     if e.verdict == "not judged":
         return None
     if e.verdict == "right":
@@ -108,19 +112,19 @@ def _share(part: int, rest: int) -> float | None:
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #b17993f1
 @dataclass(frozen=True, repr=False)
 class Pair:
-    "The same turns in two runs."
+    "The same turns in two runs, before and after a change."
 
     name: str
     before: Mapping[str, Ending]
-    "By task id."
+    "Task id -> how the turn ended in the first run."
     after: Mapping[str, Ending]
-    "The same tasks."
+    "Task id -> how it ended in the second run; the same tasks."
     broken: Mapping[str, str] = field(default_factory=dict)
-    "Task id -> why: turns that broke in either run, and are left out."
+    "Task id -> exception, of turns that broke in either run and are left out."
 
     @property
     def lost(self) -> str:
-        "How many turns broke, and why; '' if none did."
+        "Say how many turns broke, and why; '' if none did."
         if not self.broken:
             return ""
         whys = Counter(clipped(why, 150) for why in self.broken.values())
@@ -140,83 +144,88 @@ class Pair:
 
     @cached_property
     def values(self) -> dict[str, tuple[float, float]]:
-        "Task id -> value before, after; of those of which it can be said."
+        "Task id -> (value before, value after), where both are known."
         both = {i: (e.value, self.after[i].value) for i, e in self.before.items()}
         return {i: x for i, x in both.items() if None not in x}
 
     @cached_property
     def decided(self) -> dict[str, tuple[bool, bool]]:
-        "Task id -> right before, right after; of the turns that are right or wrong in both."
+        "Task id -> (right before, right after), of the turns with a decision in both runs."
         both = {i: x for i, x in self.verdicts.items() if set(x) <= {"right", "failed"}}
         return {i: (a == "right", b == "right") for i, (a, b) in both.items()}
 
     def ids(self, before: bool, after: bool) -> list[str]:
-        "The turns of one kind: fixed is (False, True), spoilt is (True, False)."
+        """Return the task ids of the turns that were right or wrong before, and are after:
+
+        (False, True) are the fixed ones.
+        """
         return [i for i, x in self.decided.items() if x == (before, after)]
 
     @cached_property
     def by_change(self) -> dict[str, list[str]]:
-        "kept, fixed, spoilt, left -> the turns of which that became."
+        """ "kept", "fixed", "spoilt", "left" -> task ids of the turns that stayed right, became
+        right, became wrong, stayed wrong.
+        """
         return {change: self.ids(*x) for change, x in _CHANGES.items()}
 
     @property
     def kept(self) -> int:
-        "How many stay right."
+        "Number of turns that stay right."
         return len(self.by_change["kept"])
 
     @property
     def fixed(self) -> int:
-        "How many were wrong, and are right."
+        "Number of turns that were wrong and are right."
         return len(self.by_change["fixed"])
 
     @property
     def spoilt(self) -> int:
-        "How many were right, and are wrong."
+        "Number of turns that were right and are wrong."
         return len(self.by_change["spoilt"])
 
     @property
     def left(self) -> int:
-        "How many stay wrong."
+        "Number of turns that stay wrong."
         return len(self.by_change["left"])
 
     @property
     def undecided(self) -> int:
-        "How many judged turns are undecided in one of the two."
+        "Number of judged turns that are undecided in either run."
         judged = sum("not judged" not in x for x in self.verdicts.values())
         return judged - len(self.decided)
 
     @property
     def changes(self) -> list[str]:
-        "The turns that ended otherwise."
+        "Task ids of the turns with another outcome or answer."
         return [i for i, e in self.before.items() if e.end != self.after[i].end]
 
     @property
     def changed(self) -> int:
-        "How many turns ended otherwise."
+        "Number of turns with another outcome or answer."
         return len(self.changes)
 
     @property
     def cl(self) -> float | None:
-        "Of the right ones the share that stays right; None without any."
+        "Of the turns that were right, the share that stays right; None if there are none."
         return _share(self.kept, self.spoilt)
 
     @property
     def cs(self) -> float | None:
-        "Of the wrong ones the share that is fixed; None without any."
+        "Of the turns that were wrong, the share that becomes right; None if there are none."
         return _share(self.fixed, self.left)
 
     @property
     def accuracy_before(self) -> Interval:
-        "The share that is right before."
+        "Share of right turns in the first run, of the decided turns."
         return self.share(lambda before, after: before)
 
     @property
     def accuracy_after(self) -> Interval:
-        "The share that is right after."
+        "Share of right turns in the second run, of the decided turns."
         return self.share(lambda before, after: after)
 
     def share(self, rule: Callable[[bool, bool], bool]) -> Interval:
-        "The share of the decided turns whose right before and right after meet a rule."
+        "Return the share of the decided turns for which `rule(right before, right after)` is true."
         hits = {i: float(rule(*x)) for i, x in self.decided.items()}
         return mean_by_task(hits, self.talks)
 
@@ -227,16 +236,16 @@ class Pair:
 
     @property
     def gain(self) -> Interval:
-        "Of accuracy."
+        "Accuracy after minus accuracy before, paired."
         return self._difference(self.decided)
 
     @property
     def mean_difference(self) -> Interval:
-        "Of the mean value."
+        "Mean value of a turn's end, after minus before, paired."
         return self._difference(self.values)
 
     def cost(self, by: str = "tokens") -> Interval:
-        "What a turn costs after, less before, by a key of COSTS; paired."
+        "Return the mean cost of a turn, after minus before, paired. `by`: a key of `COSTS`."
         costs = {}
         for i, ending in self.before.items():
             costs[i] = (ending.cost[by], self.after[i].cost[by])
@@ -246,7 +255,16 @@ class Pair:
 def paired(
     name: str, before: Mapping[str, Ending], after: Mapping[str, Ending]
 ) -> Pair:
-    "Pair the turns that two runs share, as they ended. Raises DataError if there are none."
+    """Pair the turns that two runs have in common; broken ones are set apart.
+
+    Args:
+        name: Of the change, for tables and errors.
+        before: Task id -> ending in the first run.
+        after: Task id -> ending in the second run.
+
+    Raises:
+        DataError: The runs have no turn in common.
+    """
     both = [i for i in before if i in after]
     if not both:
         raise DataError(f"{name}: the two runs have no turn in common")
@@ -261,7 +279,7 @@ def paired(
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #afe554eb
 def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
-    "Name each pair with broken turns, how many, and why."
+    "Say for each pair with broken turns how many there are, and why."
     return [f"{name}: {p.lost}" for name, p in pairs.items() if p.broken]
 
 
@@ -273,12 +291,14 @@ def _note(about: str, pairs: Mapping[str, Pair]) -> str:
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #5514f17f
 @dataclass(frozen=True, repr=False)
 class Audit(Report):
-    "What each mechanism of a run kept, fixed, spoilt, left and cost."
+    """The effect of each mechanism of a run: turns kept right, fixed, spoilt and left wrong, and
+    the cost.
+    """
 
     name: str
-    "Of the run."
+    "The name of the run."
     pairs: Mapping[str, Pair]
-    "Mechanism -> the run without it, and the run."
+    "Mechanism -> the turns without it (before) and with it (after)."
 
     def _table(self) -> HeadAndRows:
         head = (
@@ -296,14 +316,17 @@ class Audit(Report):
 
     @property
     def note(self) -> str:
-        "How the numbers were obtained, and how many turns broke."
+        "Say how the numbers were obtained, and how many turns broke."
         return _note(
             "Without a mechanism, and with it, from the same state on", self.pairs
         )
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #21a08079
 def audit_pairs(run: Evidence, off: Mapping[str, Evidence]) -> Audit:
-    "Audit a run by its forks: mechanism -> the run without it."
+    """Pair a run with each of its forks without a mechanism.
+
+    `off`: mechanism -> the run without it.
+    """
     ends = endings(run) if off else {}
     pairs = {name: paired(name, endings(w), ends) for name, w in off.items()}
     return Audit(run.name, pairs)
@@ -314,26 +337,28 @@ _UP = "up to "  # how the rungs on top of each other are called
 
 @dataclass(frozen=True, repr=False)
 class Ladder(Report):
-    "What a perfect stage would gain."
+    "The oracle ladder of a run: what is gained when a stage is perfect."
 
     name: str
-    "Of the run."
+    "The name of the run."
     pairs: Mapping[str, Pair]
-    'Rung, alone or "up to" it -> the run as it was, and perfect there.'
+    'Rung, alone or "up to" it -> the turns as they were (before) and with perfect stages (after).'
 
     @property
     def alone(self) -> dict[str, Pair]:
-        "Rung -> it alone."
+        "Rung -> the pair in which this stage alone is perfect."
         return {n: p for n, p in self.pairs.items() if not n.startswith(_UP)}
 
     @property
     def together(self) -> dict[str, Pair]:
-        "Rung -> it and all below it; the first is the same as alone."
+        """Rung -> the pair in which this stage and all below it are perfect; for the first rung
+        that of `alone`.
+        """
         return {n: self.pairs.get(_UP + n, p) for n, p in self.alone.items()}
 
     @property
     def failed(self) -> list[str]:
-        "The turns that failed in the run as it was."
+        "Task ids of the turns that failed in the run itself."
         failed = {}
         for p in self.pairs.values():
             for i, (before, _) in p.verdicts.items():
@@ -351,12 +376,12 @@ class Ladder(Report):
         return rungs
 
     def repaired(self) -> dict[str, str]:
-        "The lowest rung at which each failed turn is right; '' for one that none repairs."
+        "Return failed turn -> the lowest rung up to which perfect stages make it right; '' for none."
         found = self._repairs(self.together)
         return {i: "".join(rungs[:1]) for i, rungs in found.items()}
 
     def alone_repairs(self) -> dict[str, tuple[str, ...]]:
-        "The rungs that repair each failed turn by themselves."
+        "Return failed turn -> the rungs that make it right alone."
         return {i: tuple(rungs) for i, rungs in self._repairs(self.alone).items()}
 
     def _table(self) -> HeadAndRows:
@@ -377,7 +402,7 @@ class Ladder(Report):
 
     @property
     def note(self) -> str:
-        "How the numbers were obtained, and how many turns broke."
+        "Say how the numbers were obtained, and how many turns broke."
         none = sum(not rung for rung in self.repaired().values())
         first = next(iter(self.pairs.values()), None)
         right = first and first.accuracy_before
@@ -386,7 +411,10 @@ class Ladder(Report):
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #4b0b1556
 def ladder_pairs(run: Evidence, rungs: Mapping[str, Evidence]) -> Ladder:
-    "Hold a run against its forks by rung, as `runs.forks.climb` names them."
+    """Pair a run with each of its forks with perfect stages.
+
+    `rungs`: name of a rung, as `run_ladder` names it -> the fork.
+    """
     ends = endings(run) if rungs else {}
     pairs = {n: paired(n, ends, endings(fork)) for n, fork in rungs.items()}
     return Ladder(run.name, pairs)
@@ -411,19 +439,19 @@ def _fork_name(system: str) -> str:
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #fork0004
 @dataclass(frozen=True)
 class Forked:
-    "What `mtrag audit` and `mtrag ladder` made of a run."
+    "The audit and the oracle ladder of a run, read from its folder."
 
     audit: Audit
     ladder: Ladder
     stale: tuple[str, ...] = ()
-    "Folders of forks that belong to another state of the run."
+    "Folders of forks that were made from an earlier state of the run."
 
     def __bool__(self):
         return bool(self.audit.pairs or self.ladder.pairs)
 
     @cached_property
     def marks(self) -> dict[str, list[tuple[str, str]]]:
-        "Task id -> (mechanism or rung, what it did to the turn)."
+        "Task id -> (mechanism or rung, its effect on the turn), e.g. ('check', 'fixed')."
         found: dict[str, list[tuple[str, str]]] = defaultdict(list)
 
         def mark(ids: Iterable[str], name: str, what: str) -> None:
@@ -452,7 +480,7 @@ def _sort_rungs(known: Mapping[str, Evidence]) -> dict[str, Evidence]:
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #fb4d4ede
 def forked(run: Evidence) -> Forked:
-    "Read the forks in the audit and ladder folders of a run, and hold them against it."
+    "Read the forks in the audit and ladder folders of a run, and pair each with the run."
     forks: dict[str, dict[str, Evidence]] = {"audit": {}, "ladder": {}}
     stale = []
     for kind, known in forks.items():

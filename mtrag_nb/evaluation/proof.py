@@ -86,11 +86,11 @@ _REPAIR_OF_CAUSE = {"declined though gold was there": "perfect refusal"}
 
 
 def fixes_outcome(repair: str, label: str) -> bool:
-    """Whether a repair cannot fail, so that what it does to a turn says nothing of its stage.
+    """Whether a repair makes any turn right, and so proves nothing about its stage.
 
     `repair`: a key of `REPAIRS`, or two joined by "+". `label`: the answerability of the task.
-    The reference answer is always right; of a question without an answer a perfect grade,
-    refusal or check knows that it has none.
+    The reference answer is always right; for an unanswerable question a perfect grade, refusal or
+    check always refuses.
     """
     names = set(repair.split("+"))
     if "reference answer" in names:
@@ -100,29 +100,31 @@ def fixes_outcome(repair: str, label: str) -> bool:
 # %% ../../nbs/7_evaluation/16_proof.ipynb #prf00001
 @dataclass(frozen=True)
 class Proof:
-    "A failed turn run again with stages repaired, and what made it right."
+    "A failed turn that was run again with stages repaired, and what made it right."
 
     blame: Blame
+    "The verdict of the rule, with the stage that it blames."
     tried: Mapping[str, str]
-    'A repair, or two joined by "+" -> the verdict on the turn with it.'
+    'Repair, or two joined by "+" -> the verdict on the turn with it.'
     why: str = ""
-    "Why nothing was tried."
+    "Why nothing could be tried; '': something was."
     stages: Mapping[str, str] = field(default_factory=REPAIRS.copy)
-    "Repair -> the stage that it makes perfect, in the order of the chain."
+    "Repair -> the stage that it makes perfect, in the order of the pipeline."
     label: str = ""
     "The answerability of the task."
     idle: frozenset[str] = frozenset()
-    "Repairs whose stage had nothing to repair in the turn: the placebo."
+    "The repairs whose stage had nothing to repair in this turn: placebos."
     repeats: Sequence[str] = ()
-    "The verdicts on plain repeats of the turn."
+    "The verdicts on runs of the turn without any repair."
 
     @property
     def own(self) -> str:
         """The repair of the blamed stage; '' if it has none.
 
-        A passage not in the index counts as not found. A generator that declined though gold was
-        there is repaired by a perfect refusal, since to decline is to refuse: it answers with what
-        was declined, right or not.
+        A passage that is not in the index counts as not found. A generator that declined although
+        gold
+        was there is repaired by a perfect refusal: the turn then ends with the text that was
+        declined.
         """
         repair = _REPAIR_OF_CAUSE.get(self.blame.cause, "")
         if repair in self.stages:
@@ -143,7 +145,7 @@ class Proof:
 
     @property
     def tests(self) -> dict[str, str]:
-        "Repair -> verdict, of the repairs that could have failed."
+        "Repair -> verdict, without the repairs that make any turn right (`fixes_outcome`)."
         return {
             repair: verdict
             for repair, verdict in self.tried.items()
@@ -152,14 +154,16 @@ class Proof:
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        "The minimal repairs, in the order of the chain: single ones that make the turn right; else pairs."
+        """The smallest repairs that make the turn right: single stages or, if there is none, pairs
+        of stages.
+        """
         right = [repair for repair, verdict in self.tests.items() if verdict == "right"]
         singles = [repair for repair in self.stages if repair in right]
         return tuple(singles or right)
 
     @property
     def status(self) -> str:
-        "What repaired the turn: one of `STATUSES`."
+        "Whether the blamed stage's repair, another, or none made the turn right: one of `STATUSES`."
         constructed = fixes_outcome(self.own, self.label)
         if self.why or not self.own:
             return "not tried"
@@ -177,7 +181,9 @@ class Proof:
 
     @property
     def stage(self) -> str:
-        "The stage to blame: the rule's, or that of the first repair where its own repair does nothing."
+        """The stage to blame after the test: the rule's or, if its repair has no effect, that of
+        the first repair that has.
+        """
         if self.status not in ("another stage", "a pair"):
             return self.blame.stage
         if any(self.own in repair.split("+") for repair in self.repairs):
@@ -186,7 +192,7 @@ class Proof:
 
     @property
     def words(self) -> str:
-        "What repaired the turn, or why nothing could be tried."
+        "Say what repaired the turn, or why nothing could be tried."
         first = "".join(self.repairs[:1])
         others = ", ".join(r for r in self.repairs if r != self.own)
         words = {
@@ -237,10 +243,12 @@ def _checks_well(row: TurnEvidence) -> bool:
 
 # %% ../../nbs/7_evaluation/16_proof.ipynb #prf00004
 def idle_repairs(row: TurnEvidence) -> frozenset[str]:
-    """The repairs whose stage had nothing to repair in a turn that has an answer; none in another.
+    """Return the repairs whose stage had nothing to repair in an answerable turn; none for other
+    turns.
 
-    Rewrite and search: all gold was found. Rerank and grade: none that was found was dropped.
-    Refusal: the turn does not refuse. Check: it passed right drafts and no others.
+    Rewrite and search: all gold was retrieved. Rerank and grade: none of it was dropped. Refusal:
+    the
+    turn did not refuse. Check: it passed right drafts and no others.
     """
     if row.label not in TO_ANSWER or not row.relevant:
         return frozenset()
@@ -257,10 +265,10 @@ def idle_repairs(row: TurnEvidence) -> frozenset[str]:
 
 # %% ../../nbs/7_evaluation/16_proof.ipynb #proof001
 def proof_of(run: Evidence, blamed: Blame) -> Proof | None:
-    """Read the kept repairs of a turn.
+    """Read the repairs of one turn from the run's proof.json.
 
-    None for one that did not fail or was not tried, or if the run has changed. Raises DataError
-    for a repair that is none.
+    Returns None for a turn that did not fail or was not tried, or if the run has changed. Raises
+    DataError for an unknown repair.
     """
     kept = run.proof.get("turns", {}).get(blamed.task_id)
     if not kept or blamed.verdict != "failed":
@@ -294,19 +302,25 @@ def _list_counts(names: Iterable[str]) -> str:
 # %% ../../nbs/7_evaluation/16_proof.ipynb #84f62dc9
 @dataclass(frozen=True)
 class Placebo:
-    "What a repair does where its stage is blamed, and where its stage had nothing to repair."
+    """The effect of a repair where its stage is blamed, beside its effect where the stage had
+    nothing to repair.
+    """
 
     repair: str
+    "A key of `REPAIRS`."
     blamed: Interval
-    "The share of the turns blamed on the stage that the repair makes right."
+    "Share of the turns blamed on the stage that the repair makes right."
     idle: Interval
-    "The same share of failed turns in which the stage had nothing to repair."
+    "Share of the failed turns without anything to repair at the stage that the repair makes right."
     excess: Interval
-    "The first less the second: what can be laid to the stage. Without ends: too few conversations."
+    """The first share minus the second: the effect of the stage itself.
+
+    Without ends: too few conversations.
+    """
 
     @property
     def cells(self) -> list[str | int]:
-        "A row of the table of placebos."
+        "The row of this repair in the table of placebos."
         blamed = [self.blamed.n, str(self.blamed)]
         idle = [self.idle.n, str(self.idle)]
         return [self.repair, *blamed, *idle, _difference_text(self.excess)]
@@ -314,36 +328,41 @@ class Placebo:
 # %% ../../nbs/7_evaluation/16_proof.ipynb #prf00005
 @dataclass(frozen=True)
 class Constant:
-    "What is repaired if always the same stage is blamed, beside the rule, over the same turns."
+    """The baseline that always blames one stage, over the turns in which the blame of the rule was
+    tested.
+    """
 
     stage: str
     share: Interval
-    "Of the failed turns with a repair that could fail, those that a repair of the stage makes right."
+    "Share of the tested turns that become right when this stage is repaired."
     difference: Interval
-    "The rule's share less this one, in pairs."
+    "The same share for the stage that the rule blames, minus this one, paired."
 
 # %% ../../nbs/7_evaluation/16_proof.ipynb #prf00006
 @dataclass(frozen=True, repr=False)
 class ProofReport(Report):
-    "Of the failed turns of a run, what repaired them, beside what would have without any blame."
+    "The repairs of all failed turns of a run, compared with constant blames and placebos."
 
     name: str
     proofs: Mapping[str, Proof]
-    "Task id -> what was tried, of each failed turn."
+    "Task id -> the repairs that were tried, of each failed turn."
     talks: Mapping[str, str]
     "Task id -> conversation."
     seconds: float = 0.0
-    "That all forks took."
+    "Seconds that all repaired turns took together."
 
     def share(self, *statuses: str, among: Sequence[str] = STATUSES) -> Interval:
-        "The share of the failed turns, or of those with one of some statuses, that has one of these."
+        """Return the share of failed turns with one of some statuses.
+
+        `statuses`: of `STATUSES`. `among`: count only turns with one of these.
+        """
         by_task = {i: p.status for i, p in self.proofs.items()}
         hits = {i: float(s in statuses) for i, s in by_task.items() if s in among}
         return mean_by_task(hits, self.talks)
 
     @cached_property
     def tested(self) -> dict[str, Proof]:
-        "The turns with a repair that could fail."
+        "Task id -> proof, of the turns with a repair that could have failed."
         return {i: p for i, p in self.proofs.items() if p.tests}
 
     def _repaired(self, stage: str = "") -> dict[str, float]:
@@ -359,17 +378,19 @@ class ProofReport(Report):
 
     @property
     def rule(self) -> Interval:
-        "The share of the tested turns that the repair of the blamed stage makes right."
+        "Share of the tested turns that become right when the stage blamed by the rule is repaired."
         return mean_by_task(self._repaired(), self.talks)
 
     @property
     def agreement(self) -> Interval:
-        "Of the turns that a single repair makes right, the share in which that of the blamed stage does."
+        """Among the turns that one repair makes right, the share in which the repair of the blamed
+        stage does.
+        """
         return self.share("blamed stage", "either", among=_ONLY_BY_A_REPAIR)
 
     @cached_property
     def constants(self) -> list[Constant]:
-        "Each stage with a repair that was tested as the constant blame, the best first."
+        "The baselines that always blame one stage, best first; only stages with a tested repair."
         rule = self._repaired()
         tested = {
             p.stage_of(repair) for p in self.tested.values() for repair in p.tests
@@ -393,7 +414,9 @@ class ProofReport(Report):
         return REPAIRS
 
     def placebo(self, repair: str) -> Placebo:
-        "What a repair does where its stage is blamed, and where its stage had nothing to repair."
+        """Compare the effect of a repair where its stage is blamed with its effect where nothing
+        was to repair.
+        """
         blamed = {}
         idle = {}
         for i, proof in self.tested.items():
@@ -413,18 +436,18 @@ class ProofReport(Report):
 
     @cached_property
     def placebos(self) -> list[Placebo]:
-        "Of each repair that was tested in a turn blamed on its stage, in the order of the chain."
+        "The placebo comparison of each repair that was tested in a turn blamed on its stage."
         placebos = [self.placebo(repair) for repair in self._stages]
         return [p for p in placebos if p.blamed.n]
 
     @property
     def forks(self) -> int:
-        "How many repaired turns were run."
+        "Number of repaired turns that were run."
         return sum(len(p.tried) for p in self.proofs.values())
 
     @property
     def repeats(self) -> Interval:
-        "The share of right turns among plain repeats of the failed turns."
+        "Share of right verdicts when failed turns are run again without any repair."
         shares = {}
         for i, proof in self.proofs.items():
             if proof.repeats:
@@ -433,7 +456,7 @@ class ProofReport(Report):
 
     @property
     def title(self) -> str:
-        "The line that matters: the stage whose repair makes most failed turns right."
+        "The stage whose repair makes most failed turns right, in one line."
         if not self.tested:
             return f"{self.name}: no repair that could fail was tried."
         best = self.constants[0]
@@ -444,7 +467,7 @@ class ProofReport(Report):
         return f"{self.name}: mend {best.stage} first: its repair alone makes {n} of {tested} right."
 
     def tables(self) -> list[tuple[Sequence[str], Sequence[Sequence[object]]]]:
-        "Statuses; the rule beside constant blames; repairs beside their placebo."
+        "Three tables: statuses; the rule beside constant blames; repairs beside their placebo."
         tables = [self._status_table()]
         if self.constants:
             rows = [["the rule's stage", str(self.rule), ""]]
@@ -472,7 +495,7 @@ class ProofReport(Report):
 
     @property
     def data(self) -> dict:
-        "Shares with intervals and controls, and what became of each failed turn, as plain data."
+        "Shares with intervals and controls, and the repairs of each failed turn, as plain data."
         keys = ("status", "stage", "repairs", "tried", "why", "repeats")
         report = {
             "run": self.name,
@@ -490,7 +513,7 @@ class ProofReport(Report):
 
     @property
     def note(self) -> str:
-        "How to read the tables, and what was left out."
+        "Say how to read the tables, and what was left out."
         proofs = self.proofs.values()
         reasons = Counter(p.why for p in proofs if p.status == "not tried" and p.why)
         left_out = [f"Not tried: {why} ({n})." for why, n in reasons.most_common()]
@@ -507,7 +530,7 @@ class ProofReport(Report):
 
 # %% ../../nbs/7_evaluation/16_proof.ipynb #72b95748
 def proof_report(run: Evidence, report: BlameReport) -> ProofReport | None:
-    "Read the kept repairs of a run; None where nothing was tried."
+    "Read the repairs of all failed turns from the run's proof.json; None if nothing was tried."
     proofs = {b.task_id: proof_of(run, b) for b in report.failed}
     kept = {i: proof for i, proof in proofs.items() if proof}
     if not kept:
@@ -580,7 +603,10 @@ def right_by_target(
     gold: Mapping[str, Gold],
     questions: Mapping[str, str] = {},  # task id -> question, for targets of yes or no
 ) -> Callable[[str, str], bool | None]:
-    "Whether a draft is right by its target: task id, draft -> right, wrong, or (None) nobody can say."
+    """Return a function that compares a draft with its task's targets.
+
+    It takes a task id and a draft, and returns True (right), False (wrong) or None (undecided).
+    """
 
     def right(task_id: str, draft: str) -> bool | None:
         targets = gold[task_id].targets if task_id in gold else ()
@@ -757,10 +783,12 @@ def prove(
     progress: bool = True,
     repeats: int = 0,  # plain repeats of each failed turn, with other seeds
 ) -> ProofReport | None:  # None: no turn failed
-    """Run the failed turns of a run again with stages repaired, and say what makes them right.
+    """Run the failed turns of a run again with single stages made perfect, and report what makes
+    them right.
 
-    It is kept in the run's folder as `proof.json`. What cannot be computed here leaves its turns
-    not tried, with the reason.
+    Results are written to proof.json in the run's folder. A turn that cannot be run here counts as
+    not
+    tried, with the reason.
     """
     run = as_run(run)
     evidence = Evidence(run, gold)

@@ -61,56 +61,56 @@ def _measures_to(depth: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class DomainMeans:
-    "The mean measures of the queries of a domain, or of all."
+    "Mean retrieval measures over the queries of one domain, or of all domains."
 
     domain: str
-    """Its name; "all": the mean of the domains' means, weighted by their tasks."""
+    """Name of the domain; "all": the mean of the domains' means, weighted by their tasks."""
     tasks: int
-    "Predicted tasks, answerable or not: the weight."
+    "Number of predicted tasks, answerable or not: the weight in the overall mean."
     queries: int
-    "Queries that were measured."
+    "Number of queries that were measured."
     missing: int
-    "Queries with qrels that the run does not have."
+    "Number of queries with qrels for which the run has no ranking."
     values: dict[str, float | None]
     "Measure -> mean; None where no query was measured."
 
 # %% ../../nbs/7_evaluation/03_rankings.ipynb #3d74b1d3
 @dataclass(frozen=True, repr=False)
 class RetrievalScores(Report):
-    "What a run retrieved, against the qrels."
+    "nDCG, recall and MRR of a run's rankings against the qrels."
 
     rows: tuple[DomainMeans, ...]
     "Domains in alphabetical order, then all."
     queries: dict[str, dict[str, float]]
-    "Task id -> measure -> value, if it was measured."
+    "Task id -> measure -> value, of the measured queries."
     unjudged: int
-    "Tasks of the run without qrels: not measured."
+    "Number of tasks without qrels: not measured."
     tied: int
-    "Queries with equal float32 scores: trec_eval orders those by id, the larger first."
+    "Number of queries with equal scores in float32; trec_eval orders those by id, the larger first."
     unordered: int
-    "Rankings whose order is not that of their scores."
+    "Number of rankings that are not in the order of their scores."
     repeated: int
-    "Rankings that name a passage twice: its last score counts."
+    "Number of rankings that name a passage twice; its last score counts."
     depth: int
-    "Passages of the longest ranking."
+    "Number of passages of the longest ranking."
     distances: int = 0
-    "Rankings whose scores rise, in a run where almost all do."
+    "Number of rankings whose scores rise, in a run where almost all do: they are read as distances."
     in_order: bool = False
-    "The order of the passages counts; else their scores."
+    "Whether the order of the passages ranks them; else their scores do."
 
     @property
     def measures(self) -> tuple[str, ...]:
-        "The measures that are as deep as what was retrieved."
+        "The measures whose cutoff is not deeper than the longest ranking."
         return _measures_to(self.depth)
 
     @property
     def overall(self) -> dict[str, float | None]:
-        "The official mean: of the domains, weighted by their predicted tasks."
+        "Measure -> official mean: over domains, weighted by their predicted tasks."
         return self.rows[-1].values
 
     @property
     def by_query(self) -> dict[str, float | None]:
-        "The plain mean over the measured queries; None if there is none."
+        "Measure -> plain mean over the measured queries; None if there are none."
         if not self.queries:
             return dict.fromkeys(self.measures)
         values = self.queries.values()
@@ -118,7 +118,7 @@ class RetrievalScores(Report):
 
     @property
     def note(self) -> str:
-        "What happened to missing queries and tied scores."
+        "Say how missing queries and equal scores were treated."
         read = distances = ""
         if self.unordered:
             read = f" (the {'order counts' if self.in_order else 'scores count'})"
@@ -160,10 +160,10 @@ def _direction(scores: Sequence[float]) -> str:
 
 # %% ../../nbs/7_evaluation/03_rankings.ipynb #c357f0f9
 def are_distances(rankings: Iterable[Ranking]) -> bool:
-    """Whether the scores of a run are distances or ranks, of which the smallest is the best.
+    """Whether the scores of rankings are distances or ranks, of which the smallest is the best.
 
-    They are if at least nine of ten rankings with a direction rise, and more rise than are
-    mixed: one ranking that rises by chance among others that fall makes no distances.
+    True if scores rise in at least nine of ten rankings whose scores all rise or all fall, and more
+    rankings rise than are mixed.
     """
     listed = [r for r in rankings if not isinstance(r, Mapping)]
     counts = Counter(_direction([float(s) for _, s in r]) for r in listed)
@@ -268,11 +268,14 @@ def retrieval_scores(
     in_order: bool = False,  # passages count in their order, not by their scores
     depth: int = 0,  # measure at least so deep, also where fewer were retrieved
 ) -> RetrievalScores:
-    """nDCG and recall as deep as was retrieved, and MRR, by domain and over all.
+    """Measure rankings against qrels: nDCG and recall at cutoffs down to the longest ranking, and
+    MRR.
+    Queries without a ranking are left out, as the official script does. Scores that rise in almost
+    all
+    rankings are distances.
 
-    Queries missing from the run are left out, as by the official script. Scores that rise in
-    almost all rankings are distances: the smallest is the best. Raises DataError for a score
-    that is no number, or a task without a domain.
+    Raises:
+        DataError: A score that is no number, or a task without a domain.
     """
     domain_of = _check_domains(run, domains)
     distances = are_distances(run.values())

@@ -65,10 +65,21 @@ def _best_decision(item: Item, judged: Judgement | None) -> tuple[str, float | N
 def decision(
     item: Item, judgements: Judgements = {}, source: str = "best"
 ) -> tuple[str, float | None]:
-    """Who says whether an answer refuses, and what: 1, 0.5, 0, or None (nobody can say).
+    """Decide whether an answer is a refusal.
 
-    "recorded" and "rule" fall back on the rule, "judge" on nothing. Raises SettingsError for
-    another source.
+    Args:
+        item: The answer.
+        judgements: Protocol -> judgement.
+        source: Whose verdict counts. "best": the first that has one of the file, the record, a
+            judge that writes, and
+            the rule; "recorded": the record, else the rule; "rule": the wording; "judge": a judge
+                alone.
+
+    Returns:
+        Who decided, and the verdict: 1, 0.5 (in part), 0, or None if nobody can say.
+
+    Raises:
+        SettingsError: Another source.
     """
     if source not in _SOURCES:
         sources = "refusals are recorded, or read by rule or judge"
@@ -90,7 +101,9 @@ _BY = "verdicts.json"
 
 
 def keep_refusal_phrases(folder: str | Path, phrases: Iterable[str]) -> None:
-    "Write the phrases with which a system refuses into its run's folder; without any nothing is written."
+    """Write the phrases with which a system refuses into its run's folder; nothing is written if
+    there are none.
+    """
     listed = list(phrases)
     if listed:
         write_json(Path(folder) / _PHRASES, {"phrases": listed})
@@ -101,7 +114,10 @@ _By = TypedDict("_By", {"by": str})
 
 
 def read_kept(path: Path, kind: type, remedy: str) -> dict:
-    "The content of a file in a run folder; {} without the file. Raises DataError for odd content."
+    """Read a JSON file of a run folder and check its type; {} if it is not there.
+
+    Raises DataError, with the remedy, for content of another type.
+    """
     if not path.is_file():
         return {}
     content = read_json(path)
@@ -112,19 +128,26 @@ def read_kept(path: Path, kind: type, remedy: str) -> dict:
 
 # %% ../../nbs/7_evaluation/11_refusals.ipynb #7a842364
 def refusal_phrases(run: Run) -> tuple[str, ...]:
-    "The phrases with which a run's system refuses, as its folder says; () if it does not."
+    "Read from a run's folder the phrases with which its system refuses; () if none are kept."
     remedy = "Remove it, and name the phrases again: mtrag score RUN --refusal PHRASE"
     return tuple(read_kept(run.folder / _PHRASES, _Phrases, remedy).get("phrases", ()))
 
 
 def keep_verdicts(folder: str | Path, by: str) -> None:
-    "Write into a run's folder whose verdicts count, of VERDICTS; for others nothing is written."
+    """Write into a run's folder who decides whether answers are right and whether they refuse.
+
+    `by`: "rule" or "judge"; for anything else nothing is written.
+    """
     if by in VERDICTS:
         write_json(Path(folder) / _BY, {"by": by})
 
 
 def whose_verdicts(run: Run, by: str = "") -> str:
-    "Whose verdicts count in a run: `by`, else as its folder says, else the rule's. Raises SettingsError."
+    """Return who decides whether the answers of a run are right: "rule" or "judge".
+
+    That is `by`, else what the run's folder says, else the rule. Raises SettingsError for anything
+    else.
+    """
     remedy = "Remove it, and name whose verdicts count with --verdicts"
     by = by or read_kept(run.folder / _BY, _By, remedy).get("by", "rule")
     if by not in VERDICTS:
@@ -134,7 +157,10 @@ def whose_verdicts(run: Run, by: str = "") -> str:
 
 # %% ../../nbs/7_evaluation/11_refusals.ipynb #53a1e3bc
 def clarifies(item: Item) -> float | None:
-    "1 if an answer asks back, as recorded or else by the rule, 0 if not; None if the turn broke."
+    """Return 1 if an answer asks the user back, 0 if not, None if the turn broke.
+
+    The record decides; without one the wording does.
+    """
     if item.failed or item.answerless:
         return None
     return float(item.asked_back or asks_back(item.answer))
@@ -145,7 +171,10 @@ def idk_verdicts(
     judgements: Mapping[str, Judgements],  # by task id
     source: str = "best",
 ) -> dict[str, float | None]:
-    "Who refused: task id -> 1, 0.5, 0, or None."
+    """Decide for each answer whether it is a refusal: task id -> 1, 0.5 (in part), 0, or None.
+
+    `source`: as for `decision`.
+    """
     verdicts = {}
     for item in items:
         judged = judgements.get(item.task_id, {})
@@ -157,7 +186,9 @@ _FOREIGN = 0.1  # of the answers, from which a language without a rule is named
 
 
 def describe_deciders(deciders: Iterable[str], items: Sequence[Item]) -> str:
-    "How often who decided, in words; what the rule is worth, and in which languages it has no words."
+    """Say who decided on refusals and how often, how good the rule is, and for which languages it
+    has no words.
+    """
     notes = []
     for who, n in Counter(deciders).most_common():
         if who != "nobody":
@@ -173,7 +204,7 @@ def describe_deciders(deciders: Iterable[str], items: Sequence[Item]) -> str:
 # %% ../../nbs/7_evaluation/11_refusals.ipynb #d2445841
 @dataclass(frozen=True)
 class Refusals:
-    "Who was refused, and who should have been: the number of tasks of each kind."
+    "A confusion matrix of refusals: numbers of tasks."
 
     answered: int
     "Answerable tasks that were answered."
@@ -184,11 +215,11 @@ class Refusals:
     refused: int
     "Unanswerable tasks that were refused."
     left_out: int
-    "UNDERSPECIFIED, not judged, or an unreadable verdict."
+    "Tasks labelled UNDERSPECIFIED, tasks that were not judged, and unreadable verdicts."
 
     @property
     def accuracy(self) -> float | None:
-        "Answerability accuracy; None without a judged task."
+        "Share of tasks that were rightly answered or refused; None without a judged task."
         right = self.answered + self.refused
         n = right + self.refused_wrongly + self.answered_wrongly
         return right / n if n else None
@@ -197,10 +228,14 @@ class Refusals:
 def refusals(
     labels: Mapping[str, str], idks: Mapping[str, float | str | None]
 ) -> Refusals:
-    """Count the tasks that were refused or answered, rightly or wrongly.
+    """Count the tasks that were rightly or wrongly refused or answered.
 
-    Takes answerability and verdict by task id. Verdicts other than 0, 0.5, 1 are left out.
-    Raises DataError for an unknown label.
+    Args:
+        labels: Task id -> answerability.
+        idks: Task id -> refusal verdict; other values than 0, 0.5 and 1 are left out.
+
+    Raises:
+        DataError: An unknown label.
     """
     cells: Counter[str] = Counter()
     for task, label in labels.items():
@@ -218,19 +253,19 @@ def refusals(
 # %% ../../nbs/7_evaluation/11_refusals.ipynb #bb71d2a7
 @dataclass(frozen=True)
 class RefusalRow:
-    "How somebody refused."
+    "How often one system, or the baseline, refused."
 
     name: str
     cells: Refusals
     wrongly: Interval
-    "Share of the answerable that was refused, clustered by conversation."
+    "Share of the answerable tasks that were refused, with an interval over conversations."
     rightly: Interval
-    "Share of the unanswerable that was refused."
+    "Share of the unanswerable tasks that were refused."
 
 # %% ../../nbs/7_evaluation/11_refusals.ipynb #194e4a99
 @dataclass(frozen=True, repr=False)
 class RefusalReport(Report):
-    "Refusals, each beside its baseline."
+    "Refusals of a system on answerable and unanswerable tasks, beside a baseline."
 
     rows: tuple[RefusalRow, ...]
     note: str = ""
@@ -287,7 +322,12 @@ def refusal_report(
     | None = None,  # verdicts on `items`; None: as recorded
     name: str = "system",
 ) -> RefusalReport:
-    "Refusals on the labels and, with negatives, without the leak; beside each the empty-context baseline."
+    """Report refusals on answerable and unanswerable tasks, beside a baseline that refuses exactly
+    where nothing was retrieved.
+
+    With `negatives` also on answerable tasks whose gold passages were left out, which must be
+    refused.
+    """
     labels = {}
     for item in items:
         if item.task_id in gold:

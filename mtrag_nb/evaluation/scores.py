@@ -77,7 +77,10 @@ __all__ = ['Measure', 'ANSWER_MEASURES', 'judged_scores', 'describe_unfit', 'sco
 def judged_scores(
     judgements: Judgements, flag: bool = False
 ) -> dict[str, float | None]:
-    "A judge's judgements by protocol as numbers by measure; flag: the hallucination flag (1 or 0), too."
+    """Return judgements (protocol -> judgement) as scores: measure -> number.
+
+    `flag`: add the hallucination flag, 1 or 0.
+    """
     scores = {}
     for protocol, judged in judgements.items():
         is_share = protocol.endswith("_local")
@@ -104,7 +107,7 @@ def _fitting(name: str, measure: Callable[[str, str], float]) -> Measure:
 
 
 def describe_unfit(items: Sequence[Item], gold: Mapping[str, Gold]) -> dict[str, str]:
-    "How many answers the measures of targets do not fit, and why; {} if they fit all."
+    "Say for each measure how many answers it does not fit, and why; {} if it fits all."
     unfit: Counter[tuple[str, str]] = Counter()
     for name in ("RougeL", "target recall"):
         for item in items:
@@ -214,7 +217,7 @@ def score_items(
     judgements: Mapping[str, Judgements] = {},  # by task id
     idk: str = "best",  # who says that an answer refuses: best, recorded, rule or judge
 ) -> dict[str, dict[str, float | None]]:
-    "Score answers: task id -> measure -> score; None: not measurable. A failed turn is not there."
+    "Score answers: task id -> measure -> score, None where a measure does not apply."
     answered = [item for item in items if not item.failed]
     verdicts = _refusal_verdicts(answered, gold, judgements, idk)
     measures = {**ANSWER_MEASURES, **plugins("measure", (*ANSWER_MEASURES, *_TAKEN))}
@@ -233,7 +236,7 @@ def score_items(
 
 # %% ../../nbs/7_evaluation/13_scores.ipynb #feb254a1
 class Scored:
-    "Scores by task, and the conversation of each task."
+    "Scores by task and measure, with intervals over conversations."
 
     scores: Mapping[str, Mapping[str, float | None]]
     "Task id -> measure -> score."
@@ -241,18 +244,18 @@ class Scored:
     "Task id -> conversation."
 
     def of(self, measure: str) -> dict[str, float]:
-        "The scores of one measure by task, where it could be measured."
+        "Return the scores of one measure: task id -> score, where it could be measured."
         values = {task: scores.get(measure) for task, scores in self.scores.items()}
         return {task: value for task, value in values.items() if value is not None}
 
     def interval(self, measure: str) -> Interval:
-        "The mean of a measure with its interval, clustered by conversation."
+        "Return the mean of a measure, with an interval over conversations."
         return mean_by_task(self.of(measure), self.talks)
 
 # %% ../../nbs/7_evaluation/13_scores.ipynb #3a908286
 @dataclass(frozen=True, repr=False)
 class ScoreReport(Scored, Report):
-    "The scores of a run."
+    "The scores of a run by task and measure, with retrieval and refusals."
 
     name: str
     scores: dict[str, dict[str, float | None]]
@@ -262,11 +265,11 @@ class ScoreReport(Scored, Report):
     retrieval: RetrievalScores | None
     refusal: RefusalReport
     failed: int
-    "Turns that ended in an error: not scored."
+    "Number of turns that ended in an error; they are not scored."
     how: dict[str, str]
-    "BERTScore: the encoder; refusals: whose verdict; judge."
+    "How scores were obtained: the encoder of BERTScore, the source of refusal verdicts, the judge."
     circular: frozenset[str] = frozenset()
-    "Measures that decided inside the system."
+    "The measures that decided inside the system, and therefore cannot score it."
     asking: AskingReport | None = None
     "None where no question is UNDERSPECIFIED and no reply asks back."
 
@@ -282,7 +285,7 @@ class ScoreReport(Scored, Report):
 
     @property
     def measures(self) -> list[str]:
-        "Refusal, text, passages, judge, retrieval."
+        "The names of the measures, grouped: refusal, text, passages, judge, retrieval."
 
         def order(measure: str) -> tuple[bool, bool]:
             is_retrieval = measure.startswith(("nDCG", "recall", "MRR"))
@@ -330,7 +333,7 @@ class ScoreReport(Scored, Report):
 def add_recorded_scores(
     scores: Mapping[str, dict[str, float | None]], run: Run
 ) -> dict[str, dict[str, float | None]]:
-    "Scores, and behind them those of other names that came with an imported file."
+    "Add the scores that came with an imported file, as far as their measures have other names."
     recorded = {}
     for task, turn in run.trajectories.items():
         for step in turn.of(Recorded):
@@ -339,20 +342,20 @@ def add_recorded_scores(
 
 
 def judge_name(run: Run) -> str:
-    "Who judged a run, and in which way; '' if nobody did."
+    "Return the model that judged a run and the way it was asked, as text; '' if nobody judged it."
     judge = judge_of(run)
     return f"{judge['judge']} ({judge['way']})" if judge else ""
 
 # %% ../../nbs/7_evaluation/13_scores.ipynb #41b9ccb8
 def reference_digest(question: str, gold: Gold | None) -> str:
-    "Names what an answer is scored against: the question, the label and the targets."
+    "Return a digest of what an answer is scored against: question, label and targets."
     if gold is None:
         return digest([question])
     return digest([question, gold.answerability, gold.targets])
 
 
 def qrels_digest(qrels: Mapping[str, Mapping[str, int]] | None, task_id: str) -> str:
-    "Names the relevant passages of a task; '' where none are known."
+    "Return a digest of the relevant passages of a task; '' if none are known."
     relevant = (qrels or {}).get(task_id)
     return digest(sorted(relevant.items())) if relevant else ""
 
@@ -391,7 +394,10 @@ def _write_scores(
 
 # %% ../../nbs/7_evaluation/13_scores.ipynb #ea4817a5
 def place_of_scores(source: Path, out: str | Path | None = None) -> Path:
-    "The folder for scores: `out`, a run's own, else `runs/scores/<name>`. Raises DataError for a file."
+    """Return the folder for scores: `out`, else the run's own, else `runs/scores/<name>`.
+
+    Raises DataError if a file is in the way.
+    """
     folder = source if source.is_dir() else Path("runs/scores") / source.stem
     folder = Path(out or folder)
     if folder.exists() and not folder.is_dir():
@@ -516,7 +522,10 @@ def score_run(
         str
     ] = (),  # with which the system refuses; (): as a run's folder says
 ) -> ScoreReport:
-    "Score a run, save and report the scores. Raises DataError for no run, and for a wrong reference."
+    """Score the answers of a run or prediction file, save the scores and report them.
+    Raises:
+        DataError: The source is no run, or the reference does not fit it.
+    """
     opened = _open_source(source, tasks, phrases)
     run = opened.run
     items = opened.items
@@ -548,14 +557,17 @@ def score_run(
 
 # %% ../../nbs/7_evaluation/13_scores.ipynb #a81ba75f
 def named_measure(measure: str, inside: Sequence[str] = ()) -> str:
-    "A measure as a comparison names it: where it decides inside some systems, it says so."
+    "Return the name of a measure for a table; it says in which systems (`inside`) the measure decides."
     if inside:
         return f"{measure} (circular: it decides inside {', '.join(inside)})"
     return measure
 
 
 def distinct(names: Sequence[str], places: str) -> None:
-    "Raises DataError if two runs have one name; places: what of them is to be renamed."
+    """Check that all runs have different names.
+
+    `places`: what a user would rename, for the error. Raises DataError for two equal names.
+    """
     if len(set(names)) < len(names):
         what = f"two runs are called {max(names, key=names.count)!r}"
         raise DataError(what, remedy=f"Name their {places} differently")
@@ -582,7 +594,10 @@ def compare_runs(
     against: str | None = None,  # compare all with this run only; None: all pairs
     resamples: int = 10_000,
 ) -> Comparison:
-    "Compare scored runs by one measure. Raises DataError for names taken twice, no such measure, a live web."
+    """Compare scored runs by one measure: means, paired differences, tests.
+
+    Raises DataError if two runs have one name, a run lacks the measure, or it searched a live web.
+    """
     distinct([r.name for r in reports], "folders")
     talks: dict[str, str] = {}
     scores = {}

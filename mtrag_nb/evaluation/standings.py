@@ -38,45 +38,55 @@ SETTINGS = {"A": "searches", "B": "gold passages", "C": "retrieved passages"}
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedRun:
-    "What a file of `data/board` has of a released run; lists and verdicts are in the order of the file's tasks."
+    """One published run, as a file of `data/board` describes it.
+
+    Lists follow the order of the file's tasks.
+    """
 
     name: str
-    "System, prompt and passages, in words."
+    "System, prompt and passages in words."
     setting: str
     "Where the passages come from: a key of SETTINGS."
     team: str
     repository: str
-    "On GitHub, as owner/name."
+    "GitHub repository, as owner/name."
     commit: str
     file: str
-    "The released file, under the folder `released` of the official files, or beside it."
+    "The published file: its path under the folder `released` of the official files, or beside it."
     licence: str
     note: str = ""
-    "What a reader must know before trusting the line."
+    "What a reader must know before trusting the numbers."
     verdicts: str = ""
-    "A letter a task: r right, u undecided, f failed, - not judged, . no turn; of a search none."
+    """One letter for each task: r right, u undecided, f failed, - not judged, . no turn; "" for a
+    run that only searches.
+    """
     values: list[float | None] = field(default_factory=list)
-    "The value of each task in [0, 1]: of a search nDCG@5, else of how the turn ended."
+    "One value in [0, 1] for each task: nDCG@5 of a search, else how good the end of the turn is."
     blame: dict[str, list[int]] = field(default_factory=dict)
-    "Stage to blame, or '', -> the numbers of the tasks that failed there, from 0."
+    "Stage to blame ('': none can be named) -> places, from 0, of the tasks that failed there."
     official: dict[str, float] = field(default_factory=dict)
-    "Mean of each official score that the file carries, conditioned by the labels."
+    "Official measure -> mean, conditioned here by the labels."
     filed: dict[str, float] = field(default_factory=dict)
-    "The same as the file itself has conditioned them, and the share of RL_F that is .5."
+    """Official measure -> mean as conditioned in the file itself, and the share of RL_F values that
+    are .5.
+    """
     means: dict[str, float] = field(default_factory=dict)
-    "Where no numbers by task may be kept: tasks, and right with low and high."
+    """For a run whose numbers by task may not be kept: number of tasks, and share right with its
+    interval.
+    """
 
 # %% ../../nbs/7_evaluation/24_standings.ipynb #stand006
 @dataclass(frozen=True)
 class ReleasedRuns:
-    "The released runs of a benchmark, as `data/board` has them."
+    "All published runs of one benchmark, as a file of `data/board` has them."
 
     benchmark: str
     made: dict[str, str]
-    "Study and version of the package that counted the numbers."
+    "The study that counted the numbers, and the package version."
     tasks: list[str]
+    "Task ids."
     conversations: list[int]
-    "The number of each task's conversation."
+    "For each task the number of its conversation."
     runs: list[ReleasedRun]
 
     @property
@@ -86,7 +96,7 @@ class ReleasedRuns:
 
 
 def read_released_runs(path: str | Path) -> ReleasedRuns:
-    "Read a file of `data/board`. Raises DataError where it does not have the form."
+    "Read a file of `data/board`. Raises DataError if it has another form."
     try:
         return structured(ReleasedRuns, read_json(path))
     except TypeError as e:
@@ -94,34 +104,34 @@ def read_released_runs(path: str | Path) -> ReleasedRuns:
 
 
 def board_files() -> list[Path]:
-    "The files of `data/board`, one a benchmark."
+    "Return the files of `data/board`, one for each benchmark."
     return sorted(data_dir("board").glob("*.json"))
 
 # %% ../../nbs/7_evaluation/24_standings.ipynb #stand009
 @dataclass(frozen=True)
 class Entrant:
-    "A run as the board ranks it: numbers by task."
+    "One run on a leaderboard: its scores by task."
 
     name: str
     scores: Mapping[str, float]
-    "Task id -> 1 for a turn that is right, else 0; of a search nDCG@5."
+    "Task id -> 1 for a right turn, else 0; for a run that only searches nDCG@5."
     failures: Mapping[str, str]
-    "Task id of a failed turn -> stage to blame, '' if none can be named."
+    "Failed task id -> stage to blame; '' if none can be named."
     values: Mapping[str, float] = field(default_factory=dict)
-    "Task id -> value of how the turn ended: ROUGE-L, 1 for a right refusal, 0 for a wrong one."
+    "Task id -> how good the end of the turn is: ROUGE-L, 1 for a right refusal, 0 for a wrong one."
     team: str = ""
-    "'' for a run of one's own."
+    "Who made it; '' for a run of one's own."
     official: Mapping[str, float] = field(default_factory=dict)
-    "Mean of each official score that its file carries, over all its tasks."
+    "Official measure -> mean over all tasks of the run's file."
 
     def blame(self, tasks: Iterable[str]) -> str:
-        "How many of some tasks failed at each stage, most first, in words."
+        "Say how many of some tasks failed at each stage, most frequent first."
         stages = Counter(self.failures[i] for i in tasks if i in self.failures)
         return ", ".join(f"{s or 'none named'} {n}" for s, n in stages.most_common())
 
 # %% ../../nbs/7_evaluation/24_standings.ipynb #stand010
 def released_entrant(run: ReleasedRun, tasks: Sequence[str]) -> Entrant:
-    "A released run as an entrant; `tasks`: those of its file, in order."
+    "Return a published run as an entrant. `tasks`: the ids of its file's tasks, in order."
     values = {i: v for i, v in zip(tasks, run.values) if v is not None}
     scores = values
     failures = {i: "retrieve" for i, value in values.items() if value == 0}
@@ -133,7 +143,7 @@ def released_entrant(run: ReleasedRun, tasks: Sequence[str]) -> Entrant:
 
 # %% ../../nbs/7_evaluation/24_standings.ipynb #stand011
 def is_search(run: Evidence) -> bool:
-    "Whether a run records rankings and no answer."
+    "Whether a run has rankings but no answers."
     return all(t.outcome is Outcome.NOT_RECORDED for t in run.turns.values())
 
 
@@ -156,7 +166,10 @@ def _answers_entrant(run: Evidence, name: str) -> Entrant:
 
 
 def entrant_of(run: Evidence, name: str = "") -> Entrant:
-    "A run of one's own as an entrant. Raises DataError where no turn can be judged."
+    """Return a run of one's own as an entrant of a leaderboard.
+
+    `name`: in the table; '': the run's. Raises DataError if no turn can be judged.
+    """
     make = _search_entrant if is_search(run) else _answers_entrant
     entrant = make(run, name or run.name)
     if not entrant.scores:
@@ -172,7 +185,10 @@ def paired_bootstrap(
     scores: np.ndarray,  # [tasks, runs]
     conversations: Sequence[str],  # the conversation of each task
 ) -> dict[tuple[int, int], float]:
-    "Two runs (columns, from 0) -> two-sided p that their means are equal; conversations are drawn again."
+    """Test for each pair of runs whether their means are equal:
+
+    (run, run), as columns from 0 -> two-sided p.
+    """
     codes = np.unique(conversations, return_inverse=True)[1]
     n = codes.max() + 1
     sums = np.zeros((n, scores.shape[1]))
@@ -195,7 +211,10 @@ def paired_bootstrap(
 def rank_bands(
     p: Mapping[tuple[int, int], float],  # of each pair of runs, best mean first
 ) -> list[tuple[int, int]]:
-    "The band of each run: the best and the worst rank, from 1, among itself and those not told apart from it."
+    """Return for each run the best and the worst rank, from 1, that it may have.
+
+    `p`: (run, run) -> p. A band reaches over all runs that are not significantly different.
+    """
     ranks = [{n} for n in range(1, 2 + max(b for _, b in p))]
     for (a, b), adjusted in zip(p, holm(list(p.values()))):
         if adjusted >= 0.05:
@@ -217,32 +236,35 @@ _OFFICIAL = (
 
 @dataclass(frozen=True, repr=False)
 class Standings(Report):
-    "A board: runs over the same tasks, best first, each with its band."
+    "A leaderboard: runs over the same tasks, best first, each with the band of ranks that it may have."
 
     about: str
-    "Benchmark, setting and size."
+    "Benchmark, setting and size, in words."
     entrants: tuple[Entrant, ...]
-    "Best mean first."
+    "The runs, highest mean first."
     bands: tuple[tuple[int, int], ...]
-    "Best and worst rank of each; () below six conversations."
+    """For each run the best and the worst rank among runs that cannot be told apart from it; ()
+    below six conversations.
+    """
     tasks: tuple[str, ...]
-    "The tasks that all of them have."
+    "Task ids that all runs have."
     talks: Mapping[str, str]
     "Task id -> conversation."
     neighbour_p: tuple[float, ...] = ()
-    "p of each run and the next, without a correction; () below six conversations."
+    "For each run and the next p of their difference, not corrected; () below six conversations."
     measure: str = "right"
-    "right, or nDCG@5 of searches."
+    '"right", or nDCG@5 for runs that only search.'
     left_out: tuple[str, ...] = ()
-    "What is said of runs of which only means may be kept."
+    "Notes on runs of which only means may be kept, and which are not ranked."
 
     @property
     def title(self) -> str:
+        "Benchmark, setting and size of the leaderboard."
         return self.about
 
     @property
     def note(self) -> str:
-        "How the numbers were obtained."
+        "Say how the numbers were obtained."
         lines = [self._bands_in_words(), *self.left_out]
         if self.measure == "right":
             lines.insert(0, _RIGHT)
@@ -263,7 +285,7 @@ class Standings(Report):
         )
 
     def mean(self, values: Mapping[str, float]) -> Interval:
-        "The mean of values over the board's tasks, as far as they are there."
+        "Return the mean of values (task id -> value) over the leaderboard's tasks that have one."
         known = [i for i in self.tasks if i in values]
         talks = [self.talks[i] for i in known]
         return mean_interval([values[i] for i in known], talks)
@@ -382,10 +404,16 @@ def _board(
 def standings(
     released: ReleasedRuns, setting: str, own: Sequence[Entrant] = ()
 ) -> list[Standings]:
-    """Rank the released runs of a setting, a key of SETTINGS, and runs of one's own among them.
+    """Make leaderboards of the published runs of one setting, with runs of one's own among them.
 
-    One board for each set of tasks that released runs have; those over the same tasks are
-    one. A board has two runs or more, or one's own beside those that may not be ranked.
+    Args:
+        released: The published runs of a benchmark.
+        setting: Where passages come from: a key of `SETTINGS`.
+        own: Runs of one's own.
+
+    Returns:
+        One leaderboard for each set of tasks; it has at least two runs, or one of one's own beside
+        runs that may not be ranked.
     """
     known, left_out = _released_entrants(released, setting)
     about = f"{released.benchmark}, {SETTINGS[setting]}"
@@ -411,7 +439,10 @@ def _settings_of(run: Evidence) -> str:
 
 
 def place_run(run: Evidence, name: str = "") -> list[Standings]:
-    "Where a run stands among the released ones of its tasks. Raises DataError where no board has its tasks."
+    """Place a run among the published runs over the same tasks, one leaderboard for each setting.
+
+    `name`: in the table; '': the run's. Raises DataError if no leaderboard has its tasks.
+    """
     own = entrant_of(run, name)
     boards = []
     for path in board_files():

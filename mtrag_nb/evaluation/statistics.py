@@ -42,17 +42,17 @@ def _few(clusters: int) -> str:
 # %% ../../nbs/7_evaluation/00_statistics.ipynb #c56ba1e1
 @dataclass(frozen=True)
 class Interval:
-    "An estimate with its interval, clustered by conversation."
+    "An estimate with its confidence interval over conversations."
 
     value: float | None
-    "None: it could not be computed."
+    "The estimate; None: it could not be computed."
     low: float | None
-    "None: fewer than LEAST conversations, or no variation among them."
+    "Lower end; None: fewer than `LEAST` conversations, or they do not vary."
     high: float | None
     n: int
-    "Items."
+    "Number of items."
     clusters: int
-    "Conversations."
+    "Number of conversations."
     level: float = 0.95
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Interval:
 
     @property
     def signed(self) -> str:
-        "A difference as text, its value and ends with their signs: +0.062 [+0.047, +0.077]."
+        "A difference as text with signs: +0.062 [+0.047, +0.077]."
         if self.value is None:
             return show(None)
         span = f"({_few(self.clusters)})"
@@ -201,7 +201,10 @@ def mean_interval(
     resamples: int = 10_000,  # from _MANY conversations on
     seed: int = 0,
 ) -> Interval:
-    "The mean, or share, with its interval; None without values. Raises DataError for NaN."
+    """Return a mean, or share, with its bootstrap interval over conversations.
+    Raises:
+        DataError: A value is NaN.
+    """
     x = _numbers(values, clusters)
     codes, k = _codes(clusters)
     if not k:
@@ -215,7 +218,10 @@ def mean_interval(
 
 # %% ../../nbs/7_evaluation/00_statistics.ipynb #9c37f1a1
 def mean_by_task(values: Mapping[str, float], talks: Mapping[str, str]) -> Interval:
-    "The mean of values by task with its interval; `talks`: task id -> conversation."
+    """Return the mean of values (task id -> value) with its interval over conversations.
+
+    `talks`: task id -> conversation.
+    """
     return mean_interval(list(values.values()), [talks[i] for i in values])
 
 
@@ -224,7 +230,10 @@ def difference_interval(
     clusters: Sequence[Hashable],
     resamples: int = 10_000,
 ) -> Interval:
-    "The mean of paired differences, one an item, with its interval over their conversations."
+    """Return the mean of paired differences with its interval over conversations.
+
+    `differences`: one for each item. `clusters`: the conversation of each item.
+    """
     x = _numbers(differences, clusters)
     codes, k = _codes(clusters)
     if not k:
@@ -237,9 +246,9 @@ def unpaired_difference(
     second: Mapping[str, float],  # the same of another group
     talks: Mapping[str, str],  # task id -> conversation
 ) -> Interval:
-    """The mean of one group of turns less that of another, with its interval over conversations.
-
-    A conversation may have turns in both. No ends below six conversations in either group.
+    """Return the mean of one group of turns minus that of another, with an interval over
+    conversations.
+    The interval has no ends if either group has fewer than six conversations.
     """
     groups = [first, second]
     if not first or not second:
@@ -265,7 +274,11 @@ def _jackknife_error(without: np.ndarray) -> float:
 
 # %% ../../nbs/7_evaluation/00_statistics.ipynb #001b7608
 def auroc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
-    "Area under the ROC curve (Mann-Whitney, ties averaged); None without a class. Raises DataError for NaN."
+    """Return the area under the ROC curve (Mann-Whitney, ties averaged); None if all labels are
+    equal.
+
+    Raises DataError for NaN.
+    """
     x = _numbers(scores, labels)
     y = np.asarray(labels, bool)
     positives = int(y.sum())
@@ -325,9 +338,10 @@ def auroc_interval(
     minus: Sequence[float]
     | None = None,  # another score: the difference, scores - minus
 ) -> Interval:
-    """AUROC, or the difference of two on the same items, with its interval; None if a class is empty.
-
-    Its `clusters` are the conversations with a positive, or with a negative, whichever are fewer.
+    """Return an AUROC, or the difference of two on the same items, with its interval over
+    conversations.
+    The interval's `clusters` counts conversations with a positive, or with a negative, whichever
+    are fewer.
     """
     y = np.asarray(labels, bool)
     codes, k = _codes(clusters)
@@ -411,7 +425,7 @@ def _sign_flip(
 
 # %% ../../nbs/7_evaluation/00_statistics.ipynb #1c5b7795
 def holm(p: Sequence[float]) -> np.ndarray:
-    "Holm's step-down adjustment of p-values (1979), in their order; at most 1."
+    "Adjust p-values by Holm's step-down method (1979); the order is kept, values are at most 1."
     p = np.asarray(p, float)
     order = np.argsort(p, kind="stable")
     scaled = p[order] * np.arange(len(p), 0, -1)
@@ -478,11 +492,15 @@ HeadAndRows = tuple[Sequence[str], Sequence[Sequence[object]]]
 
 
 class Report:
-    "Numbers of a run as text and HTML: a title, tables, a note, findings in words, reports below."
+    """Base of all reports: a title, tables, a note and findings, shown as text and as HTML; `parts`
+    are reports within it.
+    """
 
     title = note = ""
     statements: Sequence[str] = ()
+    "Findings in words."
     parts: Sequence[Report] = ()
+    "Reports shown below this one."
 
     def _table(self) -> HeadAndRows:
         "The table of a report that has one."
@@ -494,7 +512,7 @@ class Report:
 
     @property
     def data(self) -> Mapping[str, object]:
-        "The same as plain data: a row of a table is keyed by its header."
+        "The report as plain data; a row of a table is a dictionary, keyed by the table's header."
         tables = []
         for head, rows in self.tables():
             tables.append([dict(zip(head, row)) for row in rows])
@@ -527,46 +545,46 @@ class Report:
 # %% ../../nbs/7_evaluation/00_statistics.ipynb #1bb12406
 @dataclass(frozen=True)
 class SystemRow:
-    "The mean of one system."
+    "The mean score of one system."
 
     system: str
     n: int
-    "Tasks with a score."
+    "Number of tasks with a score."
     missing: int
-    "Tasks that some system has a score for and this one has not."
+    "Number of tasks for which another system has a score and this one has not."
     clusters: int
-    "Conversations of its tasks."
+    "Number of conversations of its tasks."
     mean: float
     low: float | None
     high: float | None
     common: float | None
-    "Mean over the tasks that every system has; None if there is none."
+    "Mean over the tasks that every system has; None if there are none."
 
 # %% ../../nbs/7_evaluation/00_statistics.ipynb #aa590932
 @dataclass(frozen=True)
 class PairRow:
-    "One system against another, on the tasks that both have."
+    "The difference of two systems on the tasks that both have."
 
     a: str
     b: str
     n: int
-    "Common tasks."
+    "Number of common tasks."
     dropped: int
-    "Tasks that only one of them, or neither, has a score for."
+    "Number of tasks for which only one of them, or neither, has a score."
     clusters: int
-    "Conversations of the common tasks."
+    "Number of conversations of the common tasks."
     difference: float | None
     "Mean of a minus mean of b; None without a common task."
     low: float | None = None
     high: float | None = None
     p: float | None = None
-    "Of the sign-flip test."
+    "p of the sign-flip test over conversations."
     p_holm: float | None = None
-    "The same, adjusted for all pairs of the table; None: not testable."
+    "The same, adjusted by Holm for all pairs of the table; None: it cannot be tested."
     detectable: float | None = None
-    "The least difference found at the given power."
+    "The smallest difference that so many conversations show at the given power."
     more: int | None = None
-    "Conversations needed in addition to detect a difference as large."
+    "Number of further conversations that would show a difference of this size."
 
 # %% ../../nbs/7_evaluation/00_statistics.ipynb #95db905c
 def _span(row: SystemRow | PairRow) -> str:
@@ -585,21 +603,21 @@ def _formatted(x: float | None, form: str) -> str:
 # %% ../../nbs/7_evaluation/00_statistics.ipynb #793f5d9d
 @dataclass(frozen=True, repr=False)
 class Comparison(Report):
-    "Means, intervals and paired comparisons of several systems."
+    "Means, intervals and paired comparisons of several systems by one measure."
 
     measure: str
     systems: tuple[SystemRow, ...]
-    "Highest mean on the common tasks first."
+    "One row for each system, highest mean on the shared tasks first."
     pairs: tuple[PairRow, ...]
     shared: int
-    "Tasks that every system has a score for."
+    "Number of tasks for which every system has a score."
     family: int = 0
-    "Comparisons that p (Holm) is for: the testable ones, in all measures."
+    "Number of comparisons in Holm's correction: those that can be tested, in all measures."
     open: int = 0
-    "Of these: verdicts that the random patterns leave open."
+    "Number of these whose verdict the random sign flips leave open."
 
     def tables(self) -> list[HeadAndRows]:
-        "The means of the systems, and the differences of the pairs, where there are some."
+        "A table of the systems' means and, if there are pairs, one of their differences."
         return [t for t in (self._means(), self._differences()) if t[1]]
 
     def _means(self) -> HeadAndRows:
@@ -626,7 +644,7 @@ class Comparison(Report):
 
     @property
     def note(self) -> str:
-        "How the numbers were obtained."
+        "Say how the numbers were obtained."
         left = ""
         if self.open:
             left = f" ({self.open} left open by the random patterns)"
@@ -756,9 +774,10 @@ def compare_all(
     against: str | None = None,  # compare all with this system only; None: all pairs
     resamples: int = 10_000,
 ) -> list[Comparison]:  # one a measure
-    """Means, intervals and paired comparisons of several measures over conversations, with one correction.
-
-    Raises DataError for a task without conversation, no or infinite scores, SettingsError for `against`.
+    """Compare systems by several measures, with one Holm correction over all of them.
+    Raises:
+        DataError: A task without a conversation, no score, or an infinite one.
+        SettingsError: `against` is no system.
     """
     prepared = {m: _Prepared(s, clusters, against) for m, s in measures.items()}
     sums = {}
@@ -792,13 +811,26 @@ def compare(
     against: str | None = None,
     resamples: int = 10_000,
 ) -> Comparison:
-    "`compare_all` for a table of one measure, which heads its column."
+    """Compare systems by one measure: means, intervals, paired differences and tests
+    (`compare_all`).
+
+    Args:
+        scores: System -> task id -> score.
+        clusters: Task id -> conversation.
+        measure: Its name, for the table.
+        against: Compare all systems with this one; None: each with each.
+        resamples: Of the bootstrap.
+    """
     return compare_all({measure: scores}, clusters, against, resamples)[0]
 
 # %% ../../nbs/7_evaluation/00_statistics.ipynb #38188c67
 def krippendorff_alpha(ratings: np.ndarray, level: str = "ordinal") -> float | None:
-    """Krippendorff's alpha (2011) of ratings, float [raters, items], NaN: not rated; level: nominal, ordinal
-    or interval. None if no item has two ratings, or all ratings are equal."""
+    """Return Krippendorff's alpha (2011) of ratings.
+
+    `ratings`: float [raters, items], NaN: not rated. `level`: nominal, ordinal or interval. Returns
+    None if no
+    item has two ratings, or all ratings are equal.
+    """
     from krippendorff import alpha
 
     if level not in ("nominal", "ordinal", "interval"):

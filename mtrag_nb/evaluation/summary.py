@@ -68,18 +68,18 @@ _WAYS = {  # verdict on the first answer, on the last -> way
 
 @dataclass(frozen=True)
 class TurnResult:
-    "The verdict on a turn, its value, and the verdict on its first draft."
+    "The verdict on a turn, how good its end is, and the verdict on its first draft."
 
     blame: Blame
-    "The verdict, and where the turn went wrong first."
+    "The verdict and, if the turn failed, what went wrong first."
     value: float | None
-    "Of its ending, in [0, 1]; None where nobody can say."
+    "How good the end is, in [0, 1] (`TurnEvidence.value`); None where nothing says."
     first_verdict: str = ""
-    "On its first draft."
+    "The verdict on the first draft; '' if there was none."
 
     @property
     def self_correction(self) -> str:
-        "What became of the first answer: a key of SELF_CORRECTIONS."
+        "How the answer changed from the first draft to the last: a key of `SELF_CORRECTIONS`."
         last = self.blame.verdict
         if last == "not judged":
             return last
@@ -89,7 +89,10 @@ class TurnResult:
 
 # %% ../../nbs/7_evaluation/18_summary.ipynb #2824c1d3
 def turn_result(row: TurnEvidence, known: Blame | None = None) -> TurnResult:
-    "The verdict on a turn (`known`; None: found here), and on its first draft."
+    """Return the verdict on a turn and on its first draft.
+
+    `known`: the verdict, if it was computed before.
+    """
     blame = known or blame_turn(row)
     return TurnResult(blame, row.value, _first_verdict(row, blame.verdict))
 
@@ -103,7 +106,7 @@ def _correction_steps(t: Trajectory) -> list[Step]:
 # %% ../../nbs/7_evaluation/18_summary.ipynb #6d2d66be
 @dataclass(frozen=True, repr=False)
 class RunSummary:
-    "A run's verdicts, values, refusals and costs, kept by task: each mean can name its turns."
+    "Verdicts, values, refusals and costs of a run, kept by task so that each mean can name its turns."
 
     run: Evidence
     report: BlameReport
@@ -111,24 +114,26 @@ class RunSummary:
 
     @property
     def name(self) -> str:
+        "The name of the run."
         return self.run.name
 
     @cached_property
     def judged(self) -> list[str]:
-        "The tasks that are judged."
+        "Task ids of the turns that could be judged."
         return [b.task_id for b in self.report.judged]
 
     @cached_property
     def valued(self) -> list[str]:
-        "The tasks whose ending has a value."
+        "Task ids of the turns whose end has a value."
         return [i for i, t in self.turns.items() if t.value is not None]
 
     @cached_property
     def self_corrections(self) -> Counter[str]:
-        "How many turns each entry of SELF_CORRECTIONS has."
+        "Number of turns for each key of `SELF_CORRECTIONS`."
         return Counter(t.self_correction for t in self.turns.values())
 
     def verdict(self, task_id: str) -> str:
+        "Return the verdict on a turn: right, failed, undecided or not judged."
         return self.turns[task_id].blame.verdict
 
     def _mean(self, values: Mapping[str, float]) -> Interval:
@@ -139,33 +144,34 @@ class RunSummary:
         return {i: float(self.verdict(i) == "right") for i in ids}
 
     def right(self) -> Interval:
-        "The share of the judged turns that is right."
+        "Return the share of right turns among those that could be judged."
         return self._mean(self._is_right(self.judged))
 
     @property
     def value(self) -> Interval:
+        "Mean value of how the turns ended, in [0, 1]."
         return self._mean({i: self.turns[i].value for i in self.valued})
 
     @property
     def refused(self) -> Interval:
-        "Of the turns that should be refused, those that were."
+        "Share of the turns that should be refused that were refused."
         rows = self.run.rows
         return self._mean(self._is_right(i for i in rows if rows[i].label in TO_REFUSE))
 
     @property
     def answered(self) -> Interval:
-        "Of the turns that should be answered, those that were."
+        "Share of the turns that should be answered that were answered."
         rows = [row for row in self.run.rows.values() if row.label in TO_ANSWER]
         return self._mean({row.task_id: float(row.turn.answered) for row in rows})
 
     def cost(self, by: str = "tokens") -> Interval:
-        "Of a turn, by a key of COSTS."
+        "Return the mean cost of a turn. `by`: a key of `COSTS`."
         turns = self.run.turns.items()
         return self._mean({i: float(COSTS[by](t.calls)) for i, t in turns})
 
     @cached_property
     def correction(self) -> float | None:
-        "The share of all tokens in checks and retries of finished turns; None without tokens."
+        "Share of all tokens spent in checks and retries of finished turns; None without tokens."
         turns = self.run.turns.values()
         steps = [s for t in turns if not t.failed for s in _correction_steps(t)]
         total = sum(t.calls.tokens for t in turns)
@@ -175,7 +181,7 @@ class RunSummary:
 
 # %% ../../nbs/7_evaluation/18_summary.ipynb #174acd9b
 def summarize_run(run: Evidence) -> RunSummary:
-    "Say what a run got right, and what became of its first answers."
+    "Summarize what a run got right, and how its answers changed from the first draft to the last."
     report = blame(run)
     turns = {i: turn_result(run.rows[i], b) for i, b in report.turns.items()}
     return RunSummary(run, report, turns)
@@ -188,7 +194,9 @@ def _shared_tasks(some: Sequence[RunSummary]) -> list[str]:
 
 
 def compare_right(some: Sequence[RunSummary]) -> Comparison | None:
-    "The share that is right, run against run; None for fewer than two runs, or without a task in common."
+    """Compare runs by their share of right turns; None for fewer than two runs, or without a common
+    task.
+    """
     both = _shared_tasks(some) if len(some) > 1 else []
     right = {s.name: {i: float(s.verdict(i) == "right") for i in both} for s in some}
     if both:
@@ -197,7 +205,7 @@ def compare_right(some: Sequence[RunSummary]) -> Comparison | None:
 
 # %% ../../nbs/7_evaluation/18_summary.ipynb #b3ef7735
 def disagreements(some: Sequence[RunSummary]) -> list[str]:
-    "The tasks that some runs get right and others fail, the most evenly split first."
+    "Return the task ids that some runs get right and others fail, the most evenly split first."
     split = {}
     for i in _shared_tasks(some) if some else []:
         verdicts = Counter(s.verdict(i) for s in some)

@@ -89,16 +89,18 @@ def _items_of(target: str) -> list[str]:
 
 
 class TargetVerdict(NamedTuple):
-    "What an answer is by a target."
+    "Whether an answer is right, wrong or undecided, compared with a target."
 
     verdict: str
     "right, wrong or undecided."
     kind: str
-    "Of the target: yes or no, number, list, name, long."
+    "The kind of target: yes or no, number, list, name, long."
     why: str = ""
-    """undecided: why, "" where target recall is between its thresholds; wrong: the facts."""
+    'Why it is undecided ("": target recall lies between the thresholds), or which facts make it wrong.'
     flag: str = ""
-    """right: what a judge should look at, as "over for under"; it decides nothing."""
+    """What a judge should look at in a right answer, as "over for under"; it does not change the
+    verdict.
+    """
 
 # %% ../../nbs/7_evaluation/05_verdicts.ipynb #722fda6e
 def _polarity(text: str) -> int:
@@ -508,7 +510,9 @@ def _by_target(answer: str, target: str, question: str = "") -> TargetVerdict:
 def best_by_target(
     answer: str, targets: Sequence[str], question: str = ""
 ) -> TargetVerdict:
-    "The best of an answer's verdicts by several targets: right, then undecided, then wrong."
+    """Compare an answer with several targets and return the best verdict: right, then undecided,
+    then wrong.
+    """
     verdicts = [_by_target(answer, target, question) for target in targets]
     order = ("right", "undecided", "wrong")
     none = TargetVerdict("undecided", "", "no target")
@@ -516,7 +520,10 @@ def best_by_target(
 
 
 def verdict_of(answer: str, targets: Sequence[str], question: str = "") -> str:
-    "right, wrong, or undecided, by the best of the targets; without a target undecided."
+    """Compare an answer with targets:
+
+    "right", "wrong" or "undecided", by the best of them; undecided without a target.
+    """
     return best_by_target(answer, targets, question).verdict
 
 # %% ../../nbs/7_evaluation/05_verdicts.ipynb #0815648a
@@ -535,13 +542,15 @@ def _says(answer: str, target: str) -> bool:
 
 
 def says_target(answer: str, targets: Sequence[str]) -> bool:
-    "Whether an answer is a target, or says the whole of one without declining: then it is no refusal."
+    """Whether an answer equals a target, or contains a whole one without declining, and so is no
+    refusal.
+    """
     plain = plain_answer(answer)
     return any(_says(plain, target) for target in targets)
 
 # %% ../../nbs/7_evaluation/05_verdicts.ipynb #61d7b023
 def why_not_judged(measure: str, answer: str, target: str) -> str:
-    "Why a measure of an answer and a target does not fit them; '' if it does."
+    "Say why a measure, target recall or ROUGE-L, does not fit an answer and its target; '' if it fits."
     if measure == "target recall" and _kind_of_target(target) != "long":
         return f"target of {_SHORT} words of content or fewer, or a list"
     if measure == "RougeL":

@@ -44,16 +44,16 @@ __all__ = ['ReplayChange', 'replay_run', 'steps_by_node', 'nodes_leaving', 'adde
 # %% ../../nbs/6_runs/05_audits.ipynb #ad1225ee
 @dataclass(frozen=True)
 class ReplayChange:
-    "What is done otherwise in every turn, besides the replayer's settings; see `fork`."
+    "What a replay changes in every turn, besides the replayer's settings (see `fork`)."
 
     at: str = ""
-    'The node after which a turn is resumed; "": the one that set a changed key, or the beginning.'
+    'The node after which turns are resumed; "": the node that set a changed key, or the beginning.'
     state: Mapping[str, object] = field(default_factory=dict)
     "Key of the state -> value."
     visit: int = 1
-    "Which visit of the node."
+    "Which visit of that node, from 1."
     fresh: bool = False
-    "Compute everything downstream anew."
+    "Compute everything after it again, also what the record has."
 
 
 def _replayed_identity(replayer: Replayer, change: ReplayChange) -> dict:
@@ -72,12 +72,12 @@ def replay_run(
     progress: bool = True,
     only: Sequence[str] = (),
 ) -> Run:
-    """Replay all turns of a run under a change; a turn that never visited the node stands as it was.
+    """Replay all turns of a run under a change; a turn that never visited the node stays as it was.
 
     Args:
         replayer: Of the run.
         folder: Of the new run; resumed if it is there.
-        change: What is done otherwise in every turn.
+        change: What is done differently in every turn.
         minutes: Start no new turn after so long.
         limit: Only the first so many turns.
         progress: Show a progress bar.
@@ -85,7 +85,7 @@ def replay_run(
 
     Raises:
         RunMismatch: The folder holds another run.
-        NotRecorded: Something cannot be computed here.
+        NotRecorded: Something was not recorded and cannot be computed here.
         SettingsError: The folder is the run's own.
     """
     folder = Path(folder)
@@ -129,7 +129,7 @@ def replay_run(
 
 # %% ../../nbs/6_runs/05_audits.ipynb #f8cff537
 def steps_by_node(turns: Iterable[Trajectory]) -> dict[str, list[Step]]:
-    "The steps that each node left in some turns."
+    "Group the steps of turns by node: node -> its steps."
     by_node: dict[str, list[Step]] = {}
     for t in turns:
         for step in t.steps:
@@ -140,7 +140,7 @@ def steps_by_node(turns: Iterable[Trajectory]) -> dict[str, list[Step]]:
 def nodes_leaving(
     by_node: Mapping[str, Sequence[Step]], kind: type[Step]
 ) -> tuple[str, ...]:
-    "The nodes that leave steps of a kind."
+    "Return the nodes that left a step of a kind. `by_node`: node -> its steps."
     nodes = []
     for node, steps in by_node.items():
         if any(isinstance(step, kind) for step in steps):
@@ -149,7 +149,9 @@ def nodes_leaving(
 
 # %% ../../nbs/6_runs/05_audits.ipynb #016815e3
 def added_by(steps: Iterable[Step]) -> dict[str, object]:
-    "Key of the state -> the last value that steps put there beyond what their kinds say."
+    """Return what steps added to the state beyond what their kinds imply: key of the state -> last
+    value.
+    """
     added = {}
     for step in steps:
         for key, value in step.state_update.items():
@@ -211,7 +213,10 @@ def mechanisms_of(
     turns: Iterable[Trajectory],
     web: bool = False,  # whether the run searched the web
 ) -> list[Mechanism]:
-    "The mechanisms of a run's turns that its settings leave on."
+    """Return the mechanisms that some turns show and that the settings leave on.
+
+    `web`: the run could search the web.
+    """
     by_node = steps_by_node(turns)
     own = system.mechanisms
     if own is None:
@@ -222,14 +227,14 @@ def mechanisms_of(
 
 # %% ../../nbs/6_runs/05_audits.ipynb #0ed632f3
 def ablation(m: Mechanism) -> Intervention:
-    "A run without a mechanism."
+    "Return the intervention that switches a mechanism off."
     around = (exchanged(m.instead),)
     name = f"without {m.name}"
     return Intervention(name, around, m.settings, m.touched, m.history, m.web)
 
 
 def folder_of(name: str) -> str:
-    "A name as the name of a folder."
+    'Return a name as the name of a folder: letters and digits stay, the rest becomes "_".'
     return "".join(c if c.isalnum() else "_" for c in name)
 
 # %% ../../nbs/6_runs/05_audits.ipynb #6d888b21
@@ -246,7 +251,10 @@ def intervene(
     limit: int | None = None,
     progress: bool = True,
 ) -> dict[str, Run]:
-    "A run under each of some interventions; what one asks of a model no other asks again."
+    """Replay a run under each of several interventions: name -> the new run.
+
+    The replays share their call records, so that no model call is made twice.
+    """
     folder = Path(folder)
     models = models or models_of_run(run, system or system_of_run(run), settings)
     made = {}
@@ -266,7 +274,7 @@ def intervene(
 
 # %% ../../nbs/6_runs/05_audits.ipynb #e64ecc4e
 def mechanisms_of_run(run: Run, system: System | None = None) -> list[Mechanism]:
-    "The mechanisms that a run used. `system`: None for its own, by its name."
+    "Return the mechanisms that a run used. `system`: None: the run's, by its name."
     system = system or system_of_run(run)
     web = (run.folder / "web.jsonl").exists()
     settings = settings_of_run(run, system)
@@ -286,7 +294,10 @@ def audit_run(
     limit: int | None = None,
     progress: bool = True,
 ) -> dict[str, Run]:  # mechanism -> the run without it
-    "A run without each of its mechanisms in turn."
+    """Replay a run without each of its mechanisms in turn: mechanism -> the run without it.
+
+    The runs are written into `folder`, one folder each, and resumed if they are there.
+    """
     run = as_run(run)
     without = {}
     for mechanism in mechanisms_of_run(run, system):

@@ -72,41 +72,44 @@ __all__ = ['Intervention', 'Replayer', 'Fork', 'fork']
 # %% ../../nbs/6_runs/04_forks.ipynb #intervn1
 @dataclass(frozen=True)
 class Intervention:
-    "A change of the nodes of a run, for its replay."
+    """A change of a run's nodes under which it is replayed: wrappers, settings, or things that are
+    hidden or shown.
+    """
 
     name: str
-    "Becomes a part of the system's name."
+    "Its name, which becomes part of the system's name."
     around: tuple[Around, ...] = ()
-    "What lies around every node, recorded or computed."
+    "Wrappers around every node, whether it is computed or taken from the record."
     settings: Mapping[str, object] = field(default_factory=dict)
-    "Dotted key -> value."
+    "Dotted key -> new value."
     nodes: tuple[str, ...] = ()
-    "Those that are computed anew; all others keep their record."
+    "The nodes that are computed again; all others come from the record."
     history: bool = True
-    "False: nothing of the conversation is known."
+    "False: hide the conversation."
     web: bool = True
-    "False: nothing is searched for beside the documents, though the run did."
+    "False: search nothing beside the documents, although the run did."
     shown: Mapping[str, Gold] = field(default_factory=dict)
-    "Task id -> passages that can be shown."
+    "Task id -> gold, whose passages can be read without being found."
 
 # %% ../../nbs/6_runs/04_forks.ipynb #0e54b016
 class Replayer(AbstractContextManager):
-    """Resumes turns of a run. A context manager: it closes the index that it opened.
+    """Resumes turns of a run. As a context manager it closes the index that it opened.
 
     Args:
         run: The run, or its folder.
-        tasks: Those that were asked, where the run does not keep them.
-        index: The run's, where something has to be retrieved, or a retriever over it, which stays open.
-        models: None: those of the settings.
+        tasks: The tasks that were asked, if the run does not keep them.
+        index: The run's index, if something has to be retrieved; or a retriever over it, which
+            stays open.
+        models: Loaded models; None: those of the settings.
         settings: Dotted key -> value, changed in every turn.
         system: Another system than the run's.
-        intervention: What is done otherwise in every turn.
+        intervention: What is done differently in every turn.
         calls: Call records besides the run's.
-        recall: Take a model's calls from these records where they have them; False: ask anew.
+        recall: Take model calls from these records if they have them; False: ask again.
 
     Raises:
-        NotRecorded: The system answers in one piece.
-        SettingsError: The system cannot be loaded, or a setting that there is not.
+        NotRecorded: The system answers in one piece, so that no turn can be resumed.
+        SettingsError: The system cannot be loaded, or a setting does not exist.
     """
 
     def __init__(
@@ -223,17 +226,17 @@ class Replayer(AbstractContextManager):
             self.retriever.close()
 
     def knows(self, task_id: str) -> bool:
-        "Whether the conversation of a turn is known."
+        "Whether the conversation before a turn is known."
         return task_id in self._tasks
 
     def anew(self, task_id: str) -> Callable[[str], bool]:
-        "Which nodes of a turn the intervention has computed anew."
+        "Return a function that says whether the intervention computes a node of this turn again."
         task = self._tasks.get(task_id)
         forgets = bool(task and task.history) and not self.intervention.history
         return lambda node: forgets or node in self.intervention.nodes
 
     def turn(self, task_id: str) -> Trajectory:
-        "A recorded turn. Raises DataError for one that is not there."
+        "Return a recorded turn. Raises DataError if there is none."
         if task_id in self.run.trajectories:
             return self.run.trajectories[task_id]
         remedy = f"The first is {next(iter(self.run.trajectories), 'none')}"
@@ -242,7 +245,11 @@ class Replayer(AbstractContextManager):
         )
 
     def visits(self, task_id: str, hints: Mapping[str, object]) -> list[Visit]:
-        "The visits of a recorded turn (`read_visits`). Raises DataError for a state that cannot be read."
+        """Return the node visits of a recorded turn (`read_visits`). Raises DataError for a state
+        that cannot be read.
+
+        `hints`: key of the state -> type.
+        """
         t = self.turn(task_id)
         try:
             return read_visits(t, hints, self.system.reasons, self.imported)
@@ -255,7 +262,7 @@ class Replayer(AbstractContextManager):
             raise DataError(problem, path, remedy=remedy) from None
 
     def task(self, task_id: str) -> Task:
-        "What was asked; with the passages that came with it, where the run had some."
+        "Return the task of a turn, with the passages that came with it."
         t = self.turn(task_id)
         bare = Task(t.task_id, t.conversation_id, t.turn, t.domain, t.question)
         task = self._tasks.get(task_id, bare)
@@ -272,7 +279,7 @@ class Replayer(AbstractContextManager):
         return replace(task, contexts=tuple(passages))
 
     def tools(self, chat: ChatModel | None = None) -> Toolbox:
-        "What its graph works with."
+        "Return the tools with which the graph's nodes work. `chat`: in place of the run's model."
         return Toolbox(
             self.settings,
             self.recalled if chat is None else chat,  # an empty record is false
@@ -283,7 +290,10 @@ class Replayer(AbstractContextManager):
         )
 
     def graph(self, chat: ChatModel | None = None) -> tuple:
-        "The system's graph, and the tools of its nodes; made once."
+        """Return the system's graph and the tools of its nodes, made once.
+
+        `chat`: in place of the run's model.
+        """
         with self._lock:
             if chat not in self._graphs:
                 tools = self.tools(chat)
@@ -398,26 +408,26 @@ def _finished(state: Mapping[str, object], tools: Toolbox) -> dict[str, object]:
 # %% ../../nbs/6_runs/04_forks.ipynb #9aea5dba
 @dataclass(frozen=True, repr=False)
 class Fork:
-    "A recorded turn, resumed with a change."
+    "A recorded turn that was resumed with a change, beside the turn as it was."
 
     before: Trajectory
     "The turn as recorded."
     after: Trajectory
     "The turn with the change."
     at: str
-    "The node after which it was resumed; START: from the beginning."
+    "The node after which it was resumed; LangGraph's START: from the beginning."
     visit: int
     "Which visit of that node, from 1."
     changes: Mapping[str, object]
-    "Key of the state or setting -> its value."
+    "Key of the state, or setting -> new value."
     made: tuple[Step, ...]
-    "Steps that were computed."
+    "The steps that were computed, not taken from the record."
     diff: TurnDiff
-    "Both turns, side by side."
+    "Both turns side by side."
 
     @property
     def same(self) -> bool:
-        "Whether the record came back byte for byte."
+        "Whether the resumed turn equals the recorded one byte for byte."
         return json.dumps(turn_line(self.after)) == json.dumps(turn_line(self.before))
 
     @property
@@ -427,7 +437,7 @@ class Fork:
 
     @property
     def note(self) -> str:
-        "Where it was resumed, what was changed, what was computed."
+        "Say where it was resumed, what was changed, and what was computed."
         changed = ", ".join(f"{k} = {str(v)[:60]!r}" for k, v in self.changes.items())
         where = "from the beginning"
         if self.at != START:
@@ -491,21 +501,22 @@ def fork(
     fresh: bool = False,
     chat: ChatModel | None = None,
 ) -> Fork:
-    """Resume a recorded turn, with something changed.
+    """Resume a recorded turn with a change.
 
     Args:
         replayer: Of the run.
         task_id: The task that the turn answered.
-        at: The node after which it is resumed; "": the one that set a changed key, or the beginning.
+        at: The node after which it is resumed; "": the one that set a changed key, or the
+            beginning.
         changes: Key of the state -> value, as text or as the state holds it.
         visit: Which visit of the node, from 1.
-        fresh: Compute everything downstream anew.
+        fresh: Compute everything after it again, also what the record has.
         chat: Asked in place of the replayer's model.
 
     Raises:
-        NotRecorded: Something has to be computed that cannot be computed here.
-        SettingsError: A node, a key or a value that there is not.
-        DataError: A turn that there is not, or that never came to the node.
+        NotRecorded: Something was not recorded and cannot be computed here.
+        SettingsError: An unknown node, key or value.
+        DataError: There is no such turn, or it never came to the node.
     """
     before = replayer.turn(task_id)
     task = replayer.task(task_id)

@@ -59,7 +59,7 @@ __all__ = ['Derived', 'RightDraft', 'Changed', 'RUNGS', 'RERANK', 'last_step', '
 
 # %% ../../nbs/6_runs/06_oracles.ipynb #f7ced738
 def last_step(update: Mapping[str, object], kind: type[Step]) -> Step | None:
-    "The last step of a kind that a node left."
+    "Return the last step of a kind in a node's update; None if there is none."
     for step in reversed(update["steps"]):
         if isinstance(step, kind):
             return step
@@ -101,11 +101,16 @@ def put_instead(
     derived: Derived = {},
     fields: Mapping[str, object] = {},
 ) -> dict[str, object]:
-    """The update of a node with other values in it, and steps that say so.
+    """Return a node's update with other values, and steps that record the change.
 
-    `state`: before it. `changes`: key of the state -> value. `fields`: of the last step that
-    has such fields. What the system derives from a value follows it. A changed verdict or
-    draft ends the turn as the new one would.
+    Args:
+        update: The node's.
+        state: Before the node.
+        changes: Key of the state -> value; a changed verdict or draft ends the turn as the new one
+            would.
+        tools: Of the node.
+        derived: State keys of the system that follow from changed ones.
+        fields: New values for fields of the last step that has them.
     """
     if not changes:
         return dict(update)
@@ -136,7 +141,9 @@ def _gold_digest(gold: Mapping[str, Gold]) -> str:
 
 
 def leave_out_tasks(tasks: Sequence[Task], gold: Mapping[str, Gold]) -> list[Task]:
-    "The tasks with an answer and gold passages: those for which leaving gold out makes a negative."
+    """Return the answerable tasks with gold passages: those that become unanswerable if the gold is
+    hidden.
+    """
     known = [t for t in tasks if t.id in gold and gold[t.id].passages]
     return [t for t in known if gold[t.id].answerability in TO_ANSWER]
 
@@ -193,7 +200,7 @@ class _LeaveGoldOut:
 
 # %% ../../nbs/6_runs/06_oracles.ipynb #6db20a04
 def leave_gold_out(system: System, gold: Mapping[str, Gold]) -> System:
-    "The system over a retriever that leaves the gold out, as its name says."
+    "Return the system over a retriever that hides the gold passages of each task; its name says so."
     about = "the gold documents of each task are left out of what is retrieved (oracle)"
 
     def build(tools: Toolbox) -> object:
@@ -214,25 +221,28 @@ def _nobody_can_say(task_id: str, draft: str) -> bool | None:
 # %% ../../nbs/6_runs/06_oracles.ipynb #328a8396
 @dataclass(frozen=True)
 class TaskOracle:
-    "What is known of the tasks of a run."
+    "The gold of a run's tasks, as an oracle uses it."
 
     gold: Mapping[str, Gold]
+    "Task id -> label, targets and gold passages."
     right: RightDraft = _nobody_can_say
+    "(Task id, draft) -> whether the draft is right; None: nobody can say."
     derived: Derived = field(default_factory=dict)
+    "State keys of the system that follow from shared ones (`System.derived`)."
     retrieving: frozenset[str] = frozenset()
-    "Nodes that retrieve."
+    "The nodes that retrieve."
     drafting: Mapping[str, Mapping] = field(default_factory=dict)
-    "Node that drafts -> what else it puts, empty."
+    "Node that drafts -> other keys that it sets, each with an empty value."
     own_ids: bool = False
-    "The system calls passages by ids of its own."
+    "The system names passages by ids of its own."
 
     def of(self, state: Mapping[str, object]) -> Gold:
-        "What is known of the task of a turn."
+        "Return the gold of the turn's task; an empty one if none is known."
         task_id = state["task"].id
         return self.gold.get(task_id, Gold(task_id))
 
     def ids(self, state: Mapping[str, object]) -> list[str]:
-        "The gold passages of a turn whose texts are known."
+        "Return the ids of the turn's gold passages whose texts are known."
         return [p.id for p in self._passages(state) if p.text]
 
     def _passages(self, state: Mapping[str, object]) -> tuple[Passage, ...]:
@@ -245,7 +255,7 @@ class TaskOracle:
     def among(
         self, state: Mapping[str, object], ids: Sequence[str], tools: Toolbox
     ) -> list[str]:
-        "Those of some contexts that are cut from a gold passage."
+        "Return those of some contexts (ids) that come from a gold passage of the turn's task."
         gold = self._passages(state)
         among = []
         for context in tools.contexts(list(ids)):
@@ -254,7 +264,7 @@ class TaskOracle:
         return among
 
     def answers(self, state: Mapping[str, object]) -> bool | None:
-        "Whether the question has an answer; None where nobody said."
+        "Whether the turn's question is answerable; None if there is no label."
         label = self.of(state).answerability
         if label in TO_ANSWER:
             return True
@@ -265,31 +275,32 @@ class TaskOracle:
 # %% ../../nbs/6_runs/06_oracles.ipynb #ef5ac378
 @dataclass(frozen=True)
 class NodeVisit:
-    "A visit of a node, as an oracle sees it."
+    "One visit of a node, with the gold of its task: what an oracle decides on."
 
     oracle: TaskOracle
+    "What is known of the run's tasks."
     state: Mapping[str, object]
-    "Before it."
+    "The state before the visit."
     update: Mapping[str, object]
-    "What the node put there."
+    "The node's state update."
     tools: Toolbox
 
     @property
     def gold(self) -> Gold:
-        "What is known of the task."
+        "The task's label, targets and gold passages."
         return self.oracle.of(self.state)
 
     @property
     def answers(self) -> bool | None:
-        "Whether the question has an answer; None where nobody said."
+        "Whether the question is answerable; None if there is no label."
         return self.oracle.answers(self.state)
 
     def step(self, kind: type[Step]) -> Step | None:
-        "The last step of a kind that the node left."
+        "Return the last step of a kind that the node left; None if there is none."
         return last_step(self.update, kind)
 
     def among(self, ids: Sequence[str]) -> list[str]:
-        "Those of some contexts that are cut from a gold passage."
+        "Return those of some contexts (ids) that come from a gold passage."
         return self.oracle.among(self.state, ids, self.tools)
 
 # %% ../../nbs/6_runs/06_oracles.ipynb #658f7d6f
@@ -432,14 +443,14 @@ def _reference_answer(
 # %% ../../nbs/6_runs/06_oracles.ipynb #927aa592
 @dataclass(frozen=True)
 class Rung:
-    "A stage made perfect."
+    "One rung of the oracle ladder: a stage that is made perfect by using gold."
 
     name: str
-    "As it stands in the identity of a run."
+    "Its name in tables and in the identity of a run."
     after: Callable[[NodeVisit], Changed] | None = None
-    "What changes in the update of a node; None: the reference in the place of a draft."
+    "How a node's update is changed; None: the reference answer replaces the draft."
     needs: tuple[type[Step], ...] = (Step,)
-    "Kinds of step, one of which a run has."
+    "The rung is used in runs with a step of one of these kinds."
 
 # %% ../../nbs/6_runs/06_oracles.ipynb #87e65785
 RUNGS = (
@@ -455,7 +466,7 @@ RERANK = Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluatio
 
 
 def rungs_named(names: Sequence[str]) -> tuple[Rung, ...]:
-    "Rungs by name, in the order of the ladder. Raises SettingsError for one that there is not."
+    "Return rungs by name, in the order of the ladder. Raises SettingsError for an unknown one."
     known = {rung.name for rung in RUNGS}
     for name in names:
         if name not in known:
@@ -504,7 +515,7 @@ def oracle(
     right: RightDraft = _nobody_can_say,  # for the perfect check
     system: System | None = None,  # None: the run's
 ) -> Intervention:
-    "Some stages of a run made perfect."
+    "Return the intervention that makes some stages of a run perfect."
     system = system or system_of_run(run)
     known = {i: gold[i] for i in run.trajectories if i in gold}
     by_node = steps_by_node(run.trajectories.values())
@@ -558,7 +569,11 @@ def run_ladder(
     limit: int | None = None,
     progress: bool = True,
 ) -> dict[str, Run]:  # "human rewrite", ..., "up to gold passages", ...
-    "The ladder of a run."
+    """Replay a run with each stage made perfect, alone and with all lower ones: name of the rung ->
+    the run.
+
+    The runs are written into `folder`, one folder each, and resumed if they are there.
+    """
     run = as_run(run)
     known = {}
     for name, some in _rungs_of_ladder(run, gold, rungs).items():

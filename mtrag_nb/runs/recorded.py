@@ -42,7 +42,7 @@ __all__ = ['IMPOSSIBLE', 'NotLoaded', 'system_of_run', 'settings_of_run', 'model
 
 # %% ../../nbs/6_runs/01_recorded.ipynb #f5daa20e
 class NotLoaded(MTRAGError):
-    "A model or an index that a replay needs, and that could not be loaded: no turn is to blame."
+    "A model or an index that a replay needs could not be loaded; not the fault of a turn."
 
 # %% ../../nbs/6_runs/01_recorded.ipynb #e499ae57
 # not a fault of the turn: the replay is not possible here
@@ -50,7 +50,11 @@ IMPOSSIBLE = (NotRecorded, NotLoaded, ModelNotFound, RunMismatch, IndexMismatch)
 
 
 def system_of_run(run: Run) -> System:
-    "The system that made a run. Raises SettingsError for one that knew what systems must not know."
+    """Return the system that made a run, found by its name.
+
+    Raises SettingsError if it cannot be loaded from the record: an oracle, an imported run, or code
+    of somebody's own.
+    """
     if LEFT_OUT in run.system:
         why = "an oracle: its turns are not computed anew without its gold"
         raise SettingsError(f"{run.name} was made by {run.system}, {why}")
@@ -67,10 +71,10 @@ def system_of_run(run: Run) -> System:
 
 # %% ../../nbs/6_runs/01_recorded.ipynb #c154464e
 def settings_of_run(run: Run, system: System) -> Settings:
-    """The settings of a run, its system's own included.
+    """Return the settings of a run, with those of its system.
 
-    Code, addresses and variables in them are not used until the caller names them
-    (`recorded_settings`). Raises DataError where the manifest has none.
+    Code, addresses and environment variables in them are not used until the caller names them
+    (`recorded_settings`). Raises DataError if the manifest has no settings that can be read.
     """
     recorded = run.manifest["settings"]
     try:
@@ -89,7 +93,7 @@ def settings_of_run(run: Run, system: System) -> Settings:
 def models_of_run(
     run: Run, system: System, changes: Mapping[str, object] | None = None
 ) -> Models:
-    "The models of a run's settings; `changes` are the caller's, by dotted key."
+    "Return the models of a run's settings, each loaded on first use. `changes`: dotted key -> value."
     settings = settings_of_run(run, system)
     return Models(with_settings(settings, changes or {}, own=system.prefix))
 
@@ -137,23 +141,23 @@ class _Lazy:
 
 # %% ../../nbs/6_runs/01_recorded.ipynb #b3bd584c
 class LazyModel(_Lazy):
-    "A chat model or an embedder that is loaded when it is first asked."
+    "A chat model or an embedder that is loaded on first use."
 
     def generate(self, *args: object, **kwargs: object) -> list[Completion]:
-        "What the chat model writes."
+        "Generate replies with the model."
         return self.part.generate(*args, **kwargs)
 
     def score(self, *args: object, **kwargs: object) -> list[Score]:
-        "How likely the chat model finds continuations."
+        "Score continuations with the model."
         return self.part.score(*args, **kwargs)
 
     def encode(self, *args: object, **kwargs: object) -> object:
-        "The vectors of the embedder."
+        "Embed texts with the model."
         return self.part.encode(*args, **kwargs)
 
 # %% ../../nbs/6_runs/01_recorded.ipynb #531bff5c
 class RecordedPassages(_Lazy):
-    "The passages of a run, then those that can be shown though nothing finds them, then a retriever's."
+    "A retriever over the passages that a run recorded and, for what is missing, over the run's index."
 
     def __init__(
         self,
@@ -166,11 +170,13 @@ class RecordedPassages(_Lazy):
         self._recorded = ChainMap(shown, run.passages)
 
     def retrieve(self, *args: object, **kwargs: object) -> Retrieval:
-        "What the retriever finds, which is opened for that."
+        "Retrieve from the run's index, which is opened for that."
         return self.part.retrieve(*args, **kwargs)
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
-        "Passages by id, in that order; the retriever is asked for those that are not on record."
+        """Return passages by id, in that order; the index is opened only for those that are not on
+        record.
+        """
         passages = {}
         for i in ids:
             if i in self._recorded:

@@ -102,7 +102,7 @@ _PACKAGES = (
 
 
 def package_versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
-    "Installed versions; '' for a package that is not installed."
+    "Return the installed version of each package; '' for one that is not installed."
     versions = {}
     for package in packages:
         try:
@@ -113,7 +113,7 @@ def package_versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
 
 # %% ../../nbs/6_runs/00_run.ipynb #85b2e20a
 def machine() -> dict[str, object]:
-    "The hardware that a run had: system, processor, cores, memory in GiB, names of GPUs."
+    "Describe the hardware: system, processor, cores, memory in GiB, names of GPUs."
     memory = 0.0
     gpus = []
     if find_spec("torch"):
@@ -141,11 +141,13 @@ def _git_commit() -> str:
 
 # %% ../../nbs/6_runs/00_run.ipynb #5b17b40d
 def identity(system: System, setting: str, tools: Toolbox) -> dict[str, object]:
-    """What decides the answers of a run.
+    """Return everything that decides the answers of a run; two runs with equal identities may be
+    joined.
 
     Args:
         system: The system that answers.
-        setting: Where its passages come from, "rag" or "reference".
+        setting: Where its passages come from: "rag" (retrieval) or "reference" (they come with the
+            task).
         tools: Settings, models and retriever.
     """
     settings = system.with_own(tools.settings)
@@ -179,7 +181,10 @@ def _resumed(old: Mapping, new: Mapping) -> dict:
 
 
 def begin_session(folder: Path, entries: Mapping[str, object]) -> None:
-    "Record a session in `manifest.json` (entries: of `manifest`). Raises RunMismatch for another run."
+    """Write the start of a session into `manifest.json`.
+
+    `entries`: as `manifest` makes them. Raises RunMismatch if the folder holds another run.
+    """
     path = folder / "manifest.json"
     if path.exists():
         read_manifest(folder)
@@ -196,14 +201,14 @@ def end_session(
     batches: Sequence[int],
     placed: Mapping[str, str] | None = None,
 ) -> None:
-    """Note in the manifest what the last session did; a killed one has no such note.
+    """Write into the manifest what the last session did; a killed session has no such note.
 
     Args:
         folder: Of the run.
         seconds: How long the session took.
-        turns: How many it recorded.
-        batches: Prompts of each batch.
-        placed: Model -> where it lay.
+        turns: How many turns it recorded.
+        batches: Number of prompts in each batch.
+        placed: Model -> device and precision.
     """
     entries = read_json(folder / "manifest.json")
     session = entries["sessions"][-1]
@@ -251,7 +256,7 @@ def _keep_tasks(folder: Path, tasks: Sequence[Task]) -> None:
 
 # %% ../../nbs/6_runs/00_run.ipynb #a387947a
 def conversations_of(tasks: Iterable[Task]) -> list[list[Task]]:
-    "The tasks of each conversation together, in the order in which the conversations begin."
+    "Group tasks by conversation, in the order in which the conversations begin."
     conversations: dict[str, list[Task]] = {}
     for task in tasks:
         conversations.setdefault(task.conversation_id, []).append(task)
@@ -259,7 +264,7 @@ def conversations_of(tasks: Iterable[Task]) -> list[list[Task]]:
 
 
 def last_questions(tasks: Iterable[Task]) -> list[Task]:
-    "The last task of each conversation, in the order in which the conversations begin."
+    "Return the last task of each conversation, in the order in which the conversations begin."
     conversations = conversations_of(tasks)
     return [max(talk, key=lambda task: task.turn) for talk in conversations]
 
@@ -270,7 +275,10 @@ _SELECTIONS = {"all": list, "last-questions": last_questions}
 def selected(
     tasks: Iterable[Task], selection: str = "all", limit: int | None = None
 ) -> list[Task]:
-    "The first tasks of a selection, all or last-questions. Raises SettingsError for an unknown one."
+    """Select tasks: "all", or "last-questions" of each conversation; at most `limit`.
+
+    Raises SettingsError for another selection.
+    """
     if selection not in _SELECTIONS:
         known = ", ".join(_SELECTIONS)
         raise SettingsError(f"unknown selection {selection!r}: there are {known}")
@@ -278,7 +286,10 @@ def selected(
 
 # %% ../../nbs/6_runs/00_run.ipynb #9cca0c7e
 def chunks_of(index: str | Path, settings: Settings) -> ChunkSettings:
-    "How an index has to be cut to go with some settings: parents of documents are as its manifest says."
+    """Return the chunk sizes with which an index matches settings.
+
+    For an index of one's own documents the sizes of parents come from its manifest.
+    """
     from mtrag_nb.search.manifest import Manifest
 
     manifest = Manifest.load(index)
@@ -301,18 +312,18 @@ def load_toolbox(
     setting: str,
     system: System | None = None,
 ) -> Toolbox:
-    """What the turns of a run work with.
+    """Load the tools with which the turns of a run work.
 
     Args:
         settings: Of the run.
         models: Loaded when they are first used.
         index: The index folder, for setting "rag".
-        tasks: Those whose passages are handed out, for setting "reference".
-        setting: "rag" (retrieve) or "reference".
-        system: One that may bring tools of its own.
+        tasks: The tasks whose passages are used, for setting "reference".
+        setting: "rag" (retrieve) or "reference" (use the task's passages).
+        system: A system that may bring tools of its own.
 
     Raises:
-        SettingsError: Another setting; no index.
+        SettingsError: Another setting, or no index.
         DataError: A passage that came with a task has no text.
     """
     require_packages()
@@ -376,7 +387,10 @@ def _check_words(manifest: "Manifest", settings: Settings) -> None:
 
 # %% ../../nbs/6_runs/00_run.ipynb #4b3b3409
 def open_web(name: str, settings: Settings, models: Models) -> Web | None:
-    "What a run may search beside its documents (`web_named`); of an index, all domains, as the settings say."
+    """Open what a run may search beside its documents, by name (`web_named`).
+
+    An index in the place of the web is searched in all its domains.
+    """
 
     def corpus(folder: Path) -> RetrieverLike:
         everywhere = replace(settings.retrieval, domain_filter=False)
@@ -414,7 +428,7 @@ def _passages_named(t: Trajectory) -> list[str]:
 
 # %% ../../nbs/6_runs/00_run.ipynb #42dfa08b
 class Recorder:
-    "Writes turns into a run folder. Safe to use from several threads."
+    "Writes turns and their passages into a run folder. Safe in several threads."
 
     def __init__(self, folder: Path, tools: Toolbox):
         self.contexts = tools.contexts
@@ -428,7 +442,10 @@ class Recorder:
         self.written = 0  # turns
 
     def write(self, t: Trajectory) -> Trajectory:
-        "Record a turn, its passages first. The turn as recorded: one that no line can hold is an error."
+        """Record a turn and its passages; return it as recorded.
+
+        A turn that is too long for a line is recorded as an error.
+        """
         with self._lock:
             try:
                 self.keep(_passages_named(t))
@@ -440,18 +457,18 @@ class Recorder:
         return t
 
     def keep_all(self, turns: Iterable[Trajectory]) -> None:
-        "Record those passages of recorded turns that are not on the record."
+        "Record the passages of turns, unless they are recorded already."
         for turn in turns:
             self.keep(_passages_named(turn))
 
     def keep(self, ids: Iterable[str]) -> None:
-        "Record those of these passages that are not on the record: new ones, and those that were lost."
+        "Record passages by id, unless they are recorded already."
         for c in self.contexts([i for i in ids if i not in self.known]):
             self.passages.append(plain(c))
             self.known.add(c.id)
 
     def close(self) -> None:
-        "Close both files."
+        "Close the files."
         self.turns.close()
         self.passages.close()
 
@@ -503,7 +520,7 @@ def _talk_through(
 def manifest(
     identity: Mapping[str, object], about: str, settings: Settings
 ) -> dict[str, object]:
-    "What a session writes into `manifest.json`: what decides, and what is noted besides."
+    "Return what a session writes into `manifest.json`: identity, settings, versions, machine."
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {
         "identity": identity,
@@ -590,24 +607,24 @@ def record_run(
     models: Models | None = None,
     shard: Shard | None = None,
 ) -> Run:
-    """Answer tasks into a run folder: the beginning, the loop and the end of every run.
+    """Answer tasks and record the turns in a run folder; resume if the folder holds the same run.
 
     Args:
-        folder: Made if it is not there, gone on with if it is.
+        folder: Of the run; made if it is not there.
         entries: Of its manifest (`manifest`).
         tasks: What is asked.
-        tools: Models and retriever; the chat model is metered and recorded.
-        answering: Tools -> what answers a task.
+        tools: Models and retriever; calls of the chat model are counted and recorded.
+        answering: Tools -> the function that answers a task.
         lines: Task id -> its input line; None: made from the task.
-        live: Ask each conversation in order, on its own answers.
+        live: Ask each conversation in order, on the system's own answers.
         minutes: Start no new turn after so long.
         progress: Show a progress bar on stderr.
-        models: To note where they lie.
-        shard: Only the conversations that fall to this part.
+        models: To note on which device they are.
+        shard: Only the conversations of this part.
 
     Raises:
         RunMismatch: The folder holds another run.
-        InUse: Another process writes there.
+        InUse: Another process writes into the folder.
     """
     ids = [task.id for task in tasks]
     state = digest([digest(task) for task in tasks])
@@ -655,22 +672,22 @@ def run_tasks(
     live: bool = False,
     shard: Shard | None = None,
 ) -> Run:
-    """Run a system over tasks, or resume.
+    """Run a system over tasks and record the turns; resume if the folder holds the same run.
 
     Args:
-        system: Who answers.
+        system: The system that answers.
         tasks: What is asked.
-        folder: Of the run; made if it is not there, gone on with if it is.
-        settings: Of `System.configured`; without a system's own, its defaults are filled in.
+        folder: Of the run; made if it is not there.
+        settings: Of `System.configured`; a system's own are filled in if they are missing.
         index: The index folder, for setting "rag".
-        setting: "rag": retrieve; "reference": the passages that come with each task.
+        setting: "rag": retrieve; "reference": use the passages that come with each task.
         lines: Task id -> input line, repeated in predictions.jsonl.
         models: To share loaded models between runs.
         minutes: Start no new turn after so long.
         progress: Show a progress bar on stderr.
         web: For systems that search it; its record is web.jsonl of the run.
-        live: Conversations on the system's own answers, as the run's identity says.
-        shard: Only the conversations that fall to this part; see `merge_runs`.
+        live: Ask each conversation in order, on the system's own answers.
+        shard: Only the conversations of this part; see `merge_runs`.
 
     Raises:
         RunMismatch: The folder holds another run.
@@ -751,10 +768,11 @@ def _other_lines(path: Path, task_ids: Collection[str]) -> list[dict]:
 def write_predictions(
     run: Run, tasks: Sequence[Task], lines: Mapping[str, Mapping] | None = None
 ) -> int:
-    """Write `predictions.jsonl` in the official format, in the order of the tasks.
+    """Write `predictions.jsonl` in the official format, in the order of the tasks; return the
+    number of lines.
 
-    Lines of other tasks stay behind them. `lines`: task id -> input line. Returns how many lines
-    were written. Raises DataError for a passage that is not on record.
+    Lines of other tasks stay after them. `lines`: task id -> input line. Raises DataError for a
+    passage that is not on record.
     """
     path = run.folder / "predictions.jsonl"
     predictions = []
@@ -768,13 +786,13 @@ def write_predictions(
 
 # %% ../../nbs/6_runs/00_run.ipynb #a0fd2f88
 class Dialogue:
-    """A conversation with a system.
+    """A conversation with a system, on the system's own answers.
 
     Args:
-        system: Who answers.
+        system: The system that answers.
         tools: Its tools, or the folder of an index, with the models beside it.
-        domain: Search only here; "": everywhere.
-        models: With an index.
+        domain: Search only this domain; "": everywhere.
+        models: With an index: the models.
     """
 
     def __init__(
@@ -798,7 +816,10 @@ class Dialogue:
         self.forget()
 
     def ask(self, question: str) -> Trajectory:
-        "The record of the next turn. A fault is an `error` outcome, and leaves the history as it was."
+        """Ask the next question and return the record of the turn.
+
+        An exception becomes an `error` outcome, and the history stays as it was.
+        """
         n = len(self.turns) + 1
         task = Task(
             f"dialogue<::>{n}", "dialogue", n, self.domain, question, self.history
@@ -810,22 +831,24 @@ class Dialogue:
         return t
 
     def tell(self, t: Trajectory) -> str:
-        "The turn as text."
+        "Return a turn as text, step by step."
         return tell(t, {c.id: c for c in self.tools.contexts(list(t.found))})
 
     @property
     def run(self) -> Run:
-        "The conversation so far as a run that lies in no folder; its tasks are `dialogue<::>1` and so on."
+        """The conversation so far as a run without a folder; its tasks are `dialogue<::>1`,
+        `dialogue<::>2`, ...
+        """
         ids = dict.fromkeys(i for turn in self.turns for i in turn.found)
         return Run.of(self.system.name, self.turns, self.tools.contexts(list(ids)))
 
     def forget(self) -> None:
-        "Begin a new conversation."
+        "Start a new conversation."
         self.history: tuple[Turn, ...] = ()
         self.turns: list[Trajectory] = []
 
     def close(self) -> None:
-        "Let go of the index, so that another can open it."
+        "Close the index, so that others can open it."
         index = getattr(self.tools.retriever, "index", None)
         if index:
             index.close()

@@ -140,14 +140,14 @@ def _merge_kind(kind: str, folders: Sequence[Path], out: Path) -> None:
 
 
 def merge_runs(folders: Iterable[str | Path], out: str | Path) -> Path:
-    """Merge the shards of a run, or of its judgements.
+    """Merge the shards of a run, or of its judgements, into one folder.
 
     Args:
         folders: Of all shards, in any order.
-        out: Made if it is not there; judgements may go into the folder of their run.
+        out: The new folder; judgements may go into the folder of their run.
 
     Raises:
-        RunMismatch: The shards are not those of one run, or the folder holds one already.
+        RunMismatch: The shards do not belong to one run, or the folder holds one already.
         InUse: A run still writes into one of them.
     """
     folders = shards_in(folders, RunMismatch)

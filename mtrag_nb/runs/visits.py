@@ -34,13 +34,15 @@ __all__ = ['TASK_KEYS', 'Visit', 'read_visits', 'NotVisited', 'read_changes', 'f
 # %% ../../nbs/6_runs/02_visits.ipynb #1a460db3
 @dataclass(frozen=True)
 class Visit:
-    "One visit of a node."
+    "One visit of a node in a recorded turn."
 
     node: str
     saw: object
-    "The state before it without task and steps, or what a watcher made of it; '': not known."
+    """The state before the visit without task and steps, or what a watched graph gave the node; '':
+    not known.
+    """
     update: dict[str, object] | None
-    "What the node put into the state, its steps included; None: it broke."
+    "The node's state update, steps included; None: the node raised an exception."
 
 # %% ../../nbs/6_runs/02_visits.ipynb #14893c00
 def _steps_of_visits(steps: Sequence[Step]) -> list[list[Step]]:
@@ -75,10 +77,12 @@ def read_visits(
     reasons: Sequence[Reason] = (),
     imported: bool = False,
 ) -> list[Visit]:
-    """The visits of a turn in order; a node that broke is the last.
+    """Reconstruct the node visits of a recorded turn, in order; a node that raised an exception is
+    the last.
 
-    `hints`: the types of the state's keys. `reasons`: those for which the system refuses.
-    `imported`: of a trace, which does not tell what nodes saw.
+    `hints`: key of the state -> type. `reasons`: those for which the system refuses. `imported`:
+    the turn comes from a
+    trace, which does not say what nodes saw.
     """
     state: dict[str, object] = {}
     visits = []
@@ -100,7 +104,7 @@ TASK_KEYS = ("question", "domain")  # what of a task can be changed
 
 
 class NotVisited(DataError):
-    "A turn that never visited the node after which it is to be resumed."
+    "A turn never visited the node after which it should be resumed."
 
 # %% ../../nbs/6_runs/02_visits.ipynb #68b7d9fa
 def _read_change(key: str, text: object, hint: object) -> object:
@@ -122,7 +126,10 @@ def _read_change(key: str, text: object, hint: object) -> object:
 def read_changes(
     changes: Mapping[str, object], hints: Mapping[str, object]
 ) -> dict[str, object]:
-    "Changes of the state, read. Raises SettingsError for a key that the state does not have."
+    """Read changes of the state, given as text or as values: key -> value of the key's type.
+
+    `hints`: key of the state -> type. Raises SettingsError for a key that the state does not have.
+    """
     keys = [key for key in hints if key not in ("task", "steps")]
     for key in changes:
         if key not in keys and key not in TASK_KEYS:
@@ -154,7 +161,7 @@ def find_visit(
     number: int,
     changes: Mapping[str, object],
 ) -> int:
-    """Find where a turn is resumed.
+    """Find the visit after which a turn is resumed.
 
     Args:
         visits: Those of the turn.
@@ -164,11 +171,11 @@ def find_visit(
         changes: Key of the state -> value.
 
     Returns:
-        The place of the visit after which the turn goes on; -1: the beginning.
+        The index of the visit; -1: the beginning of the turn.
 
     Raises:
         SettingsError: There is no such node.
-        NotVisited: The turn did not come there.
+        NotVisited: The turn did not come to it.
     """
     if at in ("", START) and changes.keys() <= {*TASK_KEYS}:
         return -1

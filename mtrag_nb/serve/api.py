@@ -458,7 +458,10 @@ def make_app(
     home: str = "<!doctype html><title>mtrag</title>",
     policy: str = "default-src 'none'",
 ) -> Guard:
-    "The application behind its guard. home: the page at /; policy: its content security policy."
+    """Make the ASGI application of a service, behind a guard that checks each request.
+
+    `home`: the HTML page at /. `policy`: its content security policy.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -492,7 +495,9 @@ def make_app(
 
 # %% ../../nbs/serve/20_api.ipynb #d190e45a
 class ServiceServer(uvicorn.Server):
-    "A server that a signal stops in good order: what was begun is finished, then the process ends."
+    """A uvicorn server that a signal stops in good order: what was begun is finished, then the
+    process ends.
+    """
 
     def __init__(self, config: uvicorn.Config, stopping: Callable[[], object]) -> None:
         "`stopping`: called when the signal comes."
@@ -502,17 +507,22 @@ class ServiceServer(uvicorn.Server):
         "Called when it answers, and can be stopped."
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        "Start the server, then call `ready`."
         await super().startup(sockets)
         self.ready()
 
     def handle_exit(self, sig: int, frame: object) -> None:
+        "Stop the service when a signal comes; a second interrupt ends the process at once."
         self.stopping()
         self.force_exit |= self.should_exit and sig == signal.SIGINT
         self.should_exit = True  # not kept, or uvicorn would raise it at its end
 
 # %% ../../nbs/serve/20_api.ipynb #8811e98b
 def server_of(app: Guard, host: str, port: int) -> tuple[ServiceServer, socket.socket]:
-    "A server and the socket that it listens at; port: 0: any free one. Raises Denied if the port is taken."
+    """Make a server and the socket that it listens at.
+
+    `port`: 0: any free one. Raises Denied if the port is taken.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named, since asyncio sends small replies at once only on such a socket.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

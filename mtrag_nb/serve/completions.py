@@ -26,13 +26,17 @@ __all__ = ['RequestBody', 'ChatMessage', 'ChatRequest', 'read_chat', 'ChatEnds',
 
 # %% ../../nbs/serve/19_completions.ipynb #80487079
 class RequestBody(BaseModel):
-    """What a client sends. A field that is null counts as left out. A lone surrogate, which stands in no file and no
-    reply, is refused."""
+    """Base of what a client sends: fields that are null count as missing, and lone surrogates are
+    refused.
+    """
 
     @model_validator(mode="before")
     @classmethod
     def check_characters(cls, value: object) -> object:
-        "The fields that are not null. Raises ValueError for half a character anywhere."
+        """Drop the fields that are null.
+
+        Raises ValueError for a lone surrogate (half a character) anywhere.
+        """
         try:
             json.dumps(value, ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError:
@@ -44,7 +48,10 @@ class RequestBody(BaseModel):
 
 # %% ../../nbs/serve/19_completions.ipynb #9ee522fd
 class ChatMessage(RequestBody, extra="allow"):
-    "A message of a chat. Text is read; of other parts a note is taken; tools and instructions are left out."
+    """One message of a chat request.
+
+    Text is read; other parts are noted; tools and instructions are left out.
+    """
 
     role: str
     content: str | list[str | dict] | dict | None = None
@@ -117,9 +124,9 @@ def _turn_of(message: ChatMessage) -> tuple[Turn | None, list[str]]:
 
 # %% ../../nbs/serve/19_completions.ipynb #4c9f1727
 def read_chat(messages: Sequence[ChatMessage]) -> tuple[list[Turn], list[str]]:
-    """The turns of a chat, the last one the user's, and notes on what was not read.
+    """Read a chat: its turns, the last one the user's, and notes on what was left out.
 
-    Raises Denied for a chat that ends with no user's text.
+    Raises Denied for a chat that does not end with a text of the user.
     """
     turns: list[Turn] = []
     notes: list[str] = []
@@ -147,7 +154,10 @@ _MOST_ENDS = 10_000
 
 
 class ChatEnds:
-    "What clients' chats have said -> the conversation that each is on record as; '' where several are."
+    """Finds the conversation that a chat client continues, by the end of its history.
+
+    A chat client sends the whole history with each question and no conversation id.
+    """
 
     def __init__(self) -> None:
         self._ends: dict[str, str] = {}
@@ -155,7 +165,9 @@ class ChatEnds:
     def take(
         self, client: str, history: Sequence[Turn], recorded: Container[str]
     ) -> str:
-        "The conversation that ended with this history, '' for none or one not recorded; each once."
+        """Return the id of the recorded conversation that ended with this history, and forget it;
+        '' for none.
+        """
         conversation = self._ends.pop(_end_of(client, history), "")
         return conversation if conversation in recorded else ""
 
@@ -168,7 +180,10 @@ class ChatEnds:
     async def follow(
         self, events: Events, client: str, turns: Sequence[Turn], before: str
     ) -> Events:
-        "Pass the events of a chat on and note its end. One that breaks goes on where it did (`before`)."
+        """Pass on the events of a chat, and note how its history ends.
+
+        `before`: the conversation that a turn that breaks leaves as it was.
+        """
         event = "error"
         try:
             async for event, data in events:
@@ -182,7 +197,7 @@ class ChatEnds:
 
 # %% ../../nbs/serve/19_completions.ipynb #fe156a51
 def completion_of(reply: dict, system: str, notes: Sequence[str] = ()) -> dict:
-    "A reply as a chat completion; what OpenAI has no field for stands under `mtrag`, with notes on the chat."
+    "Format a reply as an OpenAI chat completion; what OpenAI has no field for stands under `mtrag`."
     tokens_in = reply["tokens"]["in"]
     tokens_out = reply["tokens"]["out"]
     message = {"role": "assistant", "content": with_sources(reply)}
@@ -222,7 +237,10 @@ def _chunks(whole: dict, with_usage: bool) -> Iterator[dict]:
 def chat_event(
     system: str, with_usage: bool, notes: Sequence[str] = ()
 ) -> Callable[[str, dict], str]:
-    "A function that shows events as a chat client reads them; with_usage: the last piece counts tokens."
+    """Return a function that formats events as chunks of an OpenAI chat completion.
+
+    `with_usage`: the last chunk counts tokens. `notes`: on the chat, which the reply repeats.
+    """
 
     def line(data: dict) -> str:
         return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"

@@ -23,10 +23,10 @@ __all__ = ['DO_NOT_TRUST', 'Section', 'Heading', 'sections_of', 'Content', 'Text
 # %% ../../nbs/serve/00_content.ipynb #117d9446
 @dataclass(frozen=True)
 class Section:
-    "What stands between two headings of a document."
+    "The text between two headings of a document."
 
     path: tuple[str, ...]
-    "The headings above it, from the top; () before the first."
+    "The headings above it, highest first; () before the first heading."
     text: str
     "document.text[start:end]."
     start: int
@@ -34,16 +34,16 @@ class Section:
 
 
 class Heading(NamedTuple):
-    "A heading in a text."
+    "A heading in a text, with its place."
 
     level: int
-    "1 is the highest."
+    "1 is the highest level."
     title: str
-    '"": ends the section above it, and begins one under no heading.'
+    '"": no heading, but the end of the section above.'
     start: int
-    "Its place in the text, with the marks of the format."
+    "Where it begins in the text, in characters, with its markup."
     end: int
-    "== start: the text does not hold it."
+    "Where it ends; equal to `start` if the text does not contain it."
 
 # %% ../../nbs/serve/00_content.ipynb #246c9cfc
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
@@ -55,7 +55,7 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 # %% ../../nbs/serve/00_content.ipynb #6c4f0382
 def sections_of(text: str, headings: Sequence[Heading]) -> tuple[Section, ...]:
-    "The sections of a text between its headings, which come in the order of the text."
+    "Cut a text into sections at its headings, which stand in the order of the text."
     sections: list[Section] = []
     above: list[Heading] = []
     marks = [Heading(0, "", 0, 0), *headings, Heading(0, "", len(text), len(text))]
@@ -74,20 +74,22 @@ def sections_of(text: str, headings: Sequence[Heading]) -> tuple[Section, ...]:
 
 # %% ../../nbs/serve/00_content.ipynb #a962e6dd
 class Content(NamedTuple):
-    "What a reader of a format finds in a file."
+    "What was read from a file: one text, its headings, and notes."
 
     title: str
-    '"" if the format names none.'
+    'Title of the document; "": the file names none.'
     text: str
+    "The whole text."
     headings: Sequence[Heading]
+    "The headings in the order of the text."
     pages: Sequence[int] = ()
-    "Where each page begins in the text."
+    "Where each page begins in the text, in characters."
     notes: Sequence[str] = ()
     "What was left out, or is doubtful."
 
 # %% ../../nbs/serve/00_content.ipynb #f95e6176
 class TextBuilder:
-    "A text that grows by blocks, with the places of its headings."
+    "Builds a text block by block, and keeps the places of its headings."
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -95,7 +97,10 @@ class TextBuilder:
         self.headings: list[Heading] = []
 
     def add(self, text: str, gap: str = "\n\n", level: int = 0) -> None:
-        "Append a block behind `gap`; `level` above 0: it is a heading. An empty block is left out."
+        """Append a block.
+
+        `gap`: text before it. `level`: above 0: it is a heading. An empty block is left out.
+        """
         text = drop_unseen(text).replace("\xa0", " ").strip("\n")
         if not text.strip(" -|"):
             return
@@ -121,7 +126,7 @@ DO_NOT_TRUST = (
 
 
 def left_note(left: Mapping[str, int]) -> list[str]:
-    "A note on the elements that were left out, kind -> number; none where there are none."
+    "Make a note on elements that were left out (kind -> number); [] if there are none."
     kinds = ", ".join(f"{n:,} {kind}" for kind, n in Counter(left).most_common() if n)
     if kinds:
         return [f"elements left out: {kinds}"]
@@ -129,7 +134,7 @@ def left_note(left: Mapping[str, int]) -> list[str]:
 
 
 def imported(name: str) -> ModuleType:
-    "A library that reads one kind of file. Raises DataError if it is not installed."
+    "Import the library that reads a kind of file. Raises DataError if it is not installed."
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -127,19 +127,26 @@ _DELETION = TypeAdapter(Annotated[dict[_KINDS, str], Len(1, 1)])
 
 
 def to_delete(folder: Path, **what: str) -> None:
-    "Write down the id of a conversation or document that is to go. Raises DiskFull before anything is begun."
+    """Write down that a conversation or document is to be deleted, so that a killed service can go
+    on.
+
+    `what`: `conversation` or `document`, and its id. Raises DiskFull before anything is deleted.
+    """
     with JsonlLog(folder / "deleting.jsonl", sums=True) as log:
         log.append(what)
 
 
 def deletions(folder: Path) -> list[dict]:
-    "What is written down to be deleted: `conversation` or `document` -> its id. Raises DataError."
+    'Read the pending deletions, each as {"conversation": id} or {"document": id}. Raises DataError.'
     path = folder / "deleting.jsonl"
     return list(read_lines(path, _DELETION.validate_python, "a deletion"))
 
 
 def cross_out(folder: Path, **what: str) -> None:
-    "Take what was deleted, or is not to be deleted after all, from what is written down."
+    """Remove a pending deletion from the list of what is still to be deleted.
+
+    `what`: `conversation` or `document`, and its id.
+    """
     path = folder / "deleting.jsonl"
     left = [line for line in deletions(folder) if line != what]
     if left:
@@ -180,7 +187,10 @@ def _runs_in(folder: Path) -> list[Path]:
 
 # %% ../../nbs/serve/13_deletion.ipynb #fd998ae5-3
 def delete_from(folder: Path, talks: Conversations, **what: str) -> int:
-    "Delete a conversation or document from every file of a record. Returns the turns that were in runs."
+    """Delete a conversation or document from every file of a service's record.
+
+    `what`: `conversation` or `document`, and its id. Returns the number of turns that were in runs.
+    """
     [(kind, i)] = what.items()
     for path in folder.glob("*.part"):  # of a writer that was killed
         path.unlink()

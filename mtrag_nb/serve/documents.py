@@ -29,27 +29,27 @@ __all__ = ['Document', 'document_of', 'start_of', 'name_key', 'document_name', '
 # %% ../../nbs/serve/07_documents.ipynb #280aa8ad
 @dataclass(frozen=True, repr=False)
 class Document:
-    "A document that was read: one text, and what is known of its parts."
+    "A document that was read: its text, sections and pages."
 
     id: str
-    "16 hex digits of the hash of name and content."
+    "16 hex digits: a hash of name and content."
     name: str
-    'Path inside the folder that was read, with "/".'
+    'Path within the folder that was read, with "/".'
     title: str
     kind: str
-    "Pdf, docx, html, markdown or text."
+    "pdf, docx, html, markdown or text."
     text: str
     sections: tuple[Section, ...]
-    "In the order of the text."
+    "The sections in the order of the text."
     pages: tuple[int, ...] = ()
-    "Where each page begins in the text; () where there are none."
+    "Where each page begins in the text, in characters; () without pages."
     notes: tuple[str, ...] = ()
     "What a reader should know: pages without text, a guessed encoding."
     sha256: str = ""
-    'Of the file; "": it was read of none.'
+    'Hash of the file; "": it did not come from a file.'
 
     def page_at(self, offset: int) -> int | None:
-        "The page on which a character stands, from 1; None where there are no pages."
+        "Return the page, from 1, with the character at an offset; None without pages."
         if self.pages:
             return bisect_right(self.pages, offset)
         return None
@@ -61,12 +61,16 @@ class Document:
 
 # %% ../../nbs/serve/07_documents.ipynb #e7d54a00
 def document_of(passage_id: str) -> str:
-    "The id of the document that a passage was cut from."
+    "Return the id of the document that a passage was cut from."
     return passage_id.split("#")[0]
 
 
 def start_of(passage_id: str) -> int:
-    "Where a passage begins in its document: document#start-end#start-end, the second place in the first."
+    """Return where a passage begins in its document, in characters.
+
+    Its id is document#start-end, or document#start-end#start-end with the second span inside the
+    first.
+    """
     return sum(int(span.partition("-")[0]) for span in passage_id.split("#")[1:])
 
 # %% ../../nbs/serve/07_documents.ipynb #docname0
@@ -84,12 +88,15 @@ _KINDS = {  # ending of a file's name -> what it is read as
 
 
 def name_key(name: str) -> str:
-    "A name as it is compared: the same however a machine writes its accents."
+    "Normalize a name for comparison: accents are written in one way."
     return unicodedata.normalize("NFC", name)
 
 
 def document_name(path: str | Path, name: str = "") -> str:
-    "What a document is called: `name`, or the file's path if it is relative, or its last part."
+    """Return a document's name:
+
+    `name` if given, else a relative path as it is, else the path's last part.
+    """
     path = Path(path)
     inside = not path.is_absolute() and ".." not in path.parts
     if not name and inside and str(path).isprintable():
@@ -98,7 +105,10 @@ def document_name(path: str | Path, name: str = "") -> str:
 
 # %% ../../nbs/serve/07_documents.ipynb #3275554a
 def kind_of(name: str) -> str:
-    "The kind that a file of this name is read as. Raises DataError for a name that leads out, or its ending."
+    """Return the kind of a file by its name's ending: pdf, docx, html, markdown or text.
+
+    Raises DataError for another ending, or a path that leads out of the folder.
+    """
     leads_out = (
         ".." in re.split(r"[/\\]", name) or os.path.isabs(name) or name.startswith("\\")
     )
@@ -156,7 +166,7 @@ def _check_begin(data: bytes, kind: str) -> None:
 
 # %% ../../nbs/serve/07_documents.ipynb #3b2ea0fb-2
 def file_data(path: Path, kind: str) -> bytes:
-    "The bytes of a file, if they are of this kind and not too many. Raises DataError."
+    "Read a file, and check that it is of this kind and not too large. Raises DataError."
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise DataError("no ordinary file", remedy="Remove it")
@@ -231,9 +241,10 @@ _READERS = {
 
 
 def parse_document(path: str | Path, name: str = "") -> Document:
-    """A document, read in this process: for files of one's own. Raises DataError (file, remedy).
+    """Read a document in this process. Raises DataError (file, remedy).
 
-    A file that was made to do harm may keep this process busy, or end it: `Reader` reads in another one.
+    Only for files that you trust: a malicious file may keep the process busy, or end it. `Reader`
+    reads in another process.
     """
     path = Path(path)
     name = document_name(path, name)

@@ -46,9 +46,10 @@ Events = AsyncIterator[tuple[str, dict]]
 
 
 async def question_events(service: Service, question: str, **place: object) -> Events:
-    """Events of a question, each with data: 'step', 'writing', last 'reply' or 'error'. Raises Denied.
+    """Ask a question and yield events with data: 'step' and 'writing', last 'reply' or 'error'.
 
-    place: conversation, system, collection, history, as `ask` takes them.
+    `place`: conversation, system, collection and history, as `ask_service` takes them. Raises
+    Denied.
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[tuple[str, dict]] = asyncio.Queue()
@@ -96,7 +97,9 @@ _NO_RETRY = {"x-should-retry": "false"}  # to OpenAI's client: it would be a sec
 async def last_reply(
     events: Events, show: Callable[[dict], dict] = dict
 ) -> JSONResponse:
-    "How a question ended: its reply as `show` has it, or the error of a turn that broke."
+    """Wait for the last event of a question and return it as JSON: the reply, formatted by `show`,
+    or the error.
+    """
     async for event, data in events:
         pass
     if event == "error":
@@ -114,7 +117,10 @@ def _sse(event: str, data: dict) -> str:
 async def stream_events(
     events: Events, show: Callable[[str, dict], str] = _sse
 ) -> StreamingResponse:
-    "Events as a stream. The first is waited for, so that a refused question is an error and no stream."
+    """Send events to the client as a stream (server-sent events).
+
+    It waits for the first event, so that a refused question gives an HTTP error and no stream.
+    """
     first = await anext(events)
 
     async def lines() -> AsyncIterator[str]:

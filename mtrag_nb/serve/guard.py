@@ -49,7 +49,10 @@ def _is_own_machine(host: str) -> bool:
 
 # %% ../../nbs/serve/17_guard.ipynb #a140cda4
 def check_address(host: str, token: str) -> None:
-    "Raises SettingsError for an open address without a token, or a short token; blanks part several."
+    """Check that an address that others reach has a token, and that tokens are long enough.
+
+    `token`: one, or several separated by blanks. Raises SettingsError.
+    """
     if any(len(t) < _LEAST_TOKEN for t in token.split()):
         remedy = "python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
         raise SettingsError(f"a token has at least {_LEAST_TOKEN} characters: {remedy}")
@@ -83,7 +86,9 @@ COOKIE = "mtrag_token"  # holds the token of a browser
 
 
 def token_of(headers: Mapping[str, str]) -> str:
-    "The token of a request, in the header of API clients or the cookie of the page; '' for none."
+    """Return a request's token, from the header that API clients send or from the page's cookie; ''
+    for none.
+    """
     kind, _, token = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip()
@@ -98,33 +103,39 @@ def _are_equal(a: str, b: str) -> bool:
 
 
 def is_token(secret: str, tokens: str) -> bool:
-    "Whether a secret is one of the tokens, which blanks part; it is compared with each."
+    "Whether a secret is one of some tokens, separated by blanks; each is compared in constant time."
     return any([_are_equal(secret, token) for token in tokens.split()])
 
 # %% ../../nbs/serve/17_guard.ipynb #537e0228
 @dataclass(frozen=True)
 class Client:
-    "Who sends a request."
+    "The sender of a request, known by its token."
 
     token: str = ""
     "Its token; '' where none is needed."
     one_of_several: bool = False
-    "Whether there are several tokens: then each has things of its own."
+    "Whether the service has several tokens; each then has its own conversations and documents."
 
     @property
     def owner(self) -> str:
-        "The name under which it owns what it puts in; '' where everything is everybody's."
+        """The name under which the client owns documents and questions; '' if everything belongs to
+        everybody.
+        """
         return owner_of(self.token) if self.one_of_several else ""
 
     def own_id(self, i: str) -> str:
-        "An id of 16 characters that shows whose it is: its end is a digest of the token, if there is one."
+        """Return an id of 16 characters that ends with a digest of the client's token, to show the
+        owner.
+        """
         if not self.token:
             return i
         mark = hmac.digest(self.token.encode(), i[:10].encode(), "sha256").hex()
         return i[:10] + mark[:6]
 
     def owns(self, i: str) -> bool:
-        "Whether what has this id is the client's; where there is one token or none, everything is."
+        """Whether the thing with an id (`own_id`) belongs to the client; always, unless there are
+        several tokens.
+        """
         return not self.one_of_several or _are_equal(self.own_id(i), i)
 
 
@@ -157,9 +168,11 @@ def refuse_foreign(
     hosts: frozenset[str],
     names: frozenset[str] = frozenset(),
 ) -> tuple[int, str] | None:
-    """Why a request does not come from here: status and message; None if it may.
+    """Check that a request comes from a page of the service itself or from no page (DNS rebinding,
+    cross-site requests).
 
-    hosts: by which it may be called; names: those of --name, whose own pages may ask.
+    `hosts`: names under which it may be called. `names`: those of --name. Returns status and
+    message; None if it may pass.
     """
     host = headers.get("host", "")
     name = _called_name(host)
@@ -193,20 +206,20 @@ _FORM = 2**16  # bytes of an upload that are not of its file
 
 @dataclass(frozen=True)
 class ServiceRules:
-    "What is let through."
+    "The rules by which a service lets requests through."
 
     hosts: frozenset[str]
-    "By which the service may be called."
+    "Host names under which the service may be called."
     token: str = ""
-    "One of these, parted by blanks; '': none is needed."
+    "Tokens, separated by blanks, one of which a request needs; '': none is needed."
     names: frozenset[str] = frozenset()
-    "Those of --name, without ports: their own pages may ask."
+    "Host names given by --name, without ports; pages served under them may send requests."
     per_minute: float = 100.0
-    "Requests of an address."
+    "The most requests of one address in a minute."
     tries: float = 20.0
-    "Requests of an address with a wrong token, a minute."
+    "The most requests of one address with a wrong token in a minute."
     upload_bytes: int = 50_000_000
-    "Of a file."
+    "The most bytes of one file."
 
 # %% ../../nbs/serve/17_guard.ipynb #cc4d8182
 def rules_of(
@@ -217,7 +230,7 @@ def rules_of(
     per_minute: float = ServiceRules.per_minute,
     tries: float = ServiceRules.tries,
 ) -> ServiceRules:
-    "The rules of a service at an address, `names` being others of the host: see `ServiceRules`."
+    "Return the rules of a service at an address. `names`: other names of the host (`ServiceRules`)."
     return ServiceRules(
         hosts=_hosts_of(host, names),
         token=token,
@@ -229,7 +242,10 @@ def rules_of(
 
 # %% ../../nbs/serve/17_guard.ipynb #79839860
 def error_reply(status: int, message: str, after: float = 0.0) -> JSONResponse:
-    "An error as a reply, as OpenAI's clients read it; after: seconds to wait before the next try."
+    """Return an error in the form that OpenAI clients read.
+
+    `after`: seconds to wait before the next try.
+    """
     kind = "server_error" if status >= 500 else "invalid_request_error"
     error = {"message": message, "status": status, "type": kind}
     headers = {"retry-after": str(int(after) + 1)} if after else None
@@ -238,7 +254,7 @@ def error_reply(status: int, message: str, after: float = 0.0) -> JSONResponse:
 
 # %% ../../nbs/serve/17_guard.ipynb #44594f3e
 class Guard:
-    "Lets requests through, or answers them itself."
+    "ASGI middleware that lets a request through or refuses it: by host, origin, token, rate and size."
 
     def __init__(self, app: ASGIApp, rules: ServiceRules) -> None:
         self.app = app
@@ -275,7 +291,7 @@ class Guard:
         return None
 
     async def refuse(self, scope: Scope) -> JSONResponse | None:
-        "The answer to a request that is not let through; None to one that is."
+        "Return the reply to a request that is refused; None for one that may pass."
         headers = Headers(scope=scope)
         path = scope["path"]
         foreign = refuse_foreign(headers, self.rules.hosts, self.rules.names)

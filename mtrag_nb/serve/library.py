@@ -198,7 +198,9 @@ def _place_of(document: Document, start: int, end: int) -> str:
 
 
 def section_passages(document: Document, collection: str) -> list[Passage]:
-    "The chunks of a document in order, no half sentence in them, as passages of a collection."
+    """Cut a document into passages, in order, at sections and whole sentences; their ids name their
+    place.
+    """
     passages: list[Passage] = []
     text = document.text
     for group in _groups(document.sections):
@@ -228,10 +230,14 @@ def _document_chunks(chunks: ChunkSettings = ChunkSettings()) -> ChunkSettings:
 
 
 class SentenceSplitter(SpanSplitter):
-    "Pieces of whole sentences, up to `size` characters; a longer sentence is a piece of its own."
+    """A LlamaIndex splitter into pieces of whole sentences, up to `size` characters; a longer
+    sentence is one piece.
+    """
 
     def places(self, text: str) -> list[tuple[int, int]]:
-        "Start and end of each piece; a short last sentence, up to `overlap`, begins the next one, too."
+        """Return start and end of each piece; a last sentence of up to `overlap` characters also
+        begins the next piece.
+        """
         pieces: list[tuple[int, int]] = []
         last = (0, 0)
         for start, end in chain.from_iterable(_paragraphs(text, 0, len(text))):
@@ -246,7 +252,9 @@ class SentenceSplitter(SpanSplitter):
 
 
 def document_parser(chunks: ChunkSettings) -> NodeParser:
-    "The parser of documents: parents as their passages are, children that end with a sentence (3.2)."
+    """Return a LlamaIndex node parser for documents: parents of fixed size, children that end with
+    a sentence.
+    """
     parser = hierarchical_parser(chunks)
     children = SentenceSplitter(size=chunks.child_size, overlap=chunks.child_overlap)
     parser.node_parser_map["child"] = children
@@ -262,31 +270,33 @@ def _count_children(text: str, chunks: ChunkSettings) -> int:
 # %% ../../nbs/serve/09_library.ipynb #8c74352c
 @dataclass(frozen=True)
 class Entry:
-    "A document in a library."
+    "A document in a library, as its list shows it."
 
     id: str
-    "16 hex digits of the hash of name and content."
+    "16 hex digits: a hash of name and content."
     name: str
-    'Path inside the folder that was added, with "/"; no two have the same.'
+    'Path within the folder that was added, with "/"; unique in the library.'
     collection: str
-    "What it is filtered by."
+    "The collection by which searches are filtered."
     kind: str
-    "Pdf, docx, html, markdown or text."
+    "pdf, docx, html, markdown or text."
     sha256: str
-    "Of the file."
+    "Hash of the file."
     pages: int
-    "0 where there are none."
+    "Number of pages; 0 if it has none."
     characters: int
     passages: int
     children: int
     corpus: str
-    "Names its passages, text and all."
+    "Digest of its passages with their texts."
     generation: int
-    "With which it came."
+    "The library's generation in which it was added."
     added: str = ""
-    'The time, as 2026-01-31T12:00:00Z; "": not noted.'
+    'When it was added, as 2026-01-31T12:00:00Z; "": not known.'
     origin: str = ""
-    'Tells its file from others of the same name; "": it was no file here.'
+    """Digest of the file's place, which tells it from files of the same name; "": it was no file
+    here.
+    """
 
 # %% ../../nbs/serve/09_library.ipynb #13ae8cdc
 def _entry(
@@ -380,18 +390,18 @@ _GROUP = 2048  # children after which a group of documents is put in
 
 @dataclass(frozen=True)
 class Change:
-    "What was done to a library: names of documents."
+    "What one addition or removal did to a library, by the names of documents."
 
     generation: int
-    "That it has now."
+    "Number of the library's state after the change."
     added: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     problems: tuple[DataError, ...] = ()
-    "Of files that could not be read."
+    "Why some files could not be read."
     renamed: tuple[tuple[str, str], ...] = ()
-    "Added under a name for that of another."
+    "(Name in the library, the file's own name), of files whose name another document has."
 
     def __str__(self) -> str:
         counts: list[str] = []
@@ -415,7 +425,10 @@ def _library_manifest(folder: Path) -> Manifest:
 
 # %% ../../nbs/serve/09_library.ipynb #d7392b43
 def library_in(folder: Path) -> Manifest | None:
-    "What a library holds; None where one can be made. Raises IndexMismatch, DataError for another folder."
+    """Read the manifest of the library in a folder; None if the folder is free for a new one.
+
+    Raises IndexMismatch or DataError if the folder holds something else.
+    """
     if (folder / "manifest.json").exists() or lost_state(folder):
         return _library_manifest(folder)
     inside = [folder.name] if folder.exists() else []
@@ -581,7 +594,7 @@ def _put(
 
 # %% ../../nbs/serve/09_library.ipynb #ff1718ef
 def passages_of(index: Index, document: str) -> list[tuple[int, Context]]:
-    "The passages of a document by its id, each with its place in the document's text, in this order."
+    "Return the passages of a document, each with its start in the document's text, in this order."
     ids = [i for i in index.documents if document_of(i) == document]
     contexts = {c.id: c for c in index.passages(ids)}
     places = ((start_of(i), context) for i, context in contexts.items())
@@ -589,7 +602,10 @@ def passages_of(index: Index, document: str) -> list[tuple[int, Context]]:
 
 # %% ../../nbs/serve/09_library.ipynb #2034425c
 class Library:
-    "A collection of documents that grows and shrinks. Holds nothing open: it says what is in the folder now."
+    """A folder of indexed documents that grows and shrinks.
+
+    The object keeps nothing open: each call reads what is in the folder now.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         "folder: made with the first document that is added."
@@ -597,11 +613,11 @@ class Library:
 
     @property
     def generation(self) -> int:
-        "One more with each change."
+        "The number of the library's state, one more with each change."
         return _library_manifest(self.folder).generation
 
     def documents(self) -> list[Entry]:
-        "What is in it, by name. Raises DataError if there is no library."
+        "Return the documents in the library, by name. Raises DataError if there is no library."
         while True:
             manifest = _library_manifest(self.folder)
             try:
@@ -619,12 +635,22 @@ class Library:
         chunks: ChunkSettings | None = None,
         progress: bool = False,
     ) -> Change:
-        """Add documents, or replace what was read of the same files before.
+        """Add documents, or replace what was read from the same files before.
 
-        source: a file, a folder with all that is in it, or what was read; collection: what they are filtered by;
-        chunks: the children's sizes, None: as it has them; progress: a progress bar on stderr. A file with the name
-        of another one is called by more of its path. A `Document` replaces the one of its name. Raises DataError if
-        none could be read, InUse.
+        Args:
+            source: A file, a folder with everything in it, or a document that was read. A
+                `Document` replaces the one
+                of its name.
+            collection: The name by which searches are filtered.
+            embedder: Embeds the chunks.
+            chunks: Sizes of the chunks; None: as the library has them.
+            progress: Show a progress bar on stderr.
+
+        A file with the name of another one gets a longer part of its path as name.
+
+        Raises:
+            DataError: No document could be read.
+            InUse: Another process changes the library.
         """
         from tqdm import tqdm
 
@@ -652,7 +678,10 @@ class Library:
         return change
 
     def remove(self, documents: Sequence[str]) -> Change:  # names or ids
-        "Remove documents, and all that tells of them: all or, with a DataError, none. Raises InUse."
+        """Remove documents by name or id, from every file: all of them or, with a DataError, none.
+
+        Raises InUse if another process changes the library.
+        """
         _library_manifest(self.folder)  # before anything is written, be it a lock
         with only_writer(self.folder, "library"):
             manifest = _library_manifest(self.folder)

@@ -34,9 +34,13 @@ _RIGHT = {
 def label_of(
     marks: Mapping[str, str], outcome: str, passages: Sequence[Mapping]
 ) -> str:
-    """The answerability of a question by what a person said of its turn; '' where nothing follows.
+    """Return the answerability label that follows from a person's marks on a turn; '' if none
+    follows.
 
-    marks: verdict, answer (a better one), note; passages: those marked as answering it.
+    Args:
+        marks: verdict, answer (a better one) and note.
+        outcome: Of the turn.
+        passages: Those marked as answering the question.
     """
     verdict = marks["verdict"]
     if verdict:
@@ -47,7 +51,7 @@ def label_of(
 
 
 def task_context(context: Context) -> dict:
-    "A passage as a context of a task line."
+    "Return a passage in the form of a context in a task line."
     keys = ("document_id", "text", "title", "url", "source")
     return {key: getattr(context, key) for key in keys}
 
@@ -77,7 +81,7 @@ def _marked_line(
 
 # %% ../../nbs/serve/12_marks.ipynb #1d6f1ef3-3
 def read_marks(folder: Path) -> Benchmark:
-    "The marked turns of a record, as gold. Raises DataError for a file that holds none."
+    "Read the marked turns of a record as a benchmark with gold. Raises DataError if there are none."
     path = folder / "reference.jsonl"
     check = partial(check_shape, marks=dict, contexts=list)
     list(read_lines(path, check, "a marked turn"))
@@ -93,7 +97,7 @@ def _check_question(line: dict) -> dict:
 
 
 def read_questions(folder: Path) -> list[dict]:
-    "The lines of the test set in a record. Raises DataError."
+    "Read the questions that were accepted into the test set of a record, as lines. Raises DataError."
     path = folder / "questions.jsonl"
     return list(read_lines(path, _check_question, "a question", log=False))
 
@@ -106,10 +110,16 @@ def keep_marks(
     passages: Sequence[Mapping],
     collection: str,
 ) -> None:
-    """Write the marks of a turn in the place of the old ones; without a word and a passage there are none.
+    """Write a person's marks on a turn, in place of earlier ones; without any mark the turn has
+    none.
 
-    marks: verdict, answer (a better one), note; passages: contexts of a task line; collection: where the task
-    names none.
+    Args:
+        folder: Of the record.
+        task: The question.
+        t: The turn.
+        marks: verdict, answer (a better one) and note.
+        passages: The marked ones, as contexts of a task line.
+        collection: Of the question, if the task names none.
     """
     lines = dict(read_marks(folder).lines)
     lines.pop(task.id, None)

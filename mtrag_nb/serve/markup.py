@@ -348,7 +348,10 @@ class _PageReader(ShownText):
 
 # %% ../../nbs/serve/03_markup.ipynb #markflu0
 def html_content(markup: str, groups_end_cells: bool = True) -> Content:
-    "The shown text of a page. `groups_end_cells`: no cell of a table reaches from `thead` into `tbody`."
+    """Read the visible text of an HTML page.
+
+    `groups_end_cells`: no cell of a table reaches from `thead` into `tbody`.
+    """
     page = _PageReader(groups_end_cells)
     page.read(markup)
     page.finish()
@@ -394,7 +397,7 @@ def _declared_charset(data: bytes) -> str:
 
 # %% ../../nbs/serve/03_markup.ipynb #d4d7e1fb-2
 def read_html(data: bytes) -> Content:
-    "Read an HTML file. Raises DataError for bytes that no text holds."
+    "Read an HTML file. Raises DataError for bytes that are no text."
     markup, notes = decoded(data, _declared_charset(data))
     content = html_content(markup)
     return content._replace(notes=[*notes, *content.notes])
@@ -425,7 +428,7 @@ def _bare_title(title: str) -> str:
 
 
 def read_markdown(data: bytes) -> Content:
-    "Read a Markdown file. Front matter is left out, and its keys stand in a note. Raises DataError."
+    "Read a Markdown file. Front matter is left out, with a note that names its keys. Raises DataError."
     text, notes = decoded(data)
     front, text = _front_matter(text)
     if front:

@@ -631,7 +631,7 @@ def _pdf_notes(
 
 # %% ../../nbs/serve/06_pdf.ipynb #pdfnote0-2
 def read_pdf(data: bytes) -> Content:
-    "Read a PDF file. Raises DataError for one that is encrypted, too long or without text."
+    "Read a PDF file. Raises DataError if it is encrypted, too long, or without text."
     objects = scan_objects(data)
     parsed = _parsed(data)
     looks = _Looks(parsed.pages)

@@ -166,21 +166,22 @@ def _letter_words(stream: bytes) -> set[str]:
 # %% ../../nbs/serve/05_pdf_objects.ipynb #objscan0-5
 @dataclass(frozen=True)
 class PdfObjects:
-    "What a PDF holds beside its text."
+    "What a PDF contains besides its text, for notes on what may be lost."
 
     title: str
-    'By its properties; "" for none.'
+    'Title in its properties; "" for none.'
     outline: tuple[tuple[int, str], ...]
-    "Level from 1, and title, of each entry."
+    "Level, from 1, and title of each outline entry."
     attached: int
-    "Files."
+    "Number of attached files."
     pictures: int
+    "Number of pictures."
     unlettered_fonts: int
-    "That do not say which letters they show."
+    "Number of fonts that do not say which letters they show."
     raised: int
-    "Times that characters are raised or lowered by an operator."
+    "How often characters are raised or lowered (superscripts, subscripts)."
     words: frozenset[str] = frozenset()
-    "That are drawn letter by letter."
+    "Words that are drawn letter by letter."
 
 # %% ../../nbs/serve/05_pdf_objects.ipynb #435ff825
 def _all_objects(data: bytes) -> tuple[dict[int, bytes], int, set[str]]:
@@ -207,7 +208,10 @@ def _holding(objects: Mapping[int, bytes], pattern: bytes) -> list[bytes]:
 
 # %% ../../nbs/serve/05_pdf_objects.ipynb #e71b5dec
 def scan_objects(data: bytes) -> PdfObjects:
-    "What a PDF holds beside its text, as far as it can be seen. Raises DataError for an endless outline."
+    """Find what a PDF contains besides its text, as far as it can be seen.
+
+    Raises DataError for an endless outline.
+    """
     objects, raised, words = _all_objects(data)
     locked = b"/Encrypt" in data
     fonts = _holding(objects, rb"/Type\s{0,9}/Font\b")

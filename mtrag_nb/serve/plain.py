@@ -99,7 +99,10 @@ def _bytes_as_text(data: bytes, declared: str) -> tuple[str, list[str]]:
 
 # %% ../../nbs/serve/01_plain.ipynb #ee0f84ed
 def decoded(data: bytes, declared: str = "") -> tuple[str, list[str]]:
-    "Bytes as text without invisible characters, and notes; `declared`: what the file says its encoding is."
+    """Decode bytes as text without invisible characters, with notes on what was doubtful.
+
+    `declared`: the encoding that the file names.
+    """
     text, notes = _bytes_as_text(data, declared)
     hidden = len(INVISIBLE.findall(text))
     if hidden:
@@ -114,7 +117,7 @@ _NUMBERED = re.compile(r"((\d{1,3})(\.\d{1,3})*)[.)]?\s+(?=[^\W\d_])")
 
 
 def number_depth(title: str) -> int:
-    "The level that a heading's number says: 2 for `3.1 Fees`; 0 without a number."
+    "Return the heading level that a title's number implies: 2 for `3.1 Fees`; 0 without a number."
     number = _NUMBERED.match(title)
     if number:
         return number[1].count(".") + 1
@@ -149,7 +152,9 @@ def _is_rule(rule: str, title: str) -> bool:
 
 # %% ../../nbs/serve/01_plain.ipynb #0367c301-3
 def text_headings(text: str) -> list[Heading]:
-    "Lines that are underlined, ranked by first appearance, or that stand alone and look like headings."
+    """Find headings in plain text: underlined lines, with levels by first appearance, and single
+    lines that look like headings.
+    """
     lines = text.split("\n")
     headings: list[Heading] = []
     ranks: list[tuple[str, bool]] = []
@@ -177,6 +182,9 @@ _WRAPPED = re.compile(r"(?<=[^\n]{49}[^\n.!?:|])\n(?= {0,3}[A-Za-z(\"])")
 
 
 def read_text(data: bytes) -> Content:
-    "Read a text file; a line end within a sentence becomes a space. Raises DataError for no text."
+    """Read a text file; a line end within a sentence becomes a space.
+
+    Raises DataError if it has no text.
+    """
     text, notes = decoded(data)
     return Content("", _WRAPPED.sub(" ", text), text_headings(text), notes=notes)

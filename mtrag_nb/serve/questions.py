@@ -185,9 +185,10 @@ def _library_contexts(service: Service) -> list[Context]:
 
 
 def draw_questions(service: Service, seed: int = 0) -> list[dict]:
-    """Draw questions from the library: one, a follow-up, an unanswerable one, by turns; lines of a reference file.
+    """Draw at most twelve questions from the library, in turn: a question, a follow-up, an
+    unanswerable one.
 
-    The same for the same seed and library, at most twelve.
+    Returns lines of a reference file, the same for the same seed and library.
     """
     rng = Random(seed)
     facts, sections = _facts(_library_contexts(service))
@@ -209,9 +210,10 @@ def draw_questions(service: Service, seed: int = 0) -> list[dict]:
 def accepted_questions(
     service: Service, form: str = "given", owner: str = ""
 ) -> list[dict]:
-    """The test set: the accepted questions of an owner ('': of all) as lines of a reference file.
+    """Return the accepted questions of an owner ('': of all) as lines of a reference file.
 
-    form: "given", or "search": without those that only the given passages leave open.
+    `form`: "given": all; "search": without the unanswerable ones, which search over the whole
+    library might answer.
     """
     lines: list[dict] = []
     for line in read_questions(service.folder):
@@ -228,7 +230,7 @@ def _write_questions(service: Service, lines: dict[str, dict]) -> None:
 
 # %% ../../nbs/serve/16_questions.ipynb #draw0004-7
 def accept(service: Service, task_id: str, seed: int = 0, owner: str = "") -> None:
-    "Put a question that was drawn with this seed into the test set of an owner. Raises Denied."
+    "Add a drawn question to an owner's test set. `seed`: with which it was drawn. Raises Denied."
     name = f"question {task_id}"
     with service.gate.through(), service.lock:
         lines = {line["task_id"]: line for line in read_questions(service.folder)}
@@ -243,7 +245,7 @@ def accept(service: Service, task_id: str, seed: int = 0, owner: str = "") -> No
 
 
 def withdraw(service: Service, task_id: str, owner: str = "") -> None:
-    "Take a question out of the test set of an owner. Raises Denied if it is not there."
+    "Remove a question from an owner's test set. Raises Denied if it is not in it."
     name = f"question {task_id}"
     with service.gate.through(), service.lock:
         lines = {line["task_id"]: line for line in read_questions(service.folder)}

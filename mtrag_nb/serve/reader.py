@@ -110,7 +110,12 @@ def _answer_requests(memory: int) -> None:
 
 # %% ../../nbs/serve/08_reader.ipynb #edddf745
 class Reader:
-    "Reads documents in a process apart, for threads in turn. seconds: of one, with the start; memory: bytes."
+    """Reads documents in a separate process with limits, for one thread at a time.
+
+    Args:
+        seconds: The most for one document, with the start of the process.
+        memory: The most bytes of the process.
+    """
 
     def __init__(
         self, seconds: float = max(_SECONDS.values()), memory: int = _MEMORY
@@ -183,13 +188,13 @@ class Reader:
         self._process = None
 
     def kill(self) -> None:
-        "End the process: a document that is being read is refused; the next one gets a new process."
+        "End the process; the document that is being read is refused, the next one gets a new process."
         process = self._process
         if process is not None:
             process.kill()
 
     def close(self) -> None:
-        "End the process for good: a document that is being read, and those that wait, are refused."
+        "End the process for good; documents that are being read or wait are refused."
         self._closed = True
         self.kill()
         with self._lock:
@@ -236,7 +241,11 @@ def iter_documents(
     known: Mapping[str, str] = {},  # name -> SHA-256 of a file that is not read again
     name_of: Callable[[Path, str], str] | None = None,  # path and own name -> name
 ) -> Iterator[Document | DataError | str]:
-    "Documents of a folder or file; for an unreadable one why, for a known one its name. DataError: none."
+    """Read the documents of a folder or file: a document, the reason why one cannot be read, or the
+    name of a known one.
+
+    Raises DataError if there is no file.
+    """
     source = Path(source)
     if source.is_file():
         files = [(source, "")]

@@ -68,7 +68,7 @@ __all__ = ['UNREADABLE', 'ReadWriteLock', 'ServedRun', 'open_run', 'new_id', 'ti
 
 # %% ../../nbs/serve/11_record.ipynb #4695d5b6
 class ReadWriteLock:
-    "Any number may be inside, or one who changes what is inside."
+    "A lock that many readers, or one writer, can hold."
 
     def __init__(self) -> None:
         self._change = threading.Condition()
@@ -77,7 +77,7 @@ class ReadWriteLock:
 
     @contextmanager
     def through(self) -> Iterator[None]:
-        "To use it: waits while someone changes it, or is about to."
+        "Hold the lock together with others: wait while a writer holds it or waits for it."
         with self._change:
             self._change.wait_for(lambda: not self._waiting)
             self.inside += 1
@@ -90,7 +90,7 @@ class ReadWriteLock:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        "To change it: waits until nobody is inside, and lets nobody in."
+        "Hold the lock as the only one: wait until all others have left it."
         with self._change:
             self._waiting += 1
             try:
@@ -122,7 +122,7 @@ _SUMMED = ("tasks", "trajectories", "passages", "calls")
 
 
 class ServedRun:
-    "A run folder that is open for turns. Safe to use from several threads."
+    "A run folder that is open for single turns of a service. Safe in several threads."
 
     def __init__(
         self, folder: Path, system: System, tools: Toolbox, entries: Mapping
@@ -146,7 +146,11 @@ class ServedRun:
         # Takes a reply so far, in any thread
         on_text: Callable[[str], object] | None = None,
     ) -> Trajectory:
-        "A turn, from task to record. A node's fault is on the record; only a record that fails raises."
+        """Answer a task and record the turn. An exception of a node becomes an error outcome; only
+        a failing record raises.
+
+        `on_step`: called with each step. `on_text`: called with the model's text so far.
+        """
         self.tasks.append(
             {"digest": digest(task), "task": plain(replace(task, contexts=None))}
         )
@@ -158,19 +162,19 @@ class ServedRun:
         return self.recorder.write(t)
 
     def found(self, t: Trajectory) -> dict[str, Context]:
-        "What a turn found, by id."
+        "Return the contexts that a turn found, by id."
         ids = list(dict.fromkeys([*t.found, *t.contexts]))
         return {c.id: c for c in self.tools.contexts(ids)}
 
     def name(self, i: str) -> str:
-        "What a reader calls a passage, by its id."
+        "Return what a reader calls the passage with an id, such as the document's name."
         try:
             return self.tools.contexts([i])[0].name
         except (MTRAGError, KeyError):
             return document_of(i)
 
     def close(self) -> None:
-        "End the session: what it did is noted, and its answers are written as predictions."
+        "End the session: write its note into the manifest, and its answers as predictions."
         for log in (self.calls, self.recorder, self.tasks):
             log.close()
         end_session(
@@ -195,10 +199,19 @@ def open_run(
     mark: str = "",
     only: ExitStack | None = None,
 ) -> ServedRun:
-    """Open the run of a system over an index for single turns, in a folder named by what decides the answers.
+    """Open the run of a system over an index for single turns; its folder is named by what decides
+    the answers.
 
-    place: the folder of run folders; name: of the system; chat: shared by all turns; web: what else may be
-    searched, or its name; mark: in the name of the folder; only: holds the folder for this process alone.
+    Args:
+        place: The folder of run folders.
+        name: Of the system.
+        settings: Of the run.
+        index: What is searched.
+        models: Of the run.
+        chat: Chat model that is shared by all turns.
+        web: What else may be searched, or its name.
+        mark: Added to the folder's name.
+        only: Holds the folder's lock for this process.
     """
     from mtrag_nb.search.retrieve import open_retriever
 
@@ -229,17 +242,17 @@ _LOG = logging.getLogger("mtrag_nb.service")
 
 
 def new_id() -> str:
-    "An id for a conversation: 16 hex digits, drawn by chance."
+    "Draw a random conversation id: 16 hex digits."
     return secrets.token_hex(8)
 
 
 def time_now() -> str:
-    "The time as it stands on record: 2026-01-31T12:00:00Z."
+    "Return the time in UTC as 2026-01-31T12:00:00Z."
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def exchange(question: str, answer: str) -> tuple[Turn, Turn]:
-    "A question and its answer as two turns of a conversation."
+    "Return a question and its answer as two turns of a conversation."
     return Turn("user", question), Turn("agent", answer)
 
 # %% ../../nbs/serve/11_record.ipynb #c3af5da3
@@ -251,9 +264,11 @@ def _set_aside(path: Path) -> Path:
 
 # %% ../../nbs/serve/11_record.ipynb #f7e58f89-2
 def set_unreadable_aside(read: Callable[[], object]) -> list[str]:
-    """Read a log until it can be read: lines that its reader names are taken out, else the whole file is renamed.
+    """Read a log; lines that cannot be read are moved out of it, or the whole file is renamed.
 
-    Returns what was wrong, a text for each. Raises DiskFull, and DataError for what is no log.
+    `read`: reads the log and raises an error that names the line. Returns what was wrong, one text
+    for each. Raises
+    DiskFull, and DataError for what is no log.
     """
     problems: list[str] = []
     while True:
@@ -273,7 +288,10 @@ def set_unreadable_aside(read: Callable[[], object]) -> list[str]:
 
 # %% ../../nbs/serve/11_record.ipynb #bb6b35a3
 def check_shape(line: dict, **kinds: type) -> dict:
-    "A line of a record, as it is. Raises TypeError for one without a value of the kind under each key."
+    """Check that a line of a record has a value of the right type under each key; return it.
+
+    `kinds`: key -> type. Raises TypeError.
+    """
     for key, kind in kinds.items():
         if not isinstance(line.get(key), kind):
             raise TypeError(f"{key} is {line.get(key)!r:.40}")
@@ -287,7 +305,7 @@ def _check_turn(line: dict) -> dict:
 
 
 class Conversations:
-    "Conversations in a folder. Safe to use from several threads."
+    "The conversations of a service, one file each in a folder. Safe in several threads."
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -326,12 +344,15 @@ class Conversations:
         return list(read_lines(self._path(i), _check_turn, "a turn of a conversation"))
 
     def lines(self, i: str) -> list[dict]:
-        "A conversation's turns, in order; none if it is not there. Raises DataError for a bad id or line."
+        """Return the recorded turns of a conversation, in order; [] if there is none.
+
+        Raises DataError for an invalid id or line.
+        """
         by_turn = {line["turn"]: line for line in self._read(i)}
         return [by_turn[n] for n in sorted(by_turn)]
 
     def history(self, i: str) -> tuple[Turn, ...]:
-        "Its questions and answers; a turn that broke has none."
+        "Return the questions and answers of a conversation; turns that broke are left out."
         lines = [line for line in self.lines(i) if line["reply"]["outcome"] != "error"]
         turns: list[Turn] = []
         for line in lines:
@@ -339,7 +360,7 @@ class Conversations:
         return tuple(turns)
 
     def append(self, task: Task, reply: Mapping) -> None:
-        "Put a turn on record."
+        "Record a turn of its conversation. `reply`: as the client got it."
         i = task.conversation_id
         place = {"turn": task.turn, "time": time_now(), "question": task.question}
         line = {**place, "reply": dict(reply)}
@@ -349,11 +370,11 @@ class Conversations:
             self._know(i, [line])
 
     def has(self, i: str) -> bool:
-        "Whether one is there, or something that was set aside of it."
+        "Whether there is a conversation with this id, or an unreadable part of one that was set aside."
         return bool(_ID.fullmatch(i)) and any(self.folder.glob(f"{i}.jsonl*"))
 
     def delete(self, i: str) -> None:
-        "Delete one, and what was set aside of it."
+        "Delete a conversation by its id, with unreadable parts of it that were set aside."
         with self._lock:
             for path in self.folder.glob(f"{self._path(i).name}*"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -379,7 +400,10 @@ def _lines_with(path: Path, *keys: str) -> Iterator[dict]:
 
 # %% ../../nbs/serve/11_record.ipynb #f4a480f7-2
 def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context], Task]:
-    "A turn of a run with what it found, and its task. Raises DataError if it is not there."
+    """Read a turn of a run, the contexts that it found (by id), and its task.
+
+    Raises DataError if it is not there.
+    """
     lines = _lines_with(folder / "trajectories.jsonl", task_id)
     turns = [line for line in lines if line.get("task_id") == task_id]
     if not turns:
@@ -435,8 +459,12 @@ def _add_missing_replies(run: Run, talks: Conversations, name: str) -> set[str]:
 
 # %% ../../nbs/serve/11_record.ipynb #f21fce31-3
 def recover(folder: Path, talks: Conversations) -> tuple[int, int]:
-    """Repair the runs of a service that was killed: counts of turns that had not ended, and of those that
-    had not reached their conversation. What is no run is set aside, and named in `talks.aside`."""
+    """Repair the record of a service that was killed.
+
+    Returns the number of turns that had not ended, and of those that were not in their conversation
+    yet. Folders that
+    are no runs are set aside, and named in `talks.aside`.
+    """
     lost = 0
     late = 0
     runs: set[Path] = set()

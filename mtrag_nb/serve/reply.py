@@ -51,7 +51,9 @@ def _page_numbers(
 
 # %% ../../nbs/serve/10_reply.ipynb #67b865f7-2
 def place_of(c: Context, spans: Sequence[tuple[int, int]] = ()) -> dict:
-    "Document, section, page (`last_page` of several) of a passage or spans of it; None and '': not known."
+    """Return document, section and page of a passage, or of spans within it; None and '' where not
+    known.
+    """
     title, _, section = c.title.partition(" › ")
     if c.source and not section:
         section = title
@@ -66,7 +68,7 @@ def place_of(c: Context, spans: Sequence[tuple[int, int]] = ()) -> dict:
 
 # %% ../../nbs/serve/10_reply.ipynb #3e91fc20
 def page_words(place: Mapping) -> str:
-    "The page of a place in words, '' where there is none."
+    """Return the page of a place in words, such as "page 3"; '' if it has none."""
     if not place["page"]:
         return ""
     if place.get("last_page"):
@@ -97,7 +99,10 @@ def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
 
 # %% ../../nbs/serve/10_reply.ipynb #152e7bf4
 def describe_step(step: Step, name: Callable[[str], str] = document_of) -> dict:
-    "A step as progress: its node, words and seconds. name: id of a passage -> what a reader calls it."
+    """Describe a step for a client: its node, what it did in words, and seconds.
+
+    `name`: id of a passage -> what a reader calls it.
+    """
     lines = [list(line) for line in step.lines(name)]
     return {"node": step.node, "told": lines, "seconds": step.seconds}
 
@@ -155,7 +160,9 @@ INTERRUPTED = "Interrupted"
 
 
 def error_line(t: Trajectory) -> dict:
-    "What a client gets of a turn that broke: a number in place of the text, which may hold keys and paths."
+    """Describe a turn that broke for a client: a number instead of the exception's text, which may
+    contain keys and paths.
+    """
     message = t.error.message
     if t.error.type != INTERRUPTED:
         number = digest(t.task_id, 6)
@@ -169,10 +176,15 @@ def reply_of(
     reasons: Sequence[Reason] = (),
     **more: object,
 ) -> dict:
-    """A turn as it is replied. A turn that broke has no answer, but an `error`; a refusal has no citations.
+    """Return a turn as a client gets it.
 
-    contexts: at least the passages that it found; reasons: of the system, for the words of a refusal; more: what
-    else the reply says of the turn, as system and run.
+    A turn that broke has an `error` and no answer; a refusal has no citations.
+
+    Args:
+        t: The turn.
+        contexts: By id, at least those that it found.
+        reasons: Of the system, for the words of a refusal.
+        more: What else the reply says, such as system and run.
     """
     why = next((r.about for r in reasons if r.name == t.reason), "")
     return {
@@ -200,7 +212,11 @@ _SOURCES = r"\n\nSources:\n(?:\[\d{1,2}\] [^\n]*\n?)+\Z"
 
 # %% ../../nbs/serve/10_reply.ipynb #doubt001
 def for_reading(settings: Settings, changes: Iterable[str] = ()) -> Settings:
-    "Settings for people to read: a system that copies gives the nearest sentences alone, nearest first."
+    """Adapt settings to human readers: a system that copies gives only the nearest sentences,
+    nearest first.
+
+    `changes`: keys that the caller set, which stay.
+    """
     copies = getattr(settings.own, "generator", "write") != "write"
     if not copies or any(k.endswith(".generator") for k in changes):
         return settings
@@ -208,9 +224,10 @@ def for_reading(settings: Settings, changes: Iterable[str] = ()) -> Settings:
 
 # %% ../../nbs/serve/10_reply.ipynb #184347d2
 def doubt_of(models: Models, t: Trajectory, contexts: Mapping[str, Context]) -> str:
-    """A warning where all kept passages are ambiguous and no copied sentence is near the question; else ''.
+    """Return a warning if all kept passages are only ambiguous and no copied sentence is near the
+    question; else ''.
 
-    Near: by a cosine of at least the threshold of the grades.
+    Near means a cosine of at least the threshold of the grades.
     """
     grades = chain.from_iterable(step.grades for step in t.of(Graded))
     verdicts = [grade.verdict for grade in grades if grade.id in t.kept]
@@ -235,7 +252,9 @@ def _copy_cosine(
 
 # %% ../../nbs/serve/10_reply.ipynb #0fee43bf
 def with_sources(reply: Mapping) -> str:
-    "An answer as text alone: each sentence with its sources' numbers or a mark of none, and a list below."
+    """Return an answer as plain text: source numbers, or a mark of none, behind each sentence, and
+    a list of sources.
+    """
     answer = reply["answer"]
     parts = [f"{reply['doubt']}\n\n"] if reply.get("doubt") else []
     at = 0
@@ -256,7 +275,7 @@ def with_sources(reply: Mapping) -> str:
 
 # %% ../../nbs/serve/10_reply.ipynb #f7e58f89-3
 def without_sources(answer: str) -> str:
-    "An answer as it was before `with_sources`."
+    "Undo `with_sources`: return the plain answer."
     return re.sub(_MARKS, "", re.sub(_SOURCES, "", answer)).removeprefix(
         f"{_DOUBT}\n\n"
     )

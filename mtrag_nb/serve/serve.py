@@ -51,7 +51,9 @@ from mtrag_nb.core.types import (
     SettingsError,
     Task,
     Turn,
+    require_packages,
 )
+from ..search.manifest import Manifest
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
 
 # %% ../../nbs/serve/21_serve.ipynb #2719699a
 class Talk:
-    "A conversation with a system that is kept in its run. Close it."
+    "A conversation in the terminal that is recorded as a run; close it."
 
     def __init__(
         self,
@@ -116,7 +118,10 @@ class Talk:
         question: str,
         on_progress: Callable[[str], object] = lambda text: None,
     ) -> Trajectory:
-        "The next turn; on_progress: called with a step in words, or with a model's text so far."
+        """Ask the next question and return its turn.
+
+        `on_progress`: called with a step in words, or with the text so far.
+        """
         from mtrag_nb.serve.record import exchange
         from mtrag_nb.serve.reply import describe_step
 
@@ -296,11 +301,13 @@ def ask(
     questions: Iterable[str] | None = None,  # None: read them from the terminal
 ) -> Path:
     "Hold a conversation with a system in the terminal, kept as a run."
+    require_packages()
+    index = index or _last_index()
+    _check_there(index)
     from mtrag_nb.models.calls import Models
     from mtrag_nb.serve.reply import for_reading
     from mtrag_nb.systems.outside import SERVING, system_named
 
-    index = index or _last_index()
     setup = settings or Setup()
     profile = setup.profile if isinstance(setup, Settings) else setup.base().profile
     usual = SERVING if profile == "laptop" else DEFAULT
@@ -337,7 +344,7 @@ def _policy_of(html: str) -> str:
 
 
 def home_page() -> tuple[str, str]:
-    "The page of the service, and its content security policy."
+    "Return the HTML page of the service, and its content security policy."
     html = str(render("app.html", "page")).lstrip()
     return html, _policy_of(html)
 
@@ -528,6 +535,15 @@ def _check_words(what: str, which: Sequence, options: dict[str, str]) -> None:
         wanted = wants.get(what, "names or ids: see library list")
         raise SettingsError(f"library {what} takes {wanted}")
 
+
+def _check_there(index: str | Path, sources: Iterable[str | Path] = ()) -> None:
+    "Raises DataError for a folder or file that is not there, before all that reads it is loaded."
+    for source in sources:
+        if not Path(source).exists():
+            raise DataError("no such file or folder", source, remedy="Check the path")
+    if not sources and not Path(index).exists():
+        Manifest.load(index)
+
 # %% ../../nbs/serve/21_serve.ipynb #83aa6b5b
 def _print_documents(library: "Library") -> None:
     "The documents of a library, as a table."
@@ -578,9 +594,11 @@ def library(
 
     Raises SettingsError for options that do not go together.
     """
+    which = list(which)
+    _check_words(what, which, {"collection": collection, "device": device})
+    _check_there(index, which if what == "add" else ())
     from mtrag_nb.serve.library import Library
 
-    _check_words(what, which, {"collection": collection, "device": device})
     settings = on_device(chosen(settings), device)
     there = Library(index)
     if what == "list":

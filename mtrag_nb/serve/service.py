@@ -175,7 +175,7 @@ def _service_settings(
 
 # %% ../../nbs/serve/15_service.ipynb #9fc68ad5
 def _served_systems(own: str) -> dict[str, str]:
-    """Name by which clients ask_service for a system -> what opens it: the service's own first, in its variant, or
+    """Name by which clients ask for a system -> what opens it: the service's own first, in its variant, or
     at its place, of which clients see only the system's name; and every other registered one."""
     first = system_named(own).name if is_place(own) else own
     systems = {first: own}
@@ -211,7 +211,7 @@ def _deleted(service: Service, **what: str) -> int:
 
 # %% ../../nbs/serve/15_service.ipynb #1a584010
 class Service(AbstractContextManager):
-    "A library that is asked. Safe to use from several threads; close it."
+    "A library that answers questions, for many clients. Safe in several threads; close it."
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ class Service(AbstractContextManager):
 
     @contextmanager
     def only_question(self, conversation: str) -> Iterator[None]:
-        "No other question of this conversation is under way. Raises Denied if one is."
+        "Hold a conversation so that no other question of it runs. Raises Denied if one does."
         with self.lock:
             if conversation in self._asking:
                 problem = "a question of this conversation is being answered"
@@ -318,12 +318,12 @@ class Service(AbstractContextManager):
                 self._asking.discard(conversation)
 
     def stop(self) -> None:
-        "Take no more, and read no document to its end: the first half of `close`."
+        "Accept nothing more, and stop reading documents: the first half of `close`."
         self.closing = True
         self.documents.stop()
 
     def close(self) -> None:
-        "Take no more; finish what is begun, send away what is not, and close the record."
+        "Accept nothing more, finish what was begun, refuse what waits, and close the record."
         self.stop()
         self.questions.close()
         self.documents.close()
@@ -379,11 +379,20 @@ def ask_service(
     history: Sequence[Turn] | None = None,
     on_event: Callable[[str, dict], object] = lambda event, data: None,
 ) -> dict:
-    """The reply to a question, once on record; with an `error` if the turn broke. Raises Denied.
+    """Ask a question, record the turn, and return the reply; it has an `error` if the turn broke.
 
-    conversation: its id, "": a new one; system: "": the service's own; collection: search only here, "": everywhere;
-    history: before the question, None: as it is on record; on_event: called with "step" when a node has finished,
-    and with "writing" and a model's text so far.
+    Args:
+        service: The service.
+        question: The text.
+        conversation: Its id; "": a new one.
+        system: Its name; "": the service's own.
+        collection: Search only this one; "": everywhere.
+        history: Turns before the question; None: as they are on record.
+        on_event: Called with "step" when a node has finished, and with "writing" and the model's
+            text so far.
+
+    Raises:
+        Denied: The question is refused.
     """
     system = system or service.system
     conversation = conversation or new_id()
@@ -466,7 +475,7 @@ class _Turn:
 
 # %% ../../nbs/serve/15_service.ipynb #0d276e18-2
 def why_html(service: Service, conversation: str, turn: int) -> str:
-    "All of a turn, as a page that stands alone. Raises Denied if it is not there."
+    "Return everything about a turn as one HTML page. Raises Denied if it is not there."
     shown = _Turn(service, conversation, turn)
     return TurnView(shown.evidence(), shown.t.task_id).document()
 
@@ -477,7 +486,7 @@ def _passage_line(c: Context) -> dict:
 
 # %% ../../nbs/serve/15_service.ipynb #621cac13
 def about_turn(service: Service, conversation: str, turn: int) -> dict:
-    """What is known of a turn: its steps in words, its passages, what came of it, its marks.
+    """Return what is known of a turn: steps in words, passages, result, marks.
 
     Raises Denied if it is not there.
     """
@@ -500,7 +509,7 @@ def about_turn(service: Service, conversation: str, turn: int) -> dict:
 
 # %% ../../nbs/serve/15_service.ipynb #dbf1bcd7-2
 def turns_of(service: Service, conversation: str) -> list[dict]:
-    "The turns of a conversation, those that are marked with what is known of them."
+    "Return the turns of a conversation; marked ones with what `about_turn` returns."
     marked = read_marks(service.folder).lines
     turns: list[dict] = []
     for line in service.talks.lines(conversation):
@@ -515,9 +524,9 @@ def turns_of(service: Service, conversation: str) -> list[dict]:
 def search(
     service: Service, query: str, collection: str = "", most: int = 10
 ) -> list[dict]:
-    """The best passages of the library for some words, whatever any system would keep of them.
+    """Return the best passages of the library for a query, without any system.
 
-    collection: search only here, "": everywhere. Raises Denied as `ask` does.
+    `collection`: search only this one, "": everywhere. Raises Denied as `ask_service` does.
     """
     with service.generations.present() as held:
         _check_question(service, query, service.system, collection, held.index)
@@ -533,7 +542,10 @@ def search(
 
 # %% ../../nbs/serve/15_service.ipynb #dbf1bcd7-3
 def document_text(service: Service, i: str) -> dict:
-    "A document, with its text in reading order, each part with section and page. Raises Denied."
+    """Return a document by its id: its text in reading order, each part with section and page.
+
+    Raises Denied.
+    """
     about = service.documents.get(i)
     parts: list[dict] = []
     end = 0
@@ -584,10 +596,16 @@ def mark(
     answers: bool = True,
     **said: str,
 ) -> dict:
-    """Put what somebody says of a turn on record; then as `about_turn`. Raises Denied.
+    """Record what a person says of a turn, and return it as `about_turn` does. Raises Denied.
 
-    passage: the id of one; answers: whether it answers the question; said: verdict (right, wrong, refuse, ask_service, or
-    '' for none), answer (a better one), note; what is not given stays.
+    Args:
+        service: The service.
+        conversation: Its id.
+        turn: Its place in the conversation, from 1.
+        passage: The id of a passage that is marked.
+        answers: Whether that passage answers the question.
+        said: verdict (right, wrong, refuse, ask, or '' for none), answer (a better one), note. What
+            is not given stays.
     """
     with service.gate.through(), service.lock:
         marked = _Turn(service, conversation, turn)
@@ -617,7 +635,7 @@ def _delete_now(service: Service, **what: str) -> int:
 
 
 def delete_conversation(service: Service, conversation: str) -> dict:
-    "Delete a conversation from every file. Raises Denied if it is not there."
+    "Delete a conversation from every file of the record. Raises Denied if it is not there."
     if not service.talks.has(conversation):
         raise Denied(404, f"no conversation {conversation[:40]!r}")
     turns = _delete_now(service, conversation=conversation)
@@ -625,7 +643,10 @@ def delete_conversation(service: Service, conversation: str) -> dict:
 
 # %% ../../nbs/serve/15_service.ipynb #f4905f22
 def delete_document(service: Service, document: str, owner: str = "") -> dict:
-    "Remove a document, and its text from the record. Raises Denied if it is not there, or another owner's."
+    """Remove a document from the library, and its text from the record.
+
+    Raises Denied if it is not there, or belongs to another owner.
+    """
     service.documents.get(document)
     service.owners.require(f"document {document}", owner)
     with service.lock:
@@ -688,7 +709,7 @@ def _memory() -> dict[str, int | None]:
 
 # %% ../../nbs/serve/15_service.ipynb #1b1bef8ab-3
 def status(service: Service) -> dict:
-    "What a client may know of a service."
+    "Return what a client may know of a service: version, systems, models, index, memory, limits."
     return {
         "ok": not service.closing,
         "version": __version__,

@@ -20,9 +20,9 @@ class Cell(NamedTuple):
 
     text: str
     is_head: bool = False
-    "Of rows or columns."
+    "Whether it is the head of rows or columns."
     rows: int = 1
-    "How many it covers; 0: all that are left."
+    "Number of rows that it covers; 0: all that are left."
     columns: int = 1
 
 
@@ -57,7 +57,10 @@ def _under_row_heads(cells: Sequence[Cell]) -> str:
 
 # %% ../../nbs/serve/02_tables.ipynb #cellrow0-2
 def row_text(cells: Sequence[Cell], is_first: bool = False) -> str:
-    "A row of a table without heads of columns; the first one, if it has no number, may be heads itself."
+    """Return a row of a table without heads of columns as text.
+
+    `is_first`: without a number it may hold heads itself.
+    """
     texts = [c.text for c in cells]
     filled = [t for t in texts if t]
     if not _LETTER.search("".join(texts)):
@@ -79,7 +82,9 @@ def _ended(text: str) -> str:
 
 # %% ../../nbs/serve/02_tables.ipynb #tabbudg0
 class Budget:
-    "How much a document's tables may repeat: characters, and cells that reach into further rows."
+    """Limits how much text the tables of a document may repeat: characters, and cells that span
+    further rows.
+    """
 
     def __init__(self, characters: int = 5_000_000, cells: int = 2_000_000) -> None:
         self.characters = characters
@@ -87,7 +92,7 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        "Whether nothing more is repeated."
+        "Whether the limit is reached: then nothing more is repeated."
         return self.characters < 0 or self.cells < 0
 
 # %% ../../nbs/serve/02_tables.ipynb #ccea0b63
@@ -123,7 +128,7 @@ def _row_line(row: Sequence[_Placed]) -> str:
 
 
 class StatementTable:
-    "A table that is given row by row, and gives each row as a statement."
+    'Turns a table, given row by row, into one statement for each row: "Price: 3; Weight: 2 kg.".'
 
     def __init__(self, budget: Budget | None = None) -> None:
         "An empty table; the tables of one document share a budget."
@@ -138,7 +143,11 @@ class StatementTable:
     def add_row(
         self, cells: Sequence[Cell], is_head: bool = False, spoken: bool = True
     ) -> list[str]:
-        "The lines that a row adds. `is_head`: it holds heads; `spoken`: False if its text stands elsewhere."
+        """Add a row, and return the lines that it makes.
+
+        `is_head`: the row holds heads. `spoken`: False if its text stands elsewhere in the
+        document.
+        """
         row = self._placed(cells)
         if not spoken:
             return []
@@ -154,7 +163,7 @@ class StatementTable:
 
     @property
     def reaches_down(self) -> bool:
-        "Whether a cell of a row above covers a place in the next one."
+        "Whether a cell above covers a place in the next row."
         return any(p.until > self._row for p in self._above)
 
     def end_group(self) -> None:
@@ -162,7 +171,7 @@ class StatementTable:
         self._above = []
 
     def end(self) -> list[str]:
-        "The lines of heads that no row followed."
+        "End the table, and return the lines of heads that no row followed."
         if self._statements:
             return [self._statement(row) for row in self._waiting]
         return list(map(_row_line, self._waiting))
@@ -235,7 +244,7 @@ _DIGIT = re.compile(r"\d")
 
 
 def numbers_below_words(rows: Sequence[Sequence[str]]) -> bool:
-    "Whether the first row has words where most rows below have numbers, and numbers nowhere."
+    "Whether the first row has only words where most rows below have numbers, and so holds heads."
     if len(rows) < 2 or _DIGIT.search("".join(rows[0])):
         return False
     for column, head in enumerate(rows[0]):
@@ -247,7 +256,7 @@ def numbers_below_words(rows: Sequence[Sequence[str]]) -> bool:
 
 # %% ../../nbs/serve/02_tables.ipynb #3f9dda14
 def repeats_numbers(rows: Sequence[Sequence[str]]) -> bool:
-    "Whether the first row has a number where a row below has one: it is no row of heads."
+    "Whether the first row has a number in a column of numbers, and so holds no heads."
     for column, text in enumerate(rows[0]):
         below = (row[column] for row in rows[1:] if column < len(row))
         if _DIGIT.search(text) and any(_DIGIT.search(b) for b in below):

@@ -43,7 +43,7 @@ STOPPING = "the service is stopping. Send it again when it is there"
 
 
 class Denied(MTRAGError):
-    "A request that is not fulfilled: a status of HTTP, what is wrong, what to do."
+    "A request that is not fulfilled, with an HTTP status, the problem and the remedy."
 
     def __init__(self, status: int, message: str, after: float = 0.0) -> None:
         "after: seconds after which to try again; 0: not said."
@@ -59,7 +59,7 @@ _LOG.addHandler(logging.NullHandler())  # `mtrag serve` writes it to the termina
 
 
 def number_fault(error: BaseException) -> str:
-    "Log an error under a new number; what a client may read of it: its kind and the number."
+    "Log an exception under a new number; return its kind and number, which a client may read."
     number = secrets.token_hex(3)
     _LOG.error("fault %s: %s: %s", number, type(error).__name__, error)
     where = f"fault {number}; the service's log has the text"
@@ -67,7 +67,9 @@ def number_fault(error: BaseException) -> str:
 
 # %% ../../nbs/serve/14_uploads.ipynb #2ce0cd49
 def as_denied(error: MTRAGError) -> Denied:
-    "Convert an error into a refusal without paths of this machine; of a fault only its number is told."
+    """Convert an error into a refusal without paths of this machine; an internal fault only shows
+    its number.
+    """
     if isinstance(error, Denied):
         return error
     status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), 500)
@@ -84,26 +86,30 @@ def as_denied(error: MTRAGError) -> Denied:
 # %% ../../nbs/serve/14_uploads.ipynb #49ccef54
 @dataclass(frozen=True)
 class Limits:
-    "What a service takes."
+    "The limits of a service: sizes, lengths, and how much may wait."
 
     upload_bytes: int = 50_000_000
-    "Of one file."
+    "The most bytes of one file."
     pages: int = 1_000
-    "Of one document; where there are none, 3,000 characters are one."
+    "The most pages of a document; without pages 3,000 characters count as one."
     name_chars: int = 200
-    "Of a file's name."
+    "The most characters of a file's name."
     question_chars: int = 8_000
+    "The most characters of a question."
     waiting: int = 64
-    "Questions that wait while others are answered; more are sent away."
+    "The most questions that wait; more are refused."
     uploads: int = 8
-    "Documents that wait."
+    "The most documents that wait."
 
 # %% ../../nbs/serve/14_uploads.ipynb #de960613
 _PAGE = 3_000  # characters
 
 
 def safe_name(name: str, limits: Limits = Limits()) -> str:
-    "An upload's name. Raises Denied for a path, for none, or for a kind that is not read."
+    """Check an upload's name and return it.
+
+    Raises Denied for a path, no name, or a kind that is not read.
+    """
     name = name.strip()
     if not name or len(name) > limits.name_chars:
         raise Denied(422, f"a document's name has 1 to {limits.name_chars} characters")
@@ -119,12 +125,14 @@ def safe_name(name: str, limits: Limits = Limits()) -> str:
 
 # %% ../../nbs/serve/14_uploads.ipynb #upl-own
 def owner_of(token: str) -> str:
-    "The name under which the holder of a token owns what it has put in: a digest of the token."
+    "Return the owner's name that belongs to a token: a digest of it."
     return hmac.digest(token.encode(), b"owner", "sha256").hex()
 
 
 class Owners:
-    "Who has put in what: names of documents and questions, each with its owners, kept in a JSON file."
+    """Records who owns which documents and questions, by name, in a JSON file; one may have several
+    owners.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         "path: of the file; None: nothing is kept."
@@ -135,32 +143,34 @@ class Owners:
             self._owners = read_json(path)
 
     def may_change(self, name: str, owner: str) -> bool:
-        "Whether an owner may change what has this name; everybody may where nobody owns it, or owner is ''."
+        """Whether an owner may change what has this name; anybody may if nobody owns it, and ''
+        always may.
+        """
         owners = self._owners.get(name, [])
         return not owners or not owner or owner in owners
 
     def require(self, name: str, owner: str) -> None:
-        "Raises Denied unless an owner may change what has this name."
+        "Check that an owner may change what has this name. Raises Denied."
         if not self.may_change(name, owner):
             problem = "it was put in with another token"
             raise Denied(403, f"{problem}, and only that one may change it")
 
     def others(self, name: str, owner: str) -> list[str]:
-        "Who else owns what has this name."
+        "Return the other owners of a name."
         return [other for other in self._owners.get(name, []) if other != owner]
 
     def add(self, name: str, owner: str) -> None:
-        "Note an owner of what has this name; '' is none."
+        "Add an owner of a name; '' is no owner."
         if owner:
             self._keep(name, [*self.others(name, owner), owner])
 
     def drop(self, name: str, owner: str) -> None:
-        "Note that an owner has taken away again what has this name."
+        "Remove an owner of a name."
         if name in self._owners:
             self._keep(name, self.others(name, owner))
 
     def forget(self, name: str) -> None:
-        "Note that what had this name is gone."
+        "Remove a name with all its owners."
         if name in self._owners:
             self._keep(name, [])
 
@@ -173,7 +183,7 @@ class Owners:
 
 # %% ../../nbs/serve/14_uploads.ipynb #3d8a2cf9
 class WorkPool:
-    "Threads, and a bound on what waits for them."
+    "A thread pool with a limit on how much may wait."
 
     def __init__(self, threads: int, most: int, busy: str) -> None:
         "most: how many may wait or be at work; busy: what one too many is told."
@@ -187,7 +197,10 @@ class WorkPool:
     def submit(
         self, do: Callable[..., dict], *args: object, **options: object
     ) -> Future[dict]:
-        "Do something when a thread is free. Raises Denied if too many wait, or the service is stopping."
+        """Run a function when a thread is free.
+
+        Raises Denied if too many wait, or the service is stopping.
+        """
         with self._lock:
             if self.closed:
                 raise Denied(503, STOPPING, 5.0)
@@ -203,7 +216,7 @@ class WorkPool:
             self.waiting -= 1
 
     def close(self, wait: bool = True) -> None:
-        "Take no more; what has not begun is cancelled."
+        "Accept nothing more, and cancel what has not begun. `wait`: until the rest is done."
         with self._lock:
             self.closed = True
         self._threads.shutdown(wait, cancel_futures=True)
@@ -219,7 +232,10 @@ def _as_reply(entry: Entry) -> dict:
 
 
 class ServedDocuments:
-    "The documents of a served library. Safe for threads: one is read at a time, one change made."
+    """The documents of a service's library.
+
+    Safe in threads: one document is read at a time, one change made.
+    """
 
     def __init__(
         self,
@@ -249,7 +265,7 @@ class ServedDocuments:
 
     @property
     def exists(self) -> bool:
-        "Whether the library was made."
+        "Whether the library exists; the first upload makes it."
         return (self.library.folder / "manifest.json").exists()
 
     def _entries(self) -> list[Entry]:
@@ -258,15 +274,15 @@ class ServedDocuments:
         return []
 
     def all(self) -> list[dict]:
-        "The documents by name, as a client gets them."
+        "Return the documents by name, in the form that clients get."
         return [_as_reply(entry) for entry in self._entries()]
 
     def generations(self) -> dict[str, int]:
-        "Document id -> the generation of the library with which it came."
+        "Return document id -> generation of the library in which it was added."
         return {entry.id: entry.generation for entry in self._entries()}
 
     def get(self, i: str) -> dict:
-        "A document by its id. Raises Denied if it is not there."
+        "Return a document by its id, in the form that clients get. Raises Denied if it is not there."
         for document in self.all():
             if document["id"] == i:
                 return document
@@ -275,13 +291,18 @@ class ServedDocuments:
     def submit(
         self, path: Path, name: str, collection: str, owner: str = ""
     ) -> Future[dict]:
-        "Put a file in (`put`) in its turn. Raises Denied if too many wait, or the service is stopping."
+        """Add a file (`put`) when its turn comes.
+
+        Raises Denied if too many wait, or the service is stopping.
+        """
         return self.uploads.submit(self.put, path, name, collection, owner)
 
     def put(self, path: Path, name: str, collection: str, owner: str = "") -> dict:
-        """Put a file in, or in the place of its namesake: the document, with what was done.
+        """Add a file, or replace the document of the same name; return the document, with what was
+        done.
 
-        Raises Denied if it is too long or its namesake another owner's, DataError if it cannot be read.
+        Raises Denied if it is too long, or if its namesake belongs to another owner, and DataError
+        if it cannot be read.
         """
         start = time.monotonic()
         try:
@@ -326,7 +347,7 @@ class ServedDocuments:
     def remove(self, i: str, owner: str = "") -> dict:
         """Remove a document by its id; one that is still being read is not waited for.
 
-        Raises Denied if it is not there, or another owner's.
+        Raises Denied if it is not there, or belongs to another owner.
         """
         with self._changing:
             self._check_open()
@@ -348,12 +369,14 @@ class ServedDocuments:
         trim_memory()
 
     def stop(self) -> None:
-        "Take no more, and end the process that reads: whoever sent the document is asked to send it again."
+        """Accept nothing more, and end the process that reads; its sender is asked to send the
+        document again.
+        """
         self.uploads.close(wait=False)
         self.reader.kill()
 
     def close(self) -> None:
-        "Finish the change that is under way; those that wait are not begun, and reading stops."
+        "Finish the running change, drop those that wait, and stop reading."
         self.stop()
         while self.uploads.waiting:  # its reader may have been about to start
             self.stop()

@@ -458,7 +458,7 @@ def _safe_docx(data: bytes, lost: Counter) -> tuple[io.BytesIO, str]:
 
 # %% ../../nbs/serve/04_word.ipynb #57652b90-3
 def read_docx(data: bytes) -> Content:
-    "Read a DOCX file. Raises DataError for what is none, is encrypted or is made to do harm."
+    "Read a DOCX file. Raises DataError if it is none, is encrypted, or is malicious."
     mammoth = imported("mammoth")
     lost: Counter[str] = Counter()
     safe, named = _safe_docx(data, lost)

@@ -168,7 +168,7 @@ def _reply_in(sent: Mapping, url: str, path: str, domain: str) -> Reply:
 
 # %% ../../nbs/5_systems/13_address.ipynb #e80f34fe
 def address(url: str) -> System:
-    "The system at an address, which usually ends in /v1."
+    "Return the system behind an OpenAI-compatible address, which usually ends in /v1."
     memory = PassageMemory()
 
     def build(tools: Toolbox) -> CompiledStateGraph:

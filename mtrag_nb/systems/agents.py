@@ -93,18 +93,18 @@ _MOST_TOKENS = 100
 
 @dataclass(frozen=True)
 class Variation:
-    "One wording of a question."
+    "One way to word a question for search."
 
     kind: str
-    "What it adds: synonyms, context or decomposition."
+    "What the wording adds: synonyms, context or decomposition."
     text: str
-    "What is searched for."
+    "The query that is searched for."
     raw: str = ""
-    'What the model wrote; "" if it was not asked.'
+    """The model's reply; "": the model was not asked."""
     kept: bool = False
-    "Whether `text` is the model's."
+    "Whether `text` comes from the reply, not from a fallback."
     similarity: float | None = None
-    "Cosine of its text and the question, where it was guarded."
+    "Cosine of `text` and the question; None: it was not compared."
 
 # %% ../../nbs/5_systems/09_agents.ipynb #1efd9a37
 def _variation_prompt(
@@ -135,17 +135,18 @@ def variations(
     temperature: float | Sampling = 0.5,
     tried: Sequence[str] = (),
 ) -> list[Variation]:
-    """Write wordings of a question, one of each kind, in one batch.
+    """Let a model reword a question for search: one wording of each kind, in one batch.
 
     Args:
-        model: Writes them.
-        prompts: In place of `VARIATION_PROMPTS`.
+        model: Writes the wordings.
+        prompts: Prompts in place of `VARIATION_PROMPTS`, by key.
         question: The question.
-        history: As it is shown; "" for a first question, which has no wording of kind context.
-        seeds: One per kind.
-        kinds: Of the wordings, in the order of the result.
+        history: The conversation as text; "" for a first question, which has no wording of kind
+            context.
+        seeds: One for each kind.
+        kinds: Which wordings, in the order of the result.
         temperature: Of the model.
-        tried: Queries of an earlier round.
+        tried: Queries of earlier rounds, which are not repeated.
     """
     wordings = []
     asked = []
@@ -322,47 +323,50 @@ def _remembered(recent: Sequence[Turn], summary: str = "") -> str:
 # %% ../../nbs/5_systems/09_agents.ipynb #a856c4c1
 @dataclass(frozen=True)
 class AgentsSettings:
-    "How the agents decide (sections of the specification in brackets)."
+    "Settings of the multi-agent system. Numbers in brackets are sections of its specification."
 
     memory: bool = True
-    "False: an ablation, in which nothing of the conversation is shown."
+    "False: the ablation without memory; nothing of the conversation is shown."
     messages: ClassVar[int] = _MESSAGES
     history_tokens: ClassVar[int] = _HISTORY_TOKENS
     every: ClassVar[int] = _EVERY
     summary: Literal["model", "extract"] = "model"
-    "Who writes the summary: the model, or nobody: it is made of first sentences."
+    "How older messages are summarized: by the model, or by their first sentences."
     rewrite_temperature: ClassVar[float] = 0.5  # (5.1)
     graded: ClassVar[int] = 6  # contexts that are graded in a round (6.1, 7.2)
     grade: Literal[tuple(GRADERS)] = "scale"
-    "0 to 10, by the likeliest label; or as stages.grade."
+    """How passages are graded:
+
+    "scale" is 0 to 10 by the likeliest label; the others are those of stages.grade.
+    """
     grade_threshold: float = 7.0
-    "Kept at or above it (5.1)."
+    "A passage is kept at or above this grade (5.1)."
     grade_default: ClassVar[str] = "no"  # what an unreadable grade counts as
     keep: ClassVar[int] = 6  # contexts that the generator reads, the best first (5.1)
     enough: ClassVar[int] = 3  # with fewer, other wordings are tried (5.1, 7.2)
     rounds: Annotated[int, Ge(1)] = 3
-    "Of retrieval, at most (5.2, 12.1)."
+    "The most rounds of retrieval in a turn (5.2, 12.1)."
     web_results: ClassVar[int] = 3  # (7.2)
     web_query: ClassVar[str] = "question"  # what the web is asked: as it was put (7.2)
     question_tokens: ClassVar[int] = 512  # (5.2)
     context_tokens: ClassVar[int] = 3000  # (2.3)
     temperature: float = 0.1
-    "Of the generator (3.2), and so are the next three."
+    "Sampling temperature of the generator (3.2), as are the next three settings."
     top_p: float = 0.9
-    "The share of the likeliest tokens that are drawn from."
+    "Nucleus sampling: draw from the likeliest tokens with this summed probability."
     top_k: int = 40
-    "How many of the likeliest tokens are drawn from."
+    "Draw from so many of the likeliest tokens."
     repeat_penalty: float = 1.1
-    "Divides what a token that came before is worth."
+    "Divide the score of tokens that occurred before by this."
     deadline: Annotated[float, Ge(0)] = 30.0
-    "Seconds for a turn (8.2, 12.1); 0: none."
+    "The most seconds for a turn (8.2, 12.1); 0: no limit."
 
     def __post_init__(self) -> None:
         self.sampling
 
     @property
     def sampling(self) -> Sampling:
-        "How the generator draws. Raises SettingsError for what it cannot."
+        "The generator's sampling parameters. Raises SettingsError for values out of range."
         return Sampling(self.temperature, self.top_p, self.top_k, self.repeat_penalty)
 
 # %% ../../nbs/5_systems/09_agents.ipynb #0e4ab3f8
@@ -391,14 +395,16 @@ class _AgentsState(TurnState, total=False):
 # %% ../../nbs/5_systems/09_agents.ipynb #50c9238c
 @dataclass(frozen=True, kw_only=True)
 class Remembered(Step, kind="remembered"):
-    "The older messages in a summary."
+    "The step in which older messages of the conversation are replaced by a summary."
 
     folded: int  # messages
     summary: str
     way: str  # `agents.summary`
 
     def lines(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
-        "How many messages are in the summary, and how it begins, as a line of the told turn."
+        """Return a line for the page of the turn: how many messages were summarized, and how the
+        summary begins.
+        """
         summary = clipped(self.summary, 70)
         head = f"{self.folded} messages in a summary ({self.way})"
         return [("memory", f"{head}: {summary}")]
@@ -623,7 +629,9 @@ def _compose_node(state: _AgentsState, tools: Toolbox) -> tuple[dict, _Composed]
 
 # %% ../../nbs/5_systems/09_agents.ipynb #0b292873
 def tokens_used(t: Trajectory) -> dict[str, int]:
-    "The tokens of the parts of a turn's last prompt, and of its answer; nothing for a turn without a draft."
+    """Count the tokens of each part of a turn's last prompt, and of its answer; {} for a turn
+    without a draft.
+    """
     drafts = t.of(_Composed)
     if drafts:
         return {**drafts[-1].tokens, "answer": drafts[-1].calls.tokens_out}
@@ -631,7 +639,7 @@ def tokens_used(t: Trajectory) -> dict[str, int]:
 
 # %% ../../nbs/5_systems/09_agents.ipynb #212d9c12
 class TurnTooLong(MTRAGError):
-    "A turn for which the time is over."
+    "A turn that took longer than the deadline."
 
 # %% ../../nbs/5_systems/09_agents.ipynb #63439551
 def _within(

@@ -74,9 +74,10 @@ NAIVE = System(
 # %% ../../nbs/5_systems/05_baselines.ipynb #7cadea90
 @dataclass(frozen=True)
 class QuoteSettings:
-    "How the quoting baseline answers."
+    "Settings of the baseline that answers by copying sentences."
 
-    sentences: Annotated[int, Ge(1)] = 5  # at most so many are quoted
+    sentences: Annotated[int, Ge(1)] = 5
+    "The most sentences that are copied."
 
 # %% ../../nbs/5_systems/05_baselines.ipynb #0efc5224
 def _grades(

@@ -28,43 +28,46 @@ __all__ = ['CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'Citation', 'Claim', 'c
 # %% ../../nbs/5_systems/06_citations.ipynb #3d9f1471
 @dataclass(frozen=True)
 class Citation:
-    "A source that is named for a claim."
+    "A source that an answer cites for one claim."
 
     n: int
-    "As the model counted them, from 1."
+    "Its number in the prompt, from 1."
     context: str
-    'Id of the context; "": there is no such source.'
+    'Id of the context; "": the number belongs to no source.'
     support: float = 0.0
-    "Of the claim by the source, in [0, 1]."
+    "How well the source supports the claim, in [0, 1]."
     supports: bool = False
     "Whether that is enough."
     start: int = 0
-    "Where the sentence of the context that is nearest to the claim begins."
+    "Where the sentence of the context nearest to the claim begins, in characters."
     end: int = 0
-    "Where it ends."
+    "Where that sentence ends."
 
 # %% ../../nbs/5_systems/06_citations.ipynb #e6645d2a
 @dataclass(frozen=True)
 class Claim:
-    "A sentence of an answer."
+    "A sentence of an answer with the sources that it cites."
 
     start: int
-    "Where it begins in the answer."
+    "Where the sentence begins in the answer, in characters."
     end: int
-    "Where it ends."
+    "Where the sentence ends."
     text: str
     "The sentence."
     citations: tuple[Citation, ...] = ()
-    "The sources that are named for it."
+    "The sources that the answer names for it."
 
     @property
     def supported(self) -> bool:
-        "Whether a source that is named supports it."
+        "Whether at least one of its sources supports it."
         return any(citation.supports for citation in self.citations)
 
     @property
     def problem(self) -> str:
-        'What is wrong with it, in words; "" for nothing. A supported claim may name a source too many.'
+        """What is wrong with the claim's citations, in words; "": nothing.
+
+        Also set if one source of several does not support it.
+        """
         absent = [str(c.n) for c in self.citations if not c.context]
         if absent:
             return f"source {', '.join(absent)} does not exist"
@@ -76,7 +79,7 @@ class Claim:
 
 # %% ../../nbs/5_systems/06_citations.ipynb #203cd6c5
 def counted(claims: Sequence[Claim]) -> str:
-    "Coverage and density of an answer as the two counts that they are."
+    "Say how many claims have a supporting source, and how many have any source."
     n = len(claims)
     supported = sum(c.supported for c in claims)
     cited = sum(bool(c.citations) for c in claims)
@@ -85,18 +88,20 @@ def counted(claims: Sequence[Claim]) -> str:
 # %% ../../nbs/5_systems/06_citations.ipynb #f3ca26ec
 @dataclass(frozen=True, kw_only=True)
 class Cited(Step, kind="cited"):
-    "The claims of the last draft, with their citations."
+    "The step in which the claims of the last draft and their citations are verified."
 
     claims: tuple[Claim, ...]
-    "In the order of the answer."
+    "The claims in the order of the answer."
     way: str
-    "How they were cited, a key of WAYS_TO_CITE."
+    "How the citations were made, a key of `WAYS_TO_CITE`."
     raw: float | None = None
-    "Coverage times density, as `systems.nexus.citation_coverage` computes it."
+    "Coverage times density, as `systems.nexus.citation_coverage` computes it; None: not computed."
     confidence: float | None = None
-    "None: none is licensed for this generator and way."
+    """Calibrated probability that the answer is right; None: there is no calibration for this
+    generator and way.
+    """
     licence: str = ""
-    "What the number was measured on, or why there is none."
+    "The data on which the confidence was measured, or why there is none."
 
     @property
     def density(self) -> float | None:
@@ -107,18 +112,20 @@ class Cited(Step, kind="cited"):
 
     @property
     def coverage(self) -> float | None:
-        "Share of the claims that a source supports, an ambiguous one counted less; None without `raw`."
+        """Share of the claims that a source supports, those of ambiguous sources weighted less;
+        None without `raw`.
+        """
         if self.raw is None or self.density is None:
             return None
         return round(self.raw / self.density, 4) if self.density else 0.0
 
     @property
     def unsupported(self) -> tuple[Claim, ...]:
-        "The claims that no named source supports."
+        "The claims that none of their sources supports."
         return tuple(claim for claim in self.claims if not claim.supported)
 
     def lines(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
-        "The counts, and each claim with a problem, as lines of the told turn."
+        "Return lines for the page of the turn: the counts, and each claim with a problem."
         confidence = ""
         if self.confidence is not None:
             confidence = f"; confidence {self.confidence:.2f}"
@@ -142,7 +149,10 @@ def _source_head(n: int, context: Context) -> str:
 def format_sources(
     contexts: Sequence[Context], weights: Mapping[str, float] = {}
 ) -> str:
-    "Contexts as a model reads them that is to cite; one with a weight below 1 (by id) is marked."
+    """Format contexts as numbered sources for a prompt that asks for citations.
+
+    `weights`: context id -> weight; a source with a weight below 1 is marked as uncertain.
+    """
     shown = []
     for n, context in enumerate(contexts, 1):
         head = _source_head(n, context)
@@ -177,7 +187,10 @@ def _numbers(text: str) -> list[int]:
 
 # %% ../../nbs/5_systems/06_citations.ipynb #b9bcf0da
 def read_citation_marks(text: str) -> tuple[str, list[tuple[int, int]]]:
-    "The text without its citations, and each of these: its place in that text, and its number."
+    """Take the citation marks, as [2], out of a text.
+
+    Returns the text without them, and for each its place in that text and its number.
+    """
     answer = ""
     marks = []
     end = 0
@@ -203,7 +216,11 @@ Supports = Callable[[str, Context], tuple[float, bool]]
 
 
 def by_words(least: float = 0.6) -> Supports:
-    "Support by words: the share of the claim's content words in the source, enough from `least` on."
+    """Return a function that says how well a source supports a claim: by the share of the claim's
+    content words in it.
+
+    `least`: the share that is enough.
+    """
 
     def supports(claim: str, source: Context) -> tuple[float, bool]:
         share = round(support(claim, [source.text]), 4)
@@ -213,7 +230,11 @@ def by_words(least: float = 0.6) -> Supports:
 
 
 def by_claims(claim: str, source: Context) -> tuple[float, bool]:
-    "Support by numbers, units, names, negations, directions and modal words; the threshold is measured."
+    """Say how well a source supports a claim, and whether that is enough.
+
+    It compares numbers, units, names, negations, directions and modal words; the threshold was
+    measured on rated answers.
+    """
     found = check_claims(claim, [source.text])
     return min((c.score for c in found), default=1.0), all(c.supported for c in found)
 
@@ -256,7 +277,11 @@ def written_claims(
     sources: Sequence[Context],
     supports: Supports,
 ) -> list[Claim]:
-    "The claims of a text with the citations that the model wrote, as `read_citation_marks` gives both."
+    """Return the claims of a text with the citations that the model wrote.
+
+    `text` and `marks`: as `read_citation_marks` returns them. `supports`: whether a source supports
+    a claim.
+    """
     claims = _claims_in(text)
     if not claims:
         return []
@@ -273,7 +298,16 @@ def attached_claims(
     least: float = 0.6,
     supports: Supports | None = None,
 ) -> list[Claim]:
-    "The claims, each with the source of most of its words, at least this share: support by default."
+    """Split an answer without citations into claims, and cite for each the source that shares most
+    of its words.
+
+    Args:
+        text: The answer.
+        sources: The passages that may be cited.
+        least: The least share of the claim's content words in the source; below it nothing is
+            cited.
+        supports: Whether a source supports a claim; None: by the same share.
+    """
     supports = supports or by_words(least)
     claims = []
     for claim in _claims_in(text):
@@ -288,10 +322,16 @@ def attached_claims(
 def copied_claims(
     text: str, places: Sequence[tuple[str, int, int]], sources: Sequence[Context]
 ) -> list[Claim]:
-    """Quotes, with single spaces between them, as claims, each cited from its place; titles are left out.
+    """Turn an answer made of copied sentences into claims, each citing the place that it was copied
+    from.
 
-    `places`: context id, start and end in its text. Raises ValueError for a text that is not made of
-    them.
+    Args:
+        text: The copied sentences, with single spaces between them.
+        places: Context id, start and end of each sentence. Titles become no claims.
+        sources: The contexts.
+
+    Raises:
+        ValueError: The text is not made of these sentences.
     """
     numbers = {source.id: n for n, source in enumerate(sources, 1)}
     texts = {source.id: source.text for source in sources}
@@ -305,7 +345,11 @@ def copied_claims(
 
 # %% ../../nbs/5_systems/06_citations.ipynb #2e231de9
 def claims_of(t: Trajectory, contexts: Mapping[str, Context]) -> Cited | None:
-    "The claims of a turn's answer as recorded, or made now with its contexts (by id); None: no answer."
+    """Return the claims and citations of a turn's answer; None if the turn has no answer.
+
+    They are the recorded ones; without these, sources are attached now (`attached_claims`).
+    `contexts`: by id.
+    """
     if not t.answered:
         return None
     steps = t.of(Cited)
@@ -319,7 +363,9 @@ def claims_of(t: Trajectory, contexts: Mapping[str, Context]) -> Cited | None:
 
 # %% ../../nbs/5_systems/06_citations.ipynb #02c33b2c
 def marked_answer(answer: str, cited: Cited) -> str:
-    "An answer with its citations behind each claim, and a mark where none holds."
+    """Return an answer with its citations behind each claim, and [unsupported] behind a claim
+    without a supporting source.
+    """
     marked = ""
     written = 0
     for claim in cited.claims:

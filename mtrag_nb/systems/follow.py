@@ -55,7 +55,12 @@ def _document_like(hint: str, passage: Context) -> object:
 # %% ../../nbs/5_systems/17_follow.ipynb #foll0007
 @dataclass
 class Following:
-    "What a node is to have written at the keys of its program, by what the record says."
+    """Changes what a node of a foreign graph writes, so that it says what the record (or a change
+    of it) says.
+
+    Where a replay changes the record, such as the passages that were kept, this writes the change
+    at the graph's own keys.
+    """
 
     program: Program
     state: Mapping[str, object]  # of the record, before the visit
@@ -64,9 +69,9 @@ class Following:
     update: Mapping[str, object]  # of the record
     tools: Toolbox
     has_changed: bool = False
-    "Whether something that was written says something else now."
+    "Whether a written value was replaced."
     has_judged: bool = False
-    "Whether that is a verdict."
+    "Whether the replaced value is a verdict."
 
     def __post_init__(self) -> None:
         self.keys = self.program.keys
@@ -76,25 +81,27 @@ class Following:
         self.follow_verdict()
 
     def put(self, key: str, value: object) -> None:
-        "Write a value at a key in place of what was there."
+        "Write a value at a key, and note whether it replaces a written one."
         self.has_changed = self.has_changed or key in self.wrote
         self.wrote[key] = value
 
     def key_of(self, *roles: str) -> str:
-        "The key of the first of these roles, one that was written before others."
+        """Return the key for the first of some roles that has one; keys that the node wrote go
+        first. "": none.
+        """
         there = [self.keys[role] for role in roles if role in self.keys]
         written = [key for key in there if key in self.wrote]
         return next(iter(written or there), "")
 
     def follow_query(self) -> None:
-        "The query."
+        "Write the record's query at the graph's query key."
         key = self.key_of("query", "question")
         query = self.update.get("query")
         if key and "query" in self.update and self.wrote.get(key) != query:
             self.put(key, query)
 
     def follow_passages(self) -> None:
-        "The passages, at their key or in the message of a tool."
+        "Write the record's passages at the graph's key for them, or into tool messages."
         ids = self.update.get("kept", self.update.get("found"))
         if ids is None:
             return
@@ -106,7 +113,9 @@ class Following:
             self.put_passages(key, ids)
 
     def put_passages(self, key: str, ids: Sequence[str]) -> None:
-        "Passages at a key, unless they are there; where a key adds to what it holds, only the new ones."
+        """Write passages at a key unless they are there; at a key with a reducer that adds, only
+        the new ones.
+        """
         written = self.wrote.get(key)
         documents = written if isinstance(written, list) else []
         before = []
@@ -124,7 +133,9 @@ class Following:
         self.put(key, Overwrite(self.documents(key, ids, documents)))
 
     def documents(self, key: str, ids: Sequence[str], written: list) -> list:
-        "Passages as their key holds them: those that are there as they are, others made anew."
+        """Return passages in the form that a key holds: passages that are there already stay,
+        others are made anew.
+        """
         seen = by_key(self.view).get(key)
         there = {}
         for document in [*(seen if isinstance(seen, list) else []), *written]:
@@ -139,7 +150,10 @@ class Following:
         return made
 
     def follow_artifacts(self, ids: Sequence[str]) -> bool:
-        "Passages in a tool's message, and its text, which is theirs; False where there is no such message."
+        """Put passages into tool messages, both artifact and text.
+
+        Returns False if there is no such message.
+        """
         messages = messages_in(self.wrote.values())
         if not messages:
             return False
@@ -154,7 +168,9 @@ class Following:
         return True
 
     def exchange_artifacts(self, messages: list, passages: Sequence[Context]) -> None:
-        "The first of these messages with all passages, the others without any."
+        """Put passages into the artifacts of tool messages: all into the first message, none into
+        the others.
+        """
         text = "\n\n".join(passage.text for passage in passages)
         artifact = [_document(passage) for passage in passages]
         full = messages[0].model_copy(update={"content": text, "artifact": artifact})
@@ -169,7 +185,7 @@ class Following:
                 self.put(key, changed if isinstance(value, list) else changed[0])
 
     def follow_draft(self) -> None:
-        "The attempt at an answer."
+        "Write the record's draft at the graph's answer key."
         key = self.key_of("answer", "messages")
         text = self.update.get("draft")
         written = self.wrote.get(key)
@@ -188,7 +204,7 @@ class Following:
         self.put(key, [*before[:-1], message] if in_list else message)
 
     def follow_verdict(self) -> None:
-        "The last verdict."
+        "Write the record's last verdict at the graph's key for it."
         steps = [s for s in self.update["steps"] if isinstance(s, (Gated, Checked))]
         if not steps:
             return
@@ -202,7 +218,7 @@ class Following:
             self.put_verdict(passed)
 
     def put_verdict(self, passed: bool) -> None:
-        "A verdict at the first key whose name speaks of one."
+        "Write a verdict at the first key whose name speaks of a verdict."
         for key, hint in type_hints(self.program.graph).items():
             is_free = key not in self.keys.values() and "halluc" not in key
             if is_free and is_verdict_key(key):

@@ -86,7 +86,10 @@ def _score_of(score: object) -> float | None:
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #f9083900
 def as_passage(value: object, domain: str = "") -> Context:
-    "A passage as systems give it. Raises DataError for something that has neither text nor address."
+    """Convert a passage, as LangChain, LlamaIndex or a dictionary gives it, into a context.
+
+    Raises DataError for a value with neither text nor URL.
+    """
     if isinstance(value, str):
         value = {"url" if value.startswith(("http://", "https://")) else "text": value}
     fields = fields_of(value)
@@ -111,14 +114,17 @@ def as_passage(value: object, domain: str = "") -> Context:
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #forn0007
 def is_empty_passage(value: object) -> bool:
-    "Whether a passage has a place for its text, and nothing in it: None, a blank page, an image."
+    "Whether a passage has a place for a text but no text: None, a blank page, an image."
     if isinstance(value, str) or is_empty(value):
         return is_empty(value)
     return lacks_text(value) and not fields_of(value).url
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #forn0008
 class PassageMemory:
-    "The passages that a system returned, in the place of a retriever. Safe in several threads."
+    """The passages that a foreign system returned, by id; serves as its retriever.
+
+    Safe in several threads.
+    """
 
     fingerprint = "outside"
 
@@ -126,7 +132,10 @@ class PassageMemory:
         self._seen: dict[str, Context] = {}
 
     def remember(self, passages: Iterable[Context]) -> list[str]:
-        "Remember passages; their ids. One whose id had another text before gets a name of its own."
+        """Store passages and return their ids.
+
+        A passage whose id had another text before gets a new id.
+        """
         ids = []
         for passage in passages:
             # in several threads: `setdefault` is atomic, and the first one stands
@@ -138,12 +147,12 @@ class PassageMemory:
         return ids
 
     def retrieve(self, *args: object, **kwargs: object) -> None:
-        "Raises DataError: a system from outside is not searched for it."
+        "Raise DataError: a foreign system searches itself."
         problem = "a system from outside does its own retrieval: nothing can be searched for here"
         raise DataError(problem, remedy="Change its passages, or run the system itself")
 
     def contexts(self, ids: Iterable[str]) -> list[Context]:
-        "Passages by id, in that order. Raises DataError for one that was never returned."
+        "Return passages by id, in that order. Raises DataError for one that was never returned."
         try:
             return [self._seen[i] for i in ids]
         except KeyError as e:
@@ -154,9 +163,10 @@ class PassageMemory:
 def collect_passages(
     values: object, domain: str = ""
 ) -> tuple[tuple[Context, ...], int]:
-    """Passages, best first, each once, and how many empty ones were left out.
+    """Convert passages into contexts, best first, each once, and count the empty ones that were
+    left out.
 
-    Passages are named as `PassageMemory` names them. Raises DataError for what is no list of passages.
+    Ids are those of `PassageMemory`. Raises DataError for what is no list of passages.
     """
     if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__"):
         problem = f"passages are {kind_words(type(values))}, not a list"
@@ -174,7 +184,10 @@ def collect_passages(
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #dd15384e
 def as_passages(values: object) -> tuple[Context, ...]:
-    "Passages, best first, each once, without empty ones. Raises DataError for what is no list of them."
+    """Convert a list of passages into contexts, each once, without empty ones.
+
+    Raises DataError for another value.
+    """
     return collect_passages(values)[0]
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #forn0009
@@ -182,14 +195,14 @@ _LEFT_OUT = re.compile(r"(\d+) empty passages? left out")
 
 
 def left_out_note(empty: int) -> str:
-    "A note on empty passages that were left out; '' for none."
+    "Return a note on empty passages that were left out; '' if there were none."
     if not empty:
         return ""
     return f"{empty} empty passage{'s' if empty > 1 else ''} left out"
 
 
 def count_left_out(turns: Iterable[Trajectory]) -> int:
-    "How many empty passages the notes of turns say were left out."
+    "Count the empty passages that were left out of some turns, as their notes say."
     count = 0
     for turn in turns:
         for step in turn.steps:
@@ -199,13 +212,17 @@ def count_left_out(turns: Iterable[Trajectory]) -> int:
 # %% ../../nbs/5_systems/11_foreign.ipynb #out00021
 @dataclass(frozen=True)
 class Reply:
-    "What a system from outside gave for one turn."
+    "What a foreign system returned for one turn."
 
     text: str
-    passages: tuple[Context, ...] | None = None  # best first; None: it does not say
+    "The answer."
+    passages: tuple[Context, ...] | None = None
+    "The passages that it read, best first; None: it named none."
     outcome: Outcome = Outcome.ANSWERED
-    steps: tuple[Mapping, ...] = ()  # as the system tells them, see `StepReader`
-    left_out: int = 0  # empty passages
+    steps: tuple[Mapping, ...] = ()
+    'What it did on the way, as dictionaries with a key "step".'
+    left_out: int = 0
+    "Number of empty passages that were left out."
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #678b1df2
 LLAMA_REPLIES = (
@@ -218,7 +235,10 @@ _STATED = tuple(o for o in Outcome if o not in (Outcome.ERROR, Outcome.NOT_RECOR
 
 
 def stated_outcome(stated: object, text: str) -> Outcome:
-    "The outcome that a system states, or the one that its text shows. Raises DataError for none."
+    """Return the outcome that a system states or, without one, the outcome that its text shows.
+
+    Raises DataError for an unknown outcome.
+    """
     if stated is None:
         declines = stance(text) is Stance.DECLINES
         if declines:
@@ -232,7 +252,10 @@ def stated_outcome(stated: object, text: str) -> Outcome:
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #a338fced
 def is_of(value: object, package: str, *names: str) -> bool:
-    "Whether a value is of a class of a package, by name: the package is not loaded for that."
+    """Whether a value's class, or a base of it, has one of these names and comes from a package.
+
+    The package is not imported for that.
+    """
     for kind in type(value).__mro__:
         if kind.__name__ in names and kind.__module__.split(".")[0] == package:
             return True
@@ -276,7 +299,10 @@ def _is_list_of_steps(steps: object) -> bool:
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #48b3b04a
 def read_reply(value: object, domain: str = "") -> Reply:
-    "What a function returned. Raises DataError for something that holds no text."
+    """Convert what a function returned (text, pair, dictionary, message, ...) into a `Reply`.
+
+    `domain`: of passages that name none. Raises DataError for a value without a text.
+    """
     if isinstance(value, Reply):
         return value
     text, passages, steps, stated = _parts_of(value)
@@ -310,7 +336,10 @@ def _finite(name: str, value: object) -> float:
 def stated_verdict(
     passed: object, score: object = None, threshold: object = None
 ) -> Verdict:
-    "A verdict as a system gives it. Raises DataError for one that is neither true nor false."
+    """Make a verdict from what a system states: passed or not, perhaps a score and a threshold.
+
+    Raises DataError if `passed` is neither True nor False.
+    """
     if not isinstance(passed, bool):
         problem = f"the verdict {passed!r} is no verdict"
         raise DataError(problem, remedy="Give true or false")
@@ -324,7 +353,7 @@ def stated_verdict(
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #out00032
 class StepReader:
-    "Reads the steps of one turn, in order: what was found and kept so far is known."
+    "Reads the steps of one foreign turn in order; it knows what was found and kept so far."
 
     def __init__(self, memory: PassageMemory, domain: str = "") -> None:
         self.memory = memory
@@ -336,7 +365,10 @@ class StepReader:
         self.retries = 0
 
     def ids(self, values: object) -> tuple[list[str], int]:
-        "Ids of passages, given as such or by the ids of those that were found; how many were empty."
+        """Return the ids of passages, and how many empty passages were left out.
+
+        `values`: passages, or ids of passages that were found before.
+        """
         known = {i: i for i in self.found}
         known.update(self.names)
         if isinstance(values, (list, tuple)):
@@ -346,7 +378,7 @@ class StepReader:
         return self.memory.remember(passages), empty
 
     def scored(self, ids: Sequence[str]) -> list[tuple[Context, float]]:
-        "Passages and their scores; without scores they fall, since the order is all that is known."
+        "Return known passages with scores; passages without one get 1, 1/2, 1/3, ... in their order."
         pairs = []
         for n, passage in enumerate(self.memory.contexts(ids), 1):
             score = 1 / n if passage.score is None else passage.score
@@ -354,11 +386,11 @@ class StepReader:
         return pairs
 
     def rewritten(self, text: object) -> Rewritten:
-        "A rewritten query."
+        "Return the step of a rewrite. `text`: the new query."
         return Rewritten(text=str(text), raw=str(text), kept=True)
 
     def retrieved(self, passages: object) -> Retrieved:
-        "A search, by what it found."
+        "Return the step of a search. `passages`: what it found, best first."
         given, empty = collect_passages(passages, self.domain)
         self.found = self.memory.remember(given)
         self.kept = None
@@ -372,33 +404,36 @@ class StepReader:
         return Retrieved(hits=tuple(hits), contexts=tuple(self.found), note=note)
 
     def graded(self, kept: object) -> Graded:
-        "What was kept passed, everything else that was found did not."
+        "Return the step of a grade: what was kept passed, everything else that was found did not."
         self.kept, empty = self.ids(kept)
         every = dict.fromkeys((*self.found, *self.kept))
         grades = tuple(Grade(i, stated_verdict(i in self.kept)) for i in every)
         return Graded(grades=grades, note=left_out_note(empty))
 
     def ranked(self, passages: object) -> Ranked:
-        "Passages in a new order, or shortened."
+        "Return the step of a ranking. `passages`: in the new order, perhaps fewer."
         self.kept, empty = self.ids(passages)
         return replace(self.ranked_again(self.kept), note=left_out_note(empty))
 
     def ranked_again(self, ids: Sequence[str]) -> Ranked:
-        "Remembered passages, by their ids, in this order."
+        "Return the step of a ranking of known passages. `ids`: in the new order."
         return Ranked(ranks=tuple(Rank(c.id, score) for c, score in self.scored(ids)))
 
     def drafted(self, text: object) -> Drafted:
-        "An attempt at an answer."
+        "Return the step of an attempt at an answer."
         declined = stance(str(text)) is Stance.DECLINES
         return Drafted(text=str(text), attempt=self.retries, declined=declined)
 
     def retried(self, _: object) -> Retried:
-        "A new try."
+        "Return the step of a retry, and count it."
         self.retries += 1
         return Retried(retries=self.retries)
 
     def read(self, data: Mapping) -> Step:
-        "A step. Raises DataError for a kind that there is not, or one that lacks what it needs."
+        """Read a step from a dictionary with a key "step".
+
+        Raises DataError for an unknown kind, or a missing key.
+        """
         kind = data.get("step")
         if kind not in _KINDS:
             remedy = f"The kinds are {', '.join(_KINDS)}"
@@ -441,7 +476,7 @@ def _size_of(value: object) -> int:
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #67d3e3d8
 def recorded_size(steps: Sequence[Step]) -> int:
-    "Bytes that steps take on the record. Raises DataError for a number that JSON does not have."
+    "Return the number of bytes that steps take on the record. Raises DataError for NaN and infinity."
     size = 0
     for step in steps:
         try:
@@ -459,7 +494,7 @@ def recorded_size(steps: Sequence[Step]) -> int:
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #7d2412b2
 def check_size(size: int) -> None:
-    "Raises DataError for a turn that is longer than a line of a run's files may be."
+    "Check that a turn fits into a line of a run's files. `size`: in bytes. Raises DataError."
     if size > LONGEST_LINE - _ROOM:
         problem = f"the turn would take {size:,} bytes on the record"
         remedy = f"A line holds {LONGEST_LINE:,}: return less"
@@ -467,7 +502,10 @@ def check_size(size: int) -> None:
 
 
 def check_passages(passages: Sequence[Context], text: str) -> None:
-    "Raises DataError for passages that are longer, with the answer, than a line of predictions may be."
+    """Check that answer and passages fit into a line of predictions.
+
+    Raises DataError if they are too long.
+    """
     size = 2 * len(text) + sum(len(passage.text) for passage in passages)
     if size > LONGEST_LINE // 8:  # else not worth measuring
         check_size(_size_of([text, text, [passage.text for passage in passages]]))
@@ -477,7 +515,10 @@ Result = TypeVar("Result")
 
 
 def guarded(call: Callable[..., Result], *args: object, **named: object) -> Result:
-    "A call of a program. Raises DataError where the program would end the process; Ctrl-C still does."
+    """Call foreign code.
+
+    Raises DataError where it would end the process (SystemExit); Ctrl-C still ends it.
+    """
     try:
         return call(*args, **named)
     except (Exception, KeyboardInterrupt):
@@ -498,7 +539,7 @@ def end_turn(
     tools: Toolbox | PassageMemory,
     why: Reason,  # of a refusal
 ) -> tuple[dict, list[Step]]:
-    "The update that ends a turn, and the step of a refusal."
+    "Return the state update that ends a turn and, for a refusal, its step."
     end = {"outcome": outcome, "answer": text, "cited": [], "found": read}
     if outcome is Outcome.I_DONT_KNOW:
         end["reason"] = why
@@ -509,7 +550,7 @@ def end_turn(
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #f1726df1
 def unnamed_passages(steps: Sequence[Step], read: Sequence[str]) -> bool:
-    "Whether passages were read that no search and no ranking of these steps names."
+    "Whether some passages that were read are in no search and no ranking of these steps."
     named: set[str] = set()
     for step in steps:
         if isinstance(step, Retrieved):
@@ -554,7 +595,10 @@ def _has_draft(reply: Reply, steps: Sequence[Step]) -> bool:
 def ended(
     reply: Reply, memory: PassageMemory, domain: str = ""
 ) -> tuple[dict, list[Step]]:
-    "The update that ends a turn, and its steps. Raises DataError for steps that cannot be read."
+    """Turn a foreign system's reply into the state update that ends the turn, and its steps.
+
+    Raises DataError for steps that cannot be read, or a turn that is too long.
+    """
     reader = StepReader(memory, domain)
     steps = _read_steps(reply, reader)
     is_shut = _is_shut(reply, steps)
@@ -571,12 +615,12 @@ def ended(
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #nomodel1
 class NoModel:
-    "In the place of a chat model or an embedder that a system does not use."
+    "Stands for a chat model or an embedder that a system does not use; any use raises SettingsError."
 
     fingerprint = "none"
 
     def generate(self, *args: object, **kwargs: object) -> None:
-        "Raises SettingsError, as every other use does."
+        "Raise SettingsError: there is no model."
         problem = "this system brings its own models"
         raise SettingsError(f"{problem}: no model of the run can be asked")
 
@@ -588,30 +632,34 @@ _UNKNOWN = ModelSpec("not known")  # the models of a system from outside
 
 @dataclass(frozen=True)
 class ForeignSystem(System):
-    "A system from outside. It brings its own models and passages."
+    """A system that is not built here: a function, a graph or an engine that brings its own models
+    and passages.
+    """
 
     memory: PassageMemory = field(default_factory=PassageMemory)
-    "The passages that it has returned."
+    "The passages that the system has returned so far."
     program: object = None
-    "The function, object, graph or engine itself."
+    "The function, object, graph or engine."
     seen: ProgramIdentity = ProgramIdentity("")
-    "What the program was when it was handed in."
+    "Digest of the program at the time when it was handed in."
     source: Mapping[str, str] = field(default_factory=dict)
-    "What decides its answers, for the identity of a run: digests of the program and its options."
+    "What decides its answers, for the identity of a run: digests of the program and of its options."
     one_piece: str = ""
-    'Why its turns cannot be resumed in the middle; "": they can.'
+    'Why a turn cannot be resumed in the middle; "": it can.'
 
     @property
     def prefix(self) -> str:
-        "How the keys of its own settings begin."
+        """The prefix of its own settings' keys, as "NAME."."""
         return "outside."
 
     def own_toolbox(self, settings: Settings) -> Toolbox:
-        "Tools without models, whose passages are those that the system has returned."
+        """Return tools without models, whose retriever only knows the passages that the system has
+        returned.
+        """
         return Toolbox(settings, NoModel(), NoModel(), self.memory)
 
     def with_own(self, settings: Settings) -> Settings:
-        "Settings without models, and with retrieval switched to what the system does itself."
+        "Return settings without models and with retrieval switched to what the system does itself."
         retrieval = replace(settings.retrieval, views="query", reranker="none")
         return replace(
             super().with_own(settings),
@@ -624,7 +672,7 @@ class ForeignSystem(System):
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #af767426
 def domain_of(task: Task) -> str:
-    "The collection of a task, or its domain."
+    "Return the collection of a task or, without one, its domain."
     return task.collection or task.domain
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #a27bbae3
@@ -635,7 +683,7 @@ ONE_PIECE = "it answers in one piece: a LangGraph graph can be taken up in the m
 def one_node(
     reply: Callable[[Task], Reply], memory: PassageMemory, tools: Toolbox
 ) -> object:
-    "A graph whose only node is `answer`."
+    "Build a LangGraph graph with a single node `answer` that asks a function for the reply."
 
     def work(state: TurnState, tools: Toolbox) -> tuple[dict, list[Step]]:
         task = state["task"]

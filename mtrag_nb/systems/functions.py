@@ -35,10 +35,12 @@ __all__ = ['ASKED', 'EngineSearch', 'hear_llama', 'llama_steps', 'llama_function
 # %% ../../nbs/5_systems/12_functions.ipynb #func0007
 @dataclass(frozen=True)
 class EngineSearch:
-    "A search of LlamaIndex: its query, and the nodes as they were when it ended."
+    "One search that a LlamaIndex engine made."
 
     query: str
+    "What was searched for."
     nodes: tuple[object, ...]
+    "The nodes that were found, as they were at the end of the search."
 
 
 _HEARD: ContextVar[list[EngineSearch]] = ContextVar(
@@ -54,7 +56,7 @@ def _copied(scored: object) -> object:
 # %% ../../nbs/5_systems/12_functions.ipynb #5169a546
 @cache
 def hear_llama() -> None:
-    "Add a handler of LlamaIndex's events that keeps the searches of the turn."
+    "Listen to LlamaIndex's events, once per process, and keep the searches of the running turn."
     from llama_index.core.instrumentation import get_dispatcher
     from llama_index.core.instrumentation.event_handlers import BaseEventHandler
     from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
@@ -84,9 +86,10 @@ def _contents(passages: Sequence[Context]) -> list[tuple[str, str]]:
 def llama_steps(
     searches: Sequence[EngineSearch], reply: Reply, question: str, domain: str
 ) -> list[dict]:
-    """What an engine did, by its searches: another query, what was found, what was left of it.
+    """Describe what an engine did as steps: a rewritten query, each search, and what was left of
+    the nodes.
 
-    Postprocessors and engines may drop nodes, change their order, shorten them, or cut them to pieces.
+    Postprocessors may drop nodes, reorder them, shorten them or split them.
     """
     last = searches[-1]
     nodes = list(last.nodes)
@@ -174,7 +177,9 @@ def _retrieve(retriever: object, messages: Sequence[Mapping]) -> Reply:
 
 # %% ../../nbs/5_systems/12_functions.ipynb #ac308cc1
 def llama_function(value: object) -> Callable | None:
-    "An engine, retriever or workflow of LlamaIndex as a function of the messages; None for anything else."
+    """Wrap a LlamaIndex engine, retriever or workflow as a function of the messages; None for
+    anything else.
+    """
     if is_of(value, "llama_index", "BaseChatEngine"):
         return partial(_chat, value)
     if is_of(value, "llama_index", "BaseQueryEngine"):
@@ -187,7 +192,7 @@ def llama_function(value: object) -> Callable | None:
 
 # %% ../../nbs/5_systems/12_functions.ipynb #2762dd10
 def llama_index_of(value: object, depth: int = 3) -> object:
-    "The index below an engine or retriever; None if there is none."
+    "Find the index that a LlamaIndex engine or retriever searches; None if there is none."
     if hasattr(value, "docstore"):
         return value
     if not depth:
@@ -204,7 +209,10 @@ def llama_index_of(value: object, depth: int = 3) -> object:
 
 # %% ../../nbs/5_systems/12_functions.ipynb #func0013
 def check_workflow(flow: object, shown: str) -> None:
-    "Raises SettingsError for a workflow of LlamaIndex that starts with what a turn does not have."
+    """Check that a LlamaIndex workflow needs nothing but the conversation to start.
+
+    Raises SettingsError.
+    """
     has = {*ASKED, "messages", "chat_history"}
     fields = flow.start_event_class.model_fields
     lacks = [k for k, f in fields.items() if f.is_required() and k not in has]
@@ -215,7 +223,7 @@ def check_workflow(flow: object, shown: str) -> None:
 
 # %% ../../nbs/5_systems/12_functions.ipynb #386745ab
 def check_call(function: Callable, name: str) -> None:
-    "Raises SettingsError for a function that cannot be called with the messages alone."
+    "Check that a function can be called with the list of messages alone. Raises SettingsError."
     try:
         known = inspect.signature(function)
     except (TypeError, ValueError):  # one that does not say what it takes
@@ -270,7 +278,7 @@ def _answer_in(pieces: Sequence[object], last: object) -> object:
 
 # %% ../../nbs/5_systems/12_functions.ipynb #ac772c7d
 def ask_function(function: Callable, task: Task) -> Reply:
-    "The reply of a function to a task. Raises DataError for one that cannot be read."
+    "Ask a function a task and return its reply. Raises DataError for a reply that cannot be read."
     domain = domain_of(task)
     takes = inspect.signature(function).parameters
     named = {"collection": domain} if "collection" in takes else {}

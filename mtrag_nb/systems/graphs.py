@@ -436,7 +436,18 @@ def graph_system(
     kinds: Mapping[str, str],
     source: Mapping[str, str],
 ) -> ForeignSystem:
-    "A graph as a system. Raises SettingsError for one whose keys are not known."
+    """Wrap a compiled LangGraph graph as a system.
+
+    Args:
+        bound: The graph, with the context of its calls.
+        name: Of the system.
+        keys: What a key of its state is for -> key, as far as names do not say.
+        kinds: Node -> what it does, as far as names do not say.
+        source: What decides its answers, for the identity of a run.
+
+    Raises:
+        SettingsError: The keys of question or answer are not known.
+    """
     graph = bound.graph
     if "__root__" in graph.builder.channels:
         raise SettingsError(f"the state of {name} has no keys: wanted is one with keys")

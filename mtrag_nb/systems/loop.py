@@ -34,7 +34,7 @@ def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
 
 # %% ../../nbs/5_systems/10_loop.ipynb #9fa04da7
 def program_loop() -> asyncio.AbstractEventLoop:
-    "The event loop of programs from outside; a process that was forked gets one of its own."
+    "Return the event loop in which foreign programs run; each process has its own."
     process = os.getpid()
     with _MAKING:
         if process not in _LOOPS:
@@ -46,7 +46,10 @@ def program_loop() -> asyncio.AbstractEventLoop:
 
 # %% ../../nbs/5_systems/10_loop.ipynb #loop0008
 def start(awaitable: Awaitable[T]) -> Future[tuple[T | None, BaseException | None]]:
-    "Start an awaitable in the loop, in the context of the caller: its value, or its exception."
+    """Start an awaitable in the loop of foreign programs, in the caller's context.
+
+    Returns a future of its value or its exception.
+    """
 
     async def carried() -> tuple[T | None, BaseException | None]:
         try:
@@ -60,7 +63,7 @@ def start(awaitable: Awaitable[T]) -> Future[tuple[T | None, BaseException | Non
 
 # %% ../../nbs/5_systems/10_loop.ipynb #ccaaf338
 def result_of(future: Future[tuple[T | None, BaseException | None]]) -> T:
-    "Wait for what was started. Raises what it raised; who is interrupted while waiting cancels it."
+    "Wait for a started awaitable and return its result. Raises its exception; an interrupt cancels it."
     try:
         value, error = future.result()
     except BaseException:
@@ -72,5 +75,5 @@ def result_of(future: Future[tuple[T | None, BaseException | None]]) -> T:
 
 
 def wait_for(awaitable: Awaitable[T]) -> T:
-    "What an awaitable comes to, in the loop of programs from outside. Raises what it raises."
+    "Run an awaitable in the loop of foreign programs, and return its result. Raises what it raises."
     return result_of(start(awaitable))

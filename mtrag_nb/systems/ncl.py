@@ -70,14 +70,16 @@ _LEAST_WORDS = 3  # a shorter answer is a bad answer
 
 @dataclass(frozen=True)
 class NclSettings:
-    "How NCL decides (NCL paper, section 3 and Table 1)."
+    "Settings of NCL (NCL paper, section 3 and Table 1)."
 
     classify: bool = True
-    "False: the ablation No Classification: the whole history is kept."
+    'False: the ablation "No Classification", in which the whole history is kept.'
     relation: Literal["score", "words", "cosine"] = "score"
-    "The four classes: by the likeliest label, a label that the model writes, or cosine."
+    """How the relation to earlier turns, one of four classes, is decided: by label probability, by
+    a written label, or by cosine.
+    """
     relation_threshold: float = 0.0
-    "Of a cosine: related at or above it."
+    'For "cosine": related at or above it.'
     user_turns: ClassVar[int] = 3  # that are looked back at, at most (HIST_USER_TURNS)
     top_k: ClassVar[int] = 5  # passages kept after reranking
     gate: Literal[tuple(GRADERS)] = (

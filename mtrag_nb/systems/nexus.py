@@ -90,7 +90,9 @@ def _read_label(text: str) -> Label | None:
 
 # %% ../../nbs/5_systems/20_nexus.ipynb #1ae7dfc9
 def label_by_choice(asked: Asked) -> list[Verdict]:
-    "The likeliest label; of equals the worse one."
+    """Label each document correct, ambiguous or incorrect by the label of highest probability; a
+    tie is the worse one.
+    """
 
     def verdict(shares: Mapping[str, float]) -> Verdict:
         weight = sum(_WEIGHTS[_LABELS[name]] * p for name, p in shares.items())
@@ -101,7 +103,7 @@ def label_by_choice(asked: Asked) -> list[Verdict]:
 
 
 def label_by_text(asked: Asked) -> list[Verdict]:
-    "The label that the model writes; an unreadable one counts as the default."
+    "Label each document by the label that the model writes; an unreadable one counts as the default."
     verdicts = []
     for text in asked.replies("labels"):
         label = _read_label(text)
@@ -118,7 +120,10 @@ def label_by_cosine(
     correct: float,
     ambiguous: float,
 ) -> list[Verdict]:
-    "Two cuts of the cosine with the nearest wording: correct from the first, ambiguous from the second."
+    """Label each document by its cosine with the nearest wording of the question.
+
+    `correct`, `ambiguous`: the least cosine for that label; below both a document is incorrect.
+    """
     if not documents:
         return []
     cosines = (
@@ -131,7 +136,9 @@ def label_by_cosine(
 def weighed(
     grades: Iterable[Grade],
 ) -> dict[str, float]:  # context id -> weight, the heavier first
-    "What three labels keep."
+    """Return the contexts that labels keep, with their weights, heaviest first; incorrect ones are
+    dropped.
+    """
     found = [(g.id, _WEIGHTS[g.verdict.label]) for g in grades]
     return dict(sorted(((i, w) for i, w in found if w), key=lambda iw: -iw[1]))
 
@@ -139,8 +146,11 @@ def weighed(
 def citation_coverage(
     claims: Sequence[Claim], weights: Mapping[str, float] = {}
 ) -> float | None:
-    """Source coverage times citation density (NexusRAG, 4.3), in [0, 1]; None for an answer that claims
-    nothing. weights: context id -> weight; 1 for one that is not named."""
+    """Return source coverage times citation density (NexusRAG, 4.3), in [0, 1]; None for an answer
+    without claims.
+
+    `weights`: context id -> weight of its support; 1 for others.
+    """
     if not claims:
         return None
     each = [
@@ -210,7 +220,7 @@ def _licensed_confidence(licence: Mapping, chance: float) -> tuple[float | None,
 # %% ../../nbs/5_systems/20_nexus.ipynb #3e7b02c1
 @dataclass(frozen=True)
 class NexusSettings:
-    "How NexusRAG decides (sections of its description in brackets)."
+    "Settings of NexusRAG. Numbers in brackets are sections of its description."
 
     grade: Literal[WAYS_TO_LABEL] = "labels"  # (3.3)
     correct: float = 0.53  # a cosine at or above it is correct

@@ -43,14 +43,14 @@ __all__ = ['DECLINED', 'unless_declined', 'REWRITE_OFF', 'GRADE_OFF', 'CHECK_OFF
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #9ac3759a
 def rewrite_node(state: TurnState, tools: Toolbox) -> tuple[dict, Rewritten]:
-    "The question, made to stand alone."
+    "Rewrite the question so that it stands alone, without the conversation."
     task = state["task"]
     step = tools.rewrite(task.question, task.history)
     return {"query": step.text}, step
 
 
 def retrieve_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
-    "Contexts for the query, or for the question if there is none; best first."
+    "Retrieve contexts for the query or, without one, for the question; best first."
     task = state["task"]
     turns = (*task.history, Turn("user", task.question))
     query = state.get("query") or task.question
@@ -61,7 +61,7 @@ def retrieve_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #cf81d427
 def grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
-    "One verdict for each context that was found."
+    "Grade each context that was found, and keep those that pass."
     contexts = tools.contexts(state["found"])
     verdicts = tools.grade(
         state["query"], state["task"].history, [c.text for c in contexts]
@@ -71,7 +71,7 @@ def grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #793785e2
 def seed_for(seed: int, task_id: str, attempt: int) -> int:
-    "The same seed for the same task and attempt, whatever else runs."
+    "Derive the seed of a draft from task and attempt, so that it does not depend on what else runs."
     return int(digest([seed, task_id, attempt], 8), 16)
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #e3b8a3ff
@@ -82,10 +82,11 @@ def drafted(
     temperature: float | Sampling = 0.0,
     seed: int = 0,
 ) -> tuple[dict, Drafted]:
-    """A draft from the kept contexts.
+    """Generate a draft from the kept contexts: the state update and the step.
 
-    `turns`: those of the conversation that the generator may see. A retry names the sentence that the
-    check rejected, unless `stages.retry` says that the prompt stays the same.
+    `turns`: the turns of the conversation that the generator may see. On a retry the prompt names
+    the
+    sentence that the check rejected, unless `stages.retry` says that the prompt stays the same.
     """
     attempt = state.get("retries", 0)
     unsupported = ""
@@ -99,7 +100,7 @@ def drafted(
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #63d72516
 def generate_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
-    "The first draft, greedy; or one more try, sampled, with a seed made from task and attempt."
+    "Generate a draft: greedy at first; on a retry sampled, with a seed made from task and attempt."
     task = state["task"]
     attempt = state.get("retries", 0)
     if not attempt:
@@ -109,7 +110,9 @@ def generate_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #b5af4581
 def end_with_answer(answer: str, contexts: Sequence[Context]) -> dict[str, object]:
-    "The update that ends a turn with an answer; cited are the contexts that support it."
+    """Return the state update that ends a turn with an answer; it cites the contexts that support
+    the answer.
+    """
     cited = cite(answer, [context.text for context in contexts])
     return {
         "outcome": Outcome.ANSWERED,
@@ -119,7 +122,7 @@ def end_with_answer(answer: str, contexts: Sequence[Context]) -> dict[str, objec
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #2697d166
 def refuse(why: Callable[[TurnState], Reason]) -> Work:
-    "A node that ends a turn with a refusal. `why`: its reason, by the state."
+    "Return a node that ends a turn with a refusal. `why`: state -> reason."
 
     def node(state: TurnState, tools: Toolbox) -> tuple[dict, Refused]:
         reason = why(state)
@@ -138,7 +141,7 @@ DECLINED = Reason("llm_refusal", "declined", "the generator declined")
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #37e51206
 def check_node(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
-    "The verdict on the draft; a rejected one names its weakest sentence."
+    "Check the draft against the passages; for a rejected draft the step names its weakest sentence."
     contexts = tools.contexts(state["kept"])
     texts = [context.text for context in contexts]
     draft = state["draft"]
@@ -159,7 +162,9 @@ def retry_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retried]:
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #3e10338b
 def after_check(max_retries: int) -> Callable[[TurnState], str]:
-    "Grounded: done. Else again, until the retries are used up."
+    """Return a route after a check: to the end if the draft is grounded, else to a retry until
+    these are used up.
+    """
 
     def route(state: TurnState) -> str:
         if state["grounded"]:
@@ -172,12 +177,12 @@ def after_check(max_retries: int) -> Callable[[TurnState], str]:
 
 
 def by_state(key: str, then: str, otherwise: str) -> Callable[[TurnState], str]:
-    "A route to one of two nodes, by what stands in the state."
+    "Return a route to `then` if the state has a true value at a key, else to `otherwise`."
     return lambda state: then if state[key] else otherwise
 
 
 def unless_ended(then: str) -> Callable[[TurnState], str]:
-    "A route to a node, or to the end of a turn that has an outcome."
+    "Return a route to a node, or to the end if the turn has an outcome."
     return lambda state: END if "outcome" in state else then
 
 
@@ -190,19 +195,19 @@ _PASSED = Verdict(Label.YES, _OFF)
 
 
 def skip_rewrite(state: TurnState, tools: Toolbox) -> tuple[dict, Rewritten]:
-    "Instead of a rewrite: the question as asked."
+    "Search for the question as it was asked: stands in for the rewrite in an ablation."
     question = state["task"].question
     return {"query": question}, Rewritten(text=question, note=_OFF)
 
 
 def skip_grade(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
-    "Instead of a grade: everything is kept."
+    "Keep every context that was found: stands in for the grade in an ablation."
     step = Graded(grades=tuple(Grade(i, _PASSED) for i in state["found"]), note=_OFF)
     return {"kept": list(step.kept)}, step
 
 
 def skip_check(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
-    "Instead of a check: the first draft is the answer."
+    "Accept the first draft as the answer: stands in for the check in an ablation."
     ends = end_with_answer(state["draft"], tools.contexts(state["kept"]))
     return {"grounded": True, **ends}, Checked(verdict=_PASSED, note=_OFF)
 

@@ -95,18 +95,19 @@ def outside(
     keys: Mapping[str, str] = {},
     kinds: Mapping[str, str] = {},
 ) -> System:
-    """A system of somebody's own; a changed source is another system.
+    """Wrap somebody's own function, graph or engine as a system.
 
     Args:
-        value: A function, an object that can be called, a compiled graph of LangGraph, or an
-            engine, retriever or workflow of LlamaIndex. A `System` stays one.
+        value: A function, a callable object, a compiled LangGraph graph, or a LlamaIndex engine,
+            retriever or
+            workflow. A `System` is returned as it is.
         name: Of the system; "": that of the function.
-        source: The text that its answers depend on; "": of the function alone.
+        source: Text that decides its answers besides the function; another text is another system.
         keys: Of a graph: what a key of its state is for -> key.
         kinds: Of a graph: node -> what it does.
 
     Raises:
-        SettingsError: It is none of these.
+        SettingsError: The value is none of these.
     """
     if isinstance(value, type):
         value = _made(value)
@@ -167,20 +168,27 @@ def _function_system(value: object, name: str, seen: ProgramIdentity) -> Foreign
 
 # %% ../../nbs/5_systems/21_outside.ipynb #114f0056
 def seen_of(system: System) -> ProgramIdentity:
-    "What a system from outside was when it was handed in; of others, nothing is unseen."
+    """Return the digest of a foreign program at the time when it was handed in; an empty one for
+    other systems.
+    """
     if isinstance(system, ForeignSystem):
         return system.seen
     return ProgramIdentity("")
 
 
 def settle(system: System) -> None:
-    "Note that what its turns have changed in a system from outside makes no other system."
+    """Keep the identity of a foreign system although its turns have changed objects in it, such as
+    caches.
+    """
     if isinstance(system, ForeignSystem) and system.program is not None:
         keep_identity_of(system.program, system.seen)
 
 # %% ../../nbs/5_systems/21_outside.ipynb #out00111
 def load_outside(name: str) -> System:
-    "The system at FILE.py:NAME, module:NAME or http://HOST/v1. Raises SettingsError where there is none."
+    """Load the system at FILE.py:NAME, module:NAME or http://HOST/v1.
+
+    Raises SettingsError if there is none.
+    """
     if name.startswith(("http://", "https://")):
         return address(name)
     named = f"{name}:" if name.endswith(".py") else name
@@ -211,13 +219,13 @@ SERVING = "nexus"
 
 
 def is_place(name: str) -> bool:
-    "Whether a name says where a system is: a file, a module with a name in it, an address."
+    "Whether a system is named by its place: FILE.py:NAME, module:NAME or a URL."
     place = name.partition("+")[0]  # an oracle behind a + has a colon
     return ":" in place or name.endswith(".py")
 
 
 def system_names() -> list[str]:
-    "The systems of this package, and those that other installed packages bring."
+    "Return the names of the systems of this package and of other installed packages."
     others = plugins("system", SYSTEMS)
     for name in SYSTEMS.keys() & others:
         others[name].load()  # raises: the name is taken
@@ -225,7 +233,10 @@ def system_names() -> list[str]:
 
 # %% ../../nbs/5_systems/21_outside.ipynb #0444f465
 def system_named(name: str) -> System:
-    "A system by name (`name+variant`: a variant of it) or place. Raises SettingsError for an unknown one."
+    """Find a system by name (`name+variant`: a variant of it) or by place.
+
+    Raises SettingsError if there is none.
+    """
     if is_place(name):
         return load_outside(name)
     name, _, variant = name.partition("+")
@@ -242,7 +253,7 @@ def system_named(name: str) -> System:
 
 # %% ../../nbs/5_systems/21_outside.ipynb #2ce45f94
 def profiles() -> dict[str, Settings]:
-    "All profiles, those that systems bring included."
+    "Return all profiles by name, those that systems bring included."
     every = dict(PROFILES)
     for name in system_names():
         every.update(system_named(name).profiles)
@@ -257,7 +268,10 @@ def _profile(name: str) -> Settings:
 
 
 def load_models(profile: str = "laptop") -> Models:
-    "The models of a profile (of `profiles`), each loaded when it is first used. Raises SettingsError."
+    """Return the models of a profile (a key of `profiles`), each loaded on first use.
+
+    Raises SettingsError.
+    """
     from mtrag_nb.models.calls import Models
 
     require_packages()
@@ -269,15 +283,15 @@ def configured(
     profile: str | Settings = "laptop",
     changes: Mapping[str, object] | None = None,
 ) -> Settings:
-    """The settings of a run.
+    """Resolve the settings of a run of a system.
 
     Args:
         system: A system, or its name.
         profile: A key of `profiles`, or settings to start from.
-        changes: Dotted key -> value; the system's own, too.
+        changes: Dotted key -> value; the system's own under its name.
 
     Raises:
-        SettingsError: Something that does not exist.
+        SettingsError: An unknown system, profile, key or value.
     """
     if isinstance(system, str):
         system = system_named(system)
@@ -303,10 +317,10 @@ def _unlike(
 def unlike_paper(
     variant: System, profile: str | Settings = "laptop"
 ) -> dict[str, tuple[object, object]]:
-    """What a variant (`System.variant`) does otherwise than on its paper's own profile.
+    """List the settings in which a variant differs from its paper's own profile: dotted key ->
+    (there, here).
 
-    Models, machine, and what a served model forces; nothing else. Dotted key -> the value there,
-    and here.
+    Only models, machine, and what a served model forces can differ. `variant`: of `System.variant`.
     """
     here = profile
     if isinstance(profile, str):
@@ -316,12 +330,14 @@ def unlike_paper(
 # %% ../../nbs/5_systems/21_outside.ipynb #3de52dbe
 @dataclass(frozen=True, repr=False)
 class Departures(Table):
-    "Where a profile does otherwise than a variant, as one table."
+    """A table of the settings in which a profile differs from a variant of a system, such as the
+    published one.
+    """
 
     variant: str
     "Name of the variant."
     rows: tuple[tuple[Departure, object], ...]
-    "Each departure, with the value that the profile has."
+    "Each departure, with the value in the profile."
 
     def _table(self) -> tuple[Sequence[str], list[Sequence[object]]]:
         head = ("setting", "here", self.variant, "in the paper", "why otherwise here")
@@ -341,7 +357,9 @@ class Departures(Table):
 def departures(
     system: System, variant: str, profile: str | Settings = "laptop"
 ) -> Departures:
-    "Where a profile does otherwise than a variant: every setting that differs but the machine's."
+    """List every setting in which a profile differs from a variant of a system, except those of the
+    machine.
+    """
     by_setting = {d.setting: d for d in system.variants[variant]}
     reasons = read_json(data_dir("paper") / "departures.json")["reasons"]
     reasons = reasons["why of a profile"]

@@ -54,7 +54,7 @@ _COMES_IN = ("question", "messages", "history")
 
 
 def type_hints(graph: CompiledStateGraph) -> dict[str, object]:
-    "Key of a graph's state -> its type."
+    "Return the types of a graph's state: key -> type."
     hints = {}
     for schema in graph.builder.schemas:
         hints.update(get_type_hints(schema))
@@ -75,7 +75,7 @@ def _keys_for(role: str, graph: CompiledStateGraph) -> list[str]:
 
 
 def find_keys(graph: CompiledStateGraph, named: Mapping[str, str]) -> dict[str, str]:
-    "What a key of a graph's state is for -> key, as named, else by name and type."
+    "Find what the keys of a graph's state are for: role -> key, as named, else by name and type."
     keys = dict(named)
     for role in ROLES:
         for key in _keys_for(role, graph):
@@ -93,16 +93,16 @@ def check_keys(
     keys: Mapping[str, str],
     kinds: Mapping[str, str],
 ) -> None:
-    """Check what is said of a graph.
+    """Check the keys and kinds that a caller names for a graph.
 
     Args:
-        name: Of the graph.
+        name: Of the graph, for errors.
         graph: The graph.
         keys: What a key of its state is for -> key.
         kinds: Node -> what it does.
 
     Raises:
-        SettingsError: A key or a node that is not there; no key of question or answer.
+        SettingsError: An unknown key, role, node or kind, or no key for question or answer.
     """
     hints = type_hints(graph)
     problem = ""
@@ -137,14 +137,19 @@ def _pairs(update: object) -> Sequence[tuple[str, object]]:
 # %% ../../nbs/5_systems/16_program.ipynb #c07f3297
 @dataclass
 class Returned:
-    "What a node returned: what it wrote at which key, and where it sends the turn."
+    """What a node of a foreign graph returned, in one form: its writes by key, and the nodes that
+    it sends the turn to.
+    """
 
     wrote: dict[str, object] = field(default_factory=dict)
     goes_to: list[object] = field(default_factory=list)  # names of nodes, and Sends
     is_above: bool = False  # whether that is in the graph above
 
     def add(self, part: object, graph: CompiledStateGraph | None = None) -> None:
-        "Take up a part of what a node returned. `graph`: whose reducers join two writes of one key."
+        """Add one part of a return value: an update, a `Command` or a `Send`.
+
+        `graph`: its reducers join two writes of one key.
+        """
         if is_of(part, "langgraph", "Command"):
             if isinstance(part.goto, (list, tuple)):
                 to = part.goto
@@ -162,7 +167,7 @@ class Returned:
             self.wrote[key] = value
 
     def as_value(self) -> object:
-        "The same, as a node may return it."
+        "Return it in a form that a LangGraph node may return: an update or a `Command`."
         if not self.goes_to and not self.is_above:
             return self.wrote
         from langgraph.types import Command
@@ -184,7 +189,10 @@ def _joined(
 
 
 def read_returned(value: object, graph: CompiledStateGraph | None = None) -> Returned:
-    "What a node returned."
+    """Read what a node returned, whatever form LangGraph allows.
+
+    `graph`: whose reducers join two writes of one key.
+    """
     returned = Returned()
     for part in value if isinstance(value, (list, tuple)) else [value]:
         returned.add(part, graph)
@@ -192,7 +200,7 @@ def read_returned(value: object, graph: CompiledStateGraph | None = None) -> Ret
 
 # %% ../../nbs/5_systems/16_program.ipynb #88d8b09e
 def with_own_ids(value: object, name: str) -> object:
-    "Messages with ids that are made of the turn and the node, not of chance."
+    "Replace random message ids by ids made from `name`, so that a replay gives the same ones."
     if isinstance(value, list):
         return [with_own_ids(part, f"{name} {n}") for n, part in enumerate(value)]
     if not is_of(value, "langchain_core", "BaseMessage") or value.type == "remove":
@@ -221,7 +229,7 @@ def _is_document(value: object) -> bool:
 
 # %% ../../nbs/5_systems/16_program.ipynb #640d4759
 def documents_in(artifact: object) -> list[object]:
-    "The passages that a tool handed on beside its text; pairs with scores stay pairs."
+    "Return the passages in the artifact of a tool message; (passage, score) pairs stay pairs."
     if _is_document(artifact):
         return [artifact]
     if isinstance(artifact, tuple) and len(artifact) == 2 and _is_document(artifact[0]):
@@ -238,7 +246,7 @@ def documents_in(artifact: object) -> list[object]:
 
 # %% ../../nbs/5_systems/16_program.ipynb #8f42c57f
 def messages_in(values: Iterable[object]) -> list[object]:
-    "The messages of tools with an artifact, among values of a state."
+    "Return the tool messages with passages in their artifact, among values of a state."
     messages = []
     for value in values:
         for part in value if isinstance(value, list) else [value]:
@@ -249,14 +257,18 @@ def messages_in(values: Iterable[object]) -> list[object]:
 
 
 def by_key(view: object) -> Mapping:
-    "What a node sees, as a mapping."
+    "Return a node's input as a mapping, whether it is a mapping or an object with fields."
     if isinstance(view, Mapping):
         return view
     return getattr(view, "__dict__", {"": view})
 
 # %% ../../nbs/5_systems/16_program.ipynb #2f8eb856
 def answer_text(value: object) -> str | None:
-    "The text of an answer: a string, or the last message if it is the model's and calls no tool."
+    """Return the text of an answer: a string, or the last message if a model wrote it and it calls
+    no tool.
+
+    None for anything else.
+    """
     last = value[-1] if isinstance(value, list) and value else value
     if is_of(last, "langchain_core", "AIMessage"):
         if last.tool_calls:
@@ -282,7 +294,7 @@ _OTHER = {**_PASSES, **_FAILS, True: False, False: True}
 
 
 def is_verdict_key(key: str) -> bool:
-    "Whether a key's name speaks of a verdict."
+    "Whether a key's name suggests a verdict, as grade or is_relevant."
     return re.search(_VERDICTS, key, re.I) is not None
 
 # %% ../../nbs/5_systems/16_program.ipynb #66278391
@@ -293,7 +305,7 @@ def _as_word(value: object) -> object:
 
 
 def other_verdict(value: object) -> object:
-    "The opposite of a verdict, written in the same way."
+    "Return the opposite of a verdict in the same form: 'No' for 'Yes', False for True."
     other = _OTHER[_as_word(value)]
     is_title = isinstance(value, str) and value[:1].isupper()
     if is_title:
@@ -302,7 +314,7 @@ def other_verdict(value: object) -> object:
 
 # %% ../../nbs/5_systems/16_program.ipynb #f2d30755
 def verdicts_in(wrote: Mapping[str, object]) -> dict[str, bool]:
-    "Keys that hold a verdict, and whether it passes."
+    "Find the verdicts among written values: key -> whether it passes."
     verdicts = {}
     for key, value in wrote.items():
         word = _as_word(value)
@@ -315,32 +327,40 @@ def verdicts_in(wrote: Mapping[str, object]) -> dict[str, bool]:
 # %% ../../nbs/5_systems/16_program.ipynb #prog0018
 @dataclass(frozen=True)
 class Program:
-    "A graph of somebody's own: what its keys are for, what its nodes do, the passages it has returned."
+    """A foreign LangGraph graph, with what its keys are for, what its nodes do, and the passages
+    that it has returned.
+    """
 
     graph: CompiledStateGraph
+    "The compiled graph."
     keys: Mapping[str, str]
+    "Role (question, documents, answer, ...) -> key of the graph's state."
     kinds: Mapping[str, str]
+    "Node -> the kind of step that it makes, where the caller said so."
     memory: PassageMemory
+    "The passages that it has returned."
 
     def ids(self, values: object) -> list[str]:
-        "Ids of passages, each once, without empty ones; none for what is no list."
+        "Return the ids of passages, each once, without empty ones; [] for what is no list of passages."
         return self.count_ids(values)[0]
 
     def count_ids(self, values: object) -> tuple[list[str], int]:
-        "The same, and how many empty passages were left out."
+        "Return the ids of passages, each once, and how many empty passages were left out."
         if not isinstance(values, (list, tuple)):
             return [], 0
         passages, empty = collect_passages(values)
         return list(dict.fromkeys(self.memory.remember(passages))), empty
 
     def replaces(self, key: str) -> bool:
-        "Whether what is written at a key replaces what was there."
+        "Whether a value written at a key replaces the old one (False: a reducer adds it)."
         from langgraph.channels import LastValue
 
         return isinstance(self.graph.channels[key], LastValue)
 
     def documents_seen(self, view: object) -> list[object]:
-        "The passages in what a node sees: documents, those of tools, else what lies at the key for them."
+        """Return the passages that a node is given: passages among its inputs or in tool messages,
+        else those at the key for them.
+        """
         seen = by_key(view)
         documents = []
         for value in seen.values():
@@ -352,11 +372,11 @@ class Program:
         return documents or seen.get(self.keys.get("documents")) or []
 
     def ids_seen(self, view: object) -> list[str]:
-        "Ids of the passages in what a node sees."
+        "Return the ids of the passages that a node is given."
         return self.ids(self.documents_seen(view))
 
     def document_keys(self, wrote: Mapping[str, object]) -> list[str]:
-        "Keys that hold passages."
+        "Return the keys among `wrote` (key -> value) that hold passages."
         lists = [key for key, value in wrote.items() if isinstance(value, list)]
         sure = []
         for key in lists:
@@ -403,7 +423,7 @@ def _meter_kind() -> type:
 
 # %% ../../nbs/5_systems/16_program.ipynb #14b9c77c
 def make_meter() -> BaseCallbackHandler:
-    "A callback of LangChain that counts the model calls of a visit, and keeps what retrievers found."
+    "Make a LangChain callback that counts the model calls of a visit and keeps what retrievers found."
     return _meter_kind()()
 
 # %% ../../nbs/5_systems/16_program.ipynb #prog0021
@@ -414,17 +434,27 @@ def _base(name: str) -> str:
 # %% ../../nbs/5_systems/16_program.ipynb #2ebef8b1
 @dataclass
 class Reading:
-    "The steps of one visit, and the keys of the record that follow from what it wrote."
+    """Reads one visit of a foreign graph's node: the steps that it amounts to, and the update of
+    the record.
+    """
 
     program: Program
     node: str
-    state: Mapping[str, object]  # of the record, before the visit
+    "The name of the node."
+    state: Mapping[str, object]
+    "State of the record before the visit."
     view: object
+    "What the node was given."
     wrote: Mapping[str, object]
+    "Key of the graph's state -> value that the node wrote."
     calls: Calls
-    found: Sequence[object]  # by retrievers that were heard
+    "The model calls of the visit."
+    found: Sequence[object]
+    "Passages that retrievers found during the visit."
     steps: list[Step] = field(default_factory=list)
+    "The steps so far."
     update: dict[str, object] = field(default_factory=dict)
+    "Key of the record -> value."
 
     def __post_init__(self) -> None:
         name = self.node.rpartition(":")[2]
@@ -444,11 +474,11 @@ class Reading:
         self.steps = self.steps or [Step()]
 
     def reader(self) -> StepReader:
-        "Makes steps of one kind each."
+        "Return a `StepReader` that knows the passages of the record so far."
         return StepReader(self.program.memory)
 
     def read_query(self) -> None:
-        "Another query than before."
+        "Add a rewrite if the node wrote another query than before."
         for role in ("query", "question"):
             text = self.new.get(self.keys.get(role))
             if isinstance(text, str) and "query" not in self.update:
@@ -456,7 +486,7 @@ class Reading:
                 self.update["query"] = text
 
     def read_tool_calls(self) -> None:
-        "What a model asks a tool for."
+        "Add a rewrite for each query with which a model calls a tool."
         last = self.wrote.get(self.keys.get("messages")) or None
         if isinstance(last, list):
             last = last[-1]
@@ -466,7 +496,7 @@ class Reading:
                 self.steps.append(self.reader().rewritten(texts[0]))
 
     def read_passages(self) -> None:
-        "Passages at keys, in messages of tools, or heard from retrievers."
+        "Read the passages of the visit: at keys, in tool messages, or heard from retrievers."
         for key in self.program.document_keys(self.wrote):
             self.read_documents(self.wrote[key], self.program.replaces(key))
         documents = []
@@ -478,7 +508,9 @@ class Reading:
             self.read_documents(self.found, replaces=True)
 
     def read_documents(self, documents: Sequence[object], replaces: bool) -> None:
-        "Passages that were found, graded, ranked or shortened; none where they were only handed on."
+        """Add a search, grade or ranking for the passages that the node wrote; none if it only
+        handed them on.
+        """
         ids, empty = self.program.count_ids(documents)
         seen = self.program.ids_seen(self.view)
         kind = self.kind_of(ids, seen)
@@ -495,7 +527,9 @@ class Reading:
         self.steps.append(replace(step, note=left_out_note(empty)))
 
     def kind_of(self, ids: Sequence[str], seen: Sequence[str]) -> str:
-        "What a node did that wrote passages: by its name, else by what it saw; '' where it handed them on."
+        """Say what a node did that wrote passages: by its name, else by the passages that it saw;
+        '': handed them on.
+        """
         known = {*seen, *self.state.get("found", ())}
         is_new = not known.issuperset(ids)
         if self.kind in ("retrieve", "rerank"):
@@ -511,7 +545,7 @@ class Reading:
         return "retrieve"
 
     def read_search(self, documents: Sequence[object], replaces: bool) -> None:
-        "Passages that were found."
+        "Add a search that found some passages."
         ids = self.program.ids(documents)
         whole = self.whole(ids, replaces)
         self.update["found"] = whole
@@ -519,14 +553,14 @@ class Reading:
         self.steps.append(self.reader().retrieved(documents))
 
     def whole(self, ids: Sequence[str], replaces: bool) -> list[str]:
-        "Passages with those that are there already, where a key adds to what it holds."
+        "Return the ids of new passages, with the earlier ones if the key adds to what it holds."
         if replaces:
             return list(ids)
         before = self.update.get("found", self.state.get("found", []))
         return list(dict.fromkeys([*before, *ids]))
 
     def read_answer(self) -> None:
-        "An attempt at an answer; a node that only refuses makes none."
+        "Add a draft if the node wrote an answer; a node that only refuses adds none."
         said = self.new.get(self.keys.get("messages"))
         text = answer_text(self.new.get(self.keys.get("answer"), said))
         if not text:
@@ -542,7 +576,7 @@ class Reading:
         self.update["declined"] = draft.declined
 
     def read_verdict(self) -> None:
-        "A verdict: of a draft where there is one, else on the evidence."
+        "Add a verdict: a check if there is a draft, else a gate on the evidence."
         judges = self.kind in ("gate", "check")
         if self.program.document_keys(self.wrote) and not judges:
             return

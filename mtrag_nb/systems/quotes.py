@@ -36,12 +36,16 @@ _ENDED = re.compile(r"[.!?][\"')\]]*$")
 
 @dataclass(frozen=True)
 class Quote:
-    "A sentence of a context."
+    "A sentence copied from a context."
 
-    context: str  # id
+    context: str
+    "Id of the context."
     start: int  # in the context's text
+    "Where the sentence begins in the context, in characters."
     end: int
-    score: float  # nearness to the question, cosine
+    "Where the sentence ends."
+    score: float
+    "Its nearness to the question: a cosine, times the context's weight."
 
 # %% ../../nbs/5_systems/04_quotes.ipynb #989789ab
 _LEAST_WORDS = 4  # a shorter one is no sentence
@@ -75,11 +79,13 @@ def nearest(
     weights: Mapping[str, float] | None = None,  # context id -> factor of nearness
     near: float = 0.0,  # above 0: for people to read, see below
 ) -> list[Quote]:  # in the order of the contexts, and of the sentences in them
-    """The sentences nearest to the questions.
+    """Return the sentences of contexts nearest to the questions, in the order of the contexts.
 
-    For people to read: the first question alone counts where a sentence is as near to it as `near`; the
-    nearest sentence first, others only with .85 of its nearness, and lines without an end (headings,
-    authors) only where nothing else is.
+    With `near` above 0, for people to read: the first question alone counts if a sentence is that
+    near to it;
+    the nearest sentence comes first, others need .85 of its nearness, and lines without a full stop
+    (headings,
+    authors) are used only if there is nothing else.
     """
     places = _places(contexts, ended=near > 0)
     if not places:
@@ -112,15 +118,16 @@ def _best_quotes(
 # %% ../../nbs/5_systems/04_quotes.ipynb #c17f8d77
 @dataclass(frozen=True, kw_only=True)
 class Quoted(Drafted, kind="quoted"):
-    "An answer that was copied."
+    "The step of a draft that consists of copied sentences."
 
     quotes: tuple[Quote, ...]
+    "The copied sentences."
 
 
 def copied_text(
     places: Sequence[tuple[str, int, int]], contexts: Sequence[Context]
 ) -> str:
-    "The sentences at these places (context id, start, end), one after the other."
+    "Join the sentences at some places (context id, start, end)."
     texts = {c.id: c.text for c in contexts}
     return " ".join(" ".join(texts[i][a:b].split()) for i, a, b in places)
 
@@ -128,7 +135,12 @@ def copied_text(
 def copied_draft(
     tools: Toolbox, task: Task, contexts: Sequence[Context], sentences: int = 5, *how
 ) -> tuple[dict, Quoted]:
-    "A draft of the sentences nearest to the question (`nearest`), in their order; declined if there is none."
+    """Make a draft of the sentences nearest to the question, in their order: the state update and
+    the step.
+
+    It declines if there is no sentence. `sentences`: the most. `how`: weights and near, as for
+    `nearest`.
+    """
     asked = asked_of(task.question, task.history)
     quotes = nearest(tools.embedder, asked, contexts, sentences, *how)
     text = copied_text([(q.context, q.start, q.end) for q in quotes], contexts)

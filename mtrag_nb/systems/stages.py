@@ -59,9 +59,9 @@ __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADERS', 'CHECKERS', '
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
 def read_prompts(name: str) -> dict[str, str]:
-    """Read a set of prompts: key -> text, without the source in line 1.
+    """Read a set of prompts from the files `data/prompts/NAME_KEY.md`: key -> text.
 
-    They are the files `data/prompts/NAME_KEY.md`. Raises SettingsError if there is none.
+    The first line, the prompt's source, is left out. Raises SettingsError if there is no such set.
     """
     prompts = {}
     for file in sorted(data_dir("prompts").glob(f"{name}_*.md")):
@@ -97,13 +97,18 @@ def _prompt_set(name: str) -> dict[str, str]:
 
 # %% ../../nbs/5_systems/00_stages.ipynb #e8fcb9f6
 def show_history(history: Sequence[Turn], turns: int = 6, chars: int = 600) -> str:
-    'The last turns as prompts show them, a line each, clipped to so many characters; "" for none.'
+    """Return the last turns as text for a prompt, one line each, clipped to `chars` characters; ""
+    without turns.
+    """
     last = history[-turns:] if turns else ()
     return "\n".join(f"{t.speaker}: {clipped(t.text, chars)}" for t in last)
 
 
 def history_head(history: str) -> str:
-    "The shown history as the head of a prompt, nothing if there is none."
+    """Return the conversation as the head of a prompt; '' if there is none.
+
+    `history`: as `show_history` gives it.
+    """
     if history:
         return f"Conversation:\n{history}\n\n"
     return ""
@@ -117,7 +122,9 @@ _ENDS = (0.0, 10.0)
 
 @dataclass(frozen=True)
 class Asked:
-    "One question to a model or an embedder: what it is asked about, and how its reply is read."
+    """The input of a stage that decides (grade, check, label): the texts that it decides on, the
+    model, and how a reply is read.
+    """
 
     model: ChatModel
     prompts: Mapping[str, str]
@@ -133,7 +140,11 @@ class Asked:
     turns: Sequence[Turn] = ()  # before the question
 
     def prompts_of(self, about: str) -> list[Prompt]:
-        "One prompt a document, of a check one for all. `about`: check, grade, scale or labels, the beginning of their keys."
+        """Return one prompt for each document; for a check, one for all.
+
+        `about`: the kind of decision, with which the prompts' keys begin: check, grade, scale or
+        labels.
+        """
         texts = {**SCALE_PROMPTS, **LABEL_PROMPTS, **self.prompts}
         user = texts[f"{about}.user"]
         head = history_head(self.history)
@@ -150,7 +161,10 @@ class Asked:
         return [chat(texts[f"{about}.system"], content) for content in contents]
 
     def shares(self, about: str, options: Iterable[str]) -> list[dict[str, float]]:
-        "The share of each option, for each document."
+        """Return for each document the probability of each option, summing to 1.
+
+        `about`: as for `prompts_of`.
+        """
         begun = [replace(p, prefill="Grade:") for p in self.prompts_of(about)]
         if not begun:
             return []
@@ -158,7 +172,7 @@ class Asked:
         return [shares for shares, _ in found]
 
     def replies(self, about: str) -> list[str]:
-        "What the model writes of each document, a few tokens."
+        "Return the model's reply about each document, a few tokens long. `about`: as for `prompts_of`."
         prompts = self.prompts_of(about)
         if not prompts:
             return []
@@ -166,11 +180,14 @@ class Asked:
         return [completion.text for completion in completions]
 
     def by_word(self, about: str) -> list[Verdict]:
-        "Generated words through the parser."
+        "Decide by the words that the model writes. `about`: as for `prompts_of`."
         return [read_verdict(text, self.default) for text in self.replies(about)]
 
     def by_odds(self, about: str) -> list[Verdict]:
-        "The log-odds of Yes against No; yes at or above the threshold."
+        """Decide by the log-odds of the answer Yes against No: yes at or above the threshold.
+
+        `about`: as for `prompts_of`.
+        """
         prompts = self.prompts_of(about)
         n = len(prompts)
         scores = self.model.score([*prompts, *prompts], ["Yes"] * n + ["No"] * n)
@@ -218,7 +235,7 @@ _LABEL = re.compile(r"^(rewritten question|rewrite|question)\s*:\s*", re.I)
 
 
 def clean_rewrite(text: str) -> str:
-    "The question in a reply: its first line, without label and quotes."
+    "Return the question in a model's reply: its first line, without label and quotes."
     line = text.strip().partition("\n")[0].strip()
     return _LABEL.sub("", line).strip().strip("\"'").strip()
 
@@ -226,7 +243,11 @@ def clean_rewrite(text: str) -> str:
 def rewrite(
     model: ChatModel, prompts: Mapping[str, str], question: str, history: str
 ) -> Rewritten:
-    "A question that stands alone; an empty reply, or no history (of `show_history`), keeps it as it is."
+    """Let a model rewrite a question so that it stands alone.
+
+    The question stays as it is if there is no history (of `show_history`), or if the reply is
+    empty.
+    """
     if not history:
         return Rewritten(text=question)
     user = prompts["rewrite.user"].format(history=history, question=question)
@@ -237,17 +258,17 @@ def rewrite(
 
 # %% ../../nbs/5_systems/00_stages.ipynb #be89e29c
 def grade_by_verdict(asked: Asked) -> list[Verdict]:
-    "One verdict a document, from generated words."
+    "Grade each document by the word that the model writes, yes or no."
     return asked.by_word("grade")
 
 
 def grade_by_yesno(asked: Asked) -> list[Verdict]:
-    "One verdict a document, from the log-odds of Yes against No."
+    "Grade each document by the log-odds of the answer Yes against No."
     return asked.by_odds("grade")
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0083e527
 def asked_of(question: str, history: Sequence[Turn]) -> list[str]:
-    "The question; and, where the user asked one before, that one and the question as one text."
+    "Return the question and, if the user asked one before, that one and the question as one text."
     earlier = [turn.text for turn in history if turn.speaker == "user"]
     if not earlier:
         return [question]
@@ -261,7 +282,10 @@ def grade_by_cosine(
     threshold: float = 0.35,
     history: Sequence[Turn] = (),
 ) -> list[Verdict]:
-    "Cosine of question and document; with a history, the question behind the one before it counts, too."
+    """Grade each document by its cosine with the question; at or above `threshold` it passes.
+
+    With a history, the larger cosine of question and "previous question + question" counts.
+    """
     if not documents:
         return []
     wordings = embedder.encode(asked_of(question, history), query=True)
@@ -277,7 +301,10 @@ _BETWEEN_SENTENCES = re.compile(r"((?<=[.!?:])\s+|\n+)")
 
 
 def clean_answer(text: str, tidy: bool = True) -> str:
-    "An answer without chat markers, role labels, a made-up next turn; tidy: without repeated sentences."
+    """Take chat markers, role labels and a made-up next turn off a model's answer.
+
+    `tidy`: also take off repeated sentences.
+    """
     text = _NEXT_TURN.split("\n" + _MARKERS.sub("", text).strip())[0]
     text = _ROLES.sub("", text).strip()
     if not tidy:
@@ -316,7 +343,7 @@ def generate(
     declined_by: str = "stance",
     tidy: bool = True,
 ) -> Drafted:
-    """Answer from the documents.
+    """Generate an answer from documents.
 
     Args:
         model: Writes the answer.
@@ -324,11 +351,12 @@ def generate(
         question: The question that stands alone.
         history: As `show_history` gives it.
         documents: Formatted, with titles.
-        max_new_tokens: Of the answer.
-        temperature: Of the model, or how else it draws.
-        seed: Of a draw.
-        unsupported: Of a retry: the part of the last draft that was not supported.
-        declined_by: How it is seen that the model declines: stance, token or never.
+        max_new_tokens: The most tokens of the answer.
+        temperature: Of the model, or other sampling parameters.
+        seed: Of the sampling.
+        unsupported: On a retry: the part of the last draft that was not supported.
+        declined_by: How a refusal is recognized: "stance" (wording), "token" (I_DONT_KNOW) or
+            "never".
         tidy: Take off repeated sentences, and a last one that was cut off.
 
     Raises:
@@ -364,26 +392,30 @@ def generate(
 
 # %% ../../nbs/5_systems/00_stages.ipynb #c237efa6
 def check_by_verdict(asked: Asked) -> Verdict:
-    "The verdict on a draft, from a generated word."
+    "Check a draft by the word that the model writes, yes or no."
     return asked.by_word("check")[0]
 
 
 def check_by_yesno(asked: Asked) -> Verdict:
-    "The verdict on a draft, from the log-odds of Yes against No."
+    "Check a draft by the log-odds of the answer Yes against No."
     return asked.by_odds("check")[0]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1c87e9e3
 def check_by_support(
     answer: str, documents: Sequence[str], threshold: float = 0.6
 ) -> Verdict:
-    "K-precision of the answer."
+    "Check an answer by K-precision: the share of its content words in the documents."
     return scored(support(answer, documents), threshold, "support")
 
 
 def check_by_claims(
     answer: str, documents: Sequence[str], threshold: float = 0.8
 ) -> Verdict:
-    "How likely the answer is faithful, by its claims; strict with free wording (`core.text`)."
+    """Check an answer by its claims: numbers, names, negations and so on. Free wording is often
+    rejected.
+
+    The score is the probability that the answer is faithful, in [0, 1].
+    """
     return scored(draft_score(answer, documents), threshold, "claims")
 
 # %% ../../nbs/5_systems/00_stages.ipynb #cc3797e1
@@ -430,7 +462,7 @@ CHECKERS: dict[str, Callable[[Asked], Verdict]] = {
 
 
 def own_way(way: str) -> bool:
-    "Whether a way to grade or to check is a function of somebody's own, FILE.py:NAME or MODULE:NAME."
+    "Whether a way to grade or check names a user's function, as FILE.py:NAME or MODULE:NAME."
     return names_code(way)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #4ae81c66
@@ -466,10 +498,10 @@ def require_ways(
     before: Settings,
     changes: Collection[str],
 ) -> None:
-    """Check the ways to grade and to check, and the prompts.
+    """Check the ways to grade and to check, and the prompts, of a run's settings.
 
     Args:
-        settings: Of a run.
+        settings: Of the run.
         prompts: The system's: set -> key -> text.
         before: The settings before the caller changed them.
         changes: Keys that the caller changed.
@@ -477,7 +509,7 @@ def require_ways(
     Raises:
         SettingsError: An unknown way or prompt.
 
-    Warns where a threshold of `before` stays with another way.
+    Warns if the way changed and the threshold did not.
     """
     for stage, ways in (("grade", GRADERS), ("check", CHECKERS)):
         way = getattr(settings.stages, stage)
@@ -501,7 +533,10 @@ _READERS["check"] = _READERS["grade"]
 
 
 def require_readers(settings: Settings, keys: Iterable[str]) -> None:
-    "Raises SettingsError for a prompt, among keys of settings, of a stage that decides without it."
+    """Check that each changed prompt is used: that its stage asks a model at all.
+
+    `keys`: settings that the caller changed. Raises SettingsError for a prompt that no stage reads.
+    """
     own = vars(settings.own).values() if settings.own else ()
     for key in keys:
         group, stage = [*key.split("."), ""][:2]
@@ -554,22 +589,24 @@ def _prompts_of(
 # %% ../../nbs/5_systems/00_stages.ipynb #fbb31eb2
 @dataclass(frozen=True)
 class Toolbox:
-    "The stages of a run, bound to its models and settings."
+    """What the nodes of a run work with: models, retriever, settings and prompts; its methods are
+    the stages.
+    """
 
     settings: Settings
-    "How the stages decide."
+    "The settings of the run."
     chat: ChatModel
-    "Rewrites, grades, writes and checks."
+    "The chat model, which rewrites, grades, generates and checks."
     embedder: EmbedderLike
-    "Compares texts."
+    "Embeds texts."
     retriever: RetrieverLike
-    "Finds passages, and gives them by id."
+    "Finds passages, and returns them by id."
     system_prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    "Of the system: set -> key -> text."
+    "Prompts of the system: set -> key -> text."
     web: Web | None = None
-    "What systems search beside the documents."
+    "What a system may search beside the documents; None: nothing."
     around: tuple[Callable, ...] = ()
-    "What lies around every node, innermost first (`Around`)."
+    "Wrappers around every node, innermost first (`Around`)."
 
     @property
     def stages(self) -> StageSettings:
@@ -578,17 +615,21 @@ class Toolbox:
 
     @property
     def prompts(self) -> dict[str, str]:
-        "The settings' prompt set with the system's own for it, else its permissive ones."
+        """The prompts of the run by key: those of the set that the settings name, with the system's
+        own over them.
+        """
         return _prompts_of(self.settings, self.system_prompts)
 
     @property
     def own_ways(self) -> dict[str, str]:
-        "Stage -> the source of the function of somebody's own that decides there."
+        """Stage -> source code of the user's function that decides there; stages without one are
+        left out.
+        """
         ways = {stage: getattr(self.stages, stage) for stage in ("grade", "check")}
         return {stage: load_place(w)[1] for stage, w in ways.items() if own_way(w)}
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
-        "Contexts by id, in that order, those that the web brought included."
+        "Return contexts by id, in that order, from the retriever or the web."
         if self.web is None:
             return self.retriever.contexts(ids)
         from_web = self.web.known(ids)
@@ -598,7 +639,9 @@ class Toolbox:
         return [by_id[i] for i in ids]
 
     def history(self, turns: Sequence[Turn], whole: bool = False) -> str:
-        "The last turns, as many as the settings say, or all; long ones clipped."
+        """Return the conversation as text for a prompt: the last turns, long ones clipped, or all
+        (`whole`).
+        """
         most = len(turns) if whole else self.stages.history_turns
         return show_history(turns, most, self.stages.turn_chars)
 
@@ -609,9 +652,9 @@ class Toolbox:
         prompts: Mapping[str, str] | None = None,
         whole: bool = False,
     ) -> Rewritten:
-        """A question that stands alone, as `stages.rewrite` says.
+        """Rewrite a question so that it stands alone, in the way that `stages.rewrite` names.
 
-        `prompts`: in place of the rewrite's own. `whole`: show all turns, not only the last.
+        `prompts`: in place of the run's. `whole`: show all turns, not only the last ones.
         """
         if self.stages.rewrite == "never":
             return Rewritten(text=question)
@@ -620,7 +663,9 @@ class Toolbox:
         return self.guarded(rewritten, question)
 
     def guarded(self, rewritten: Rewritten, question: str) -> Rewritten:
-        "The rewrite by a model, taken back if it strayed and the settings say that it must not."
+        """Take back a model's rewrite whose cosine with the question is too small, if
+        `stages.rewrite` is "guarded".
+        """
         if self.stages.rewrite != "guarded" or not rewritten.raw:
             return rewritten
         (rewrite_vector,) = self.embedder.encode([rewritten.text], query=True)
@@ -631,7 +676,7 @@ class Toolbox:
         return replace(rewritten, similarity=round(cosine, 4))
 
     def asked(self, question: str, turns: Sequence[Turn] = ()) -> Asked:
-        "A question to the chat model or the embedder of this run."
+        "Return a stage's input on a question, with the models and prompts of this run."
         return Asked(
             self.chat,
             self.prompts,
@@ -644,7 +689,7 @@ class Toolbox:
     def grade(
         self, question: str, turns: Sequence[Turn], documents: Sequence[str]
     ) -> list[Verdict]:
-        "One verdict a document, as `stages.grade` says."
+        "Grade each document for a question, in the way that `stages.grade` names."
         s = self.stages
         return self.grade_by(
             s.grade, s.grade_threshold, s.grade_default, question, turns, documents
@@ -659,7 +704,7 @@ class Toolbox:
         turns: Sequence[Turn],
         documents: Sequence[str],
     ) -> list[Verdict]:
-        "One verdict a document, in a given way: a key of GRADERS, or FILE.py:NAME."
+        "Grade each document for a question in a given way: a key of `GRADERS`, or FILE.py:NAME."
         asked = replace(
             self.asked(question, turns),
             documents=documents,
@@ -679,7 +724,9 @@ class Toolbox:
         seed: int = 0,
         unsupported: str = "",
     ) -> Drafted:
-        "A draft from the documents as the generator sees them; see `generate`."
+        """Generate a draft from the documents with this run's model and prompts
+        (`systems.stages.generate`).
+        """
         return generate(
             self.chat,
             self.prompts,
@@ -697,7 +744,10 @@ class Toolbox:
     def check(
         self, question: str, answer: str, documents: Sequence[str], shown: str
     ) -> Verdict:
-        "The verdict on a draft, as `stages.check` says. `shown`: the documents as the generator saw them."
+        """Check a draft against the documents, in the way that `stages.check` names.
+
+        `shown`: the documents as the generator saw them.
+        """
         way = self.stages.check
         asked = replace(
             self.asked(question),
@@ -715,10 +765,10 @@ class Toolbox:
 # %% ../../nbs/5_systems/00_stages.ipynb #4c4ec1bb
 @dataclass(frozen=True, kw_only=True)
 class Labelled(Graded, kind="labelled"):
-    "One of three labels for each context."
+    "The step of a grade with three labels: correct, ambiguous, incorrect."
 
     def lines(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
-        "How many contexts got which label, as a line of the told turn."
+        "Return a line for the page of the turn: how many contexts got which label."
         labels = [verdict.label for verdict in self.verdicts]
         parts = []
         for label, word in (

@@ -39,29 +39,43 @@ __all__ = ['ENDING', 'TurnState', 'verdict_by_hand', 'extra_of', 'update_of', 'e
 
 # %% ../../nbs/5_systems/01_state.ipynb #68f21221
 class TurnState(TypedDict, total=False):
-    "Everything that is known of a turn while it is worked on."
+    "The LangGraph state of a turn: what the nodes of a system read and update."
 
-    task: Task  # what came in
-    query: str  # the question that stands alone
-    found: list[str]  # ids of the retrieved contexts, best first
-    kept: list[str]  # those that passed the grade
-    draft: str  # the last attempt at an answer
-    declined: bool  # whether the generator said that it does not know
-    grounded: bool  # whether the last check passed
-    unsupported: str  # the part of the last draft that the check rejected
-    retries: int  # rejected drafts so far that are to be tried again
-    outcome: Outcome  # once the turn is finished
-    reason: Reason  # of a refusal
+    task: Task
+    "The question, the conversation before it, and the domain."
+    query: str
+    "The question that stands alone, which is searched for."
+    found: list[str]
+    "Ids of the retrieved contexts, best first."
+    kept: list[str]
+    "Ids of the contexts that passed the grade."
+    draft: str
+    "The last draft of the answer."
+    declined: bool
+    "Whether the draft declines to answer."
+    grounded: bool
+    "Whether the check accepted the draft."
+    unsupported: str
+    "The part of the draft that the check rejected."
+    retries: int
+    "Number of rejected drafts that were tried again."
+    outcome: Outcome
+    "How the turn ended; set once."
+    reason: Reason
+    "Why the turn ended in a refusal."
     answer: str
-    cited: list[str]  # ids of the contexts that support the answer
+    "The answer to the user."
+    cited: list[str]
+    "Ids of the contexts that support the answer."
     steps: Annotated[list[Step], operator.add]
+    "The record: each node adds its steps."
 
 # %% ../../nbs/5_systems/01_state.ipynb #1103060c
 _BY_HAND = "by hand"  # how a verdict came about that nobody gave
 
 
 def verdict_by_hand(passed: bool) -> Verdict:
-    "A verdict that was set, and by no stage."
+    "Return a verdict that a user set, not a stage."
     return Verdict(Label.YES if passed else Label.NO, _BY_HAND)
 
 
@@ -134,7 +148,10 @@ _ABSENT = object()
 
 
 def extra_of(update: Mapping[str, object], *steps: Step) -> dict[str, object]:
-    "What a node put into the state and its steps do not hold by their kinds."
+    """Return the part of a node's state update that its steps do not imply: key -> value.
+
+    A key that a step implies and the update lacks is None.
+    """
     held = {k: v for step in steps for k, v in _state_of(step).items()}
     own = update.keys() - {*ENDING, "steps", "task"}
     extra = {
@@ -154,7 +171,10 @@ def _adapter(kind: object):
 
 # %% ../../nbs/5_systems/01_state.ipynb #604cb708
 def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]:
-    "What a recorded step put into the state. `hints`: the types of the state's keys. Raises ValueError."
+    """Reconstruct the state update of a recorded step.
+
+    `hints`: key of the state -> type. Raises ValueError for a value that cannot be read.
+    """
     update = {
         k: v
         for k, v in {**_state_of(step), **step.state_update}.items()
@@ -182,7 +202,11 @@ def _edited_step(step: Step, changes: Mapping[str, object]) -> Step:
 
 # %% ../../nbs/5_systems/01_state.ipynb #007c8ca6
 def edit_steps(steps: Sequence[Step], changes: Mapping[str, object]) -> list[Step]:
-    "The steps of a visit with other values, each in the last step that holds its key, else in the last."
+    """Return the steps of a visit with other values: each in the last step that has such a field,
+    else in the last step.
+
+    `changes`: key of the state -> value.
+    """
     steps = list(steps)
     parts = {}
     for key, value in changes.items():
@@ -200,7 +224,10 @@ def edit_steps(steps: Sequence[Step], changes: Mapping[str, object]) -> list[Ste
 def with_changes(
     update: Mapping[str, object], changes: Mapping[str, object], ending: bool
 ) -> dict[str, object]:
-    "An update with other values in it, and steps that say so; without what ends the turn, unless `ending`."
+    """Return a state update with other values, and steps that record the change.
+
+    `changes`: key of the state -> value. `ending`: False drops what ends the turn from the update.
+    """
     new = dict(update)
     if not ending:
         for key in ENDING:

@@ -65,11 +65,11 @@ END = "__end__"
 
 
 class NotRecorded(MTRAGError):
-    "A replay that needs what is not on the record, and that nobody is there to make."
+    "A replay needs something that was not recorded and cannot be computed here."
 
 
 class NodeError(MTRAGError):
-    "A fault inside a node: says which node, and carries the exception as its cause."
+    "An exception inside a node of a graph; `node` names the node, `cause` is the exception."
 
     def __init__(self, node: str, cause: BaseException):
         self.node = node
@@ -86,17 +86,19 @@ Around = Callable[[str, Node, Toolbox], Node]
 
 
 def surround(name: str, node: Node, tools: Toolbox) -> Node:
-    "A node with what the tools bring around it, innermost first."
+    "Wrap a node with the wrappers of the tools, innermost first."
     for around in tools.around:
         node = around(name, node, tools)
     return node
 
 # %% ../../nbs/5_systems/02_system.ipynb #b2bfd0d0
 def as_node(name: str, work: Work, tools: Toolbox) -> Node:
-    """A LangGraph node that puts its steps on the record, with what the tools bring around it.
+    """Make a LangGraph node of a function, with steps on the record and wrapped by the tools'
+    `around`.
 
-    Steps keep a node and seconds of their own. The last one bears the rest of the time, the model
-    calls, and what else the node puts into the state. Raises NodeError for whatever the work raises.
+    Steps keep a node and seconds of their own; the last one gets the rest of the time, the model
+    calls, and the part of
+    the state update that no step implies. Raises NodeError for any exception of the function.
     """
 
     def run(state: TurnState) -> dict:
@@ -127,7 +129,14 @@ def as_node(name: str, work: Work, tools: Toolbox) -> Node:
 def graph_of(
     works: Mapping[str, Work], tools: Toolbox, state: type = TurnState
 ) -> StateGraph:
-    "A graph of LangGraph with these nodes, which put steps on the record; its edges are to be added."
+    """Start a LangGraph graph with these nodes, which record their steps; edges are still to be
+    added.
+
+    Args:
+        works: Name of a node -> the function that works there.
+        tools: What the functions get.
+        state: The type of the state.
+    """
     from langgraph.graph import StateGraph
 
     graph = StateGraph(state)
@@ -137,7 +146,10 @@ def graph_of(
 
 
 def exchanged(works: Mapping[str, Work]) -> Around:
-    "What does this work in place of the nodes of these names."
+    """Return a wrapper that replaces nodes.
+
+    `works`: name of a node -> the function that works in its place.
+    """
 
     def around(name: str, node: Node, tools: Toolbox) -> Node:
         if name in works:
@@ -149,26 +161,26 @@ def exchanged(works: Mapping[str, Work]) -> Around:
 # %% ../../nbs/5_systems/02_system.ipynb #dda052e5
 @dataclass(frozen=True)
 class Mechanism:
-    "A mechanism of a system, and how it is switched off."
+    "A mechanism of a system (such as a grade or a retry), and how an ablation switches it off."
 
     name: str
     "Its name in a table of an audit."
     without: str
-    "What happens then."
+    "What the system does without it, in words."
     settings: Mapping[str, object] = field(default_factory=dict)
-    "Dotted key -> the value that switches it off."
+    "Dotted key -> value that switches it off."
     nodes: tuple[str, ...] = ()
-    "Nodes whose work these settings change; the record of all others holds."
+    "Nodes that these settings affect; the record of all other nodes can be reused."
     instead: Mapping[str, Work] = field(default_factory=dict)
-    "Node -> what it does then."
+    "Node -> the work that replaces it."
     history: bool = True
-    "False: nothing of the conversation is known."
+    "False: switching it off hides the conversation."
     web: bool = True
-    "False: nothing is searched for beside the documents."
+    "False: switching it off forbids the web."
 
     @property
     def touched(self) -> tuple[str, ...]:
-        "The nodes that do otherwise."
+        "The nodes that behave differently without it."
         return (*self.nodes, *self.instead)
 
 # %% ../../nbs/5_systems/02_system.ipynb #18118583
@@ -180,20 +192,22 @@ _DECIDERS = _DEPARTURES["reasons"]["without a model"]
 
 @dataclass(frozen=True)
 class Departure:
-    "A setting whose default does otherwise than the system's paper says."
+    "A setting whose default differs from what the system's paper says."
 
     setting: str
-    "Dotted key; the system's own under its name."
+    "Dotted key; the system's own settings stand under its name."
     published: object
     "The value that does what the paper says."
     place: str
-    "Where and what the paper says."
+    "Section of the paper, and what it says there."
     why: str
-    "The reason of the default."
+    "The reason for the default."
 
 
 def read_departures(system: str) -> dict[str, tuple[Departure, ...]]:
-    "Name of a variant -> its departures, of a system: `data/paper/departures.json`."
+    """Read the variants of a system from `data/paper/departures.json`: name of a variant -> its
+    departures.
+    """
     variants = _DEPARTURES[system].items()
     return {name: tuple(Departure(*row) for row in rows) for name, rows in variants}
 
@@ -256,16 +270,18 @@ class System:
     'Why its turns cannot be resumed in the middle; "": they can. See `ForeignSystem`.'
 
     def own_toolbox(self, settings: Settings) -> Toolbox | None:
-        "The tools that it brings; None where settings and an index make them. See `ForeignSystem`."
+        """Return the tools that the system brings (`ForeignSystem`); None if settings and an index
+        make them.
+        """
         return None
 
     @property
     def prefix(self) -> str:
-        "How the keys of its own settings begin."
+        'The prefix of the keys of its own settings, as "ncl.".'
         return self.name.split("+")[0] + "."
 
     def variant(self, name: str) -> System:
-        "This system as one of its variants has it, with its name. Raises SettingsError for an unknown one."
+        'Return a variant of this system, such as "published". Raises SettingsError for an unknown one.'
         if name not in self.variants:
             known = ", ".join(self.variants) or "none"
             raise SettingsError(f"unknown variant {name!r}: {self.name} has {known}")
@@ -274,7 +290,11 @@ class System:
         return replace(self, name=f"{self.name}+{name}", base=base, changes=changes)
 
     def with_own(self, settings: Settings) -> Settings:
-        "Settings with this system's own: those there, or the profile's. Raises SettingsError for others."
+        """Return settings that hold this system's own settings; missing ones are the defaults of
+        the profile.
+
+        Raises SettingsError if they hold those of another system.
+        """
         own = settings.own
         kind = self.settings
         if own is None and kind:
@@ -290,17 +310,24 @@ class System:
         profile: str | Settings = "laptop",
         changes: Mapping[str, object] | None = None,
     ) -> Settings:
-        "The settings of a run of this system: `resolve`. Raises SettingsError for what does not exist."
+        """Resolve the settings of a run of this system (`resolve`).
+
+        Raises SettingsError for an unknown key or value.
+        """
         return resolve(self, profile, changes=changes)
 
     def value_of(self, settings: Settings, key: str) -> object:
-        "The value of a dotted key; its own stand under its name."
+        "Return the value of a dotted key; the system's own settings stand under its name."
         if key.startswith(self.prefix):
             key = f"own.{key.removeprefix(self.prefix)}"
         return attrgetter(key)(settings)
 
     def model_places(self, settings: Settings) -> dict[str, str]:
-        "Where the paper asks the chat model -> what decides there; '': the model. {} without a paper."
+        """Tell for each place where the paper asks the chat model what decides there now; '': the
+        model itself.
+
+        {} for a system without a paper.
+        """
         deciders = {}
         for departure in self.variants.get("published", ()):
             place = departure.setting.rpartition(".")[2]
@@ -317,7 +344,9 @@ class System:
         return {place: deciders[place] for place in _DECIDERS if place in deciders}
 
     def model_use(self, settings: Settings) -> str:
-        "The same as a sentence; '' for a system without a paper."
+        """Say in a sentence where the chat model is used, compared with the paper; '' for a system
+        without a paper.
+        """
         places = self.model_places(settings)
         if not places:
             return ""
@@ -331,7 +360,10 @@ class System:
         return f"{sentence}."
 
     def surrounded(self, name: str, *around: Around) -> System:
-        "The system with something around its nodes; the name is recorded."
+        """Return the system with wrappers around its nodes.
+
+        `name`: of the change, added to the system's name.
+        """
 
         def build(tools: Toolbox) -> CompiledStateGraph:
             return self.build(replace(tools, around=(*around, *tools.around)))
@@ -340,16 +372,21 @@ class System:
         return replace(self, name=f"{self.name}+{name}", build=build, about=about)
 
     def toolbox(self, tools: Toolbox) -> Toolbox:
-        "A toolbox with all that is this system's own filled in: settings, prompts, what its paper fixes."
+        """Return a toolbox with the system's own settings and prompts filled in, and with what its
+        paper fixes.
+        """
         settings = self.fixed(self.with_own(tools.settings))
         return replace(tools, settings=settings, system_prompts=self.prompts)
 
     def graph(self, tools: Toolbox) -> CompiledStateGraph:
-        "The compiled graph over a toolbox."
+        "Build the compiled graph over a toolbox."
         return self.build(self.toolbox(tools))
 
     def max_steps(self, settings: Settings) -> int:
-        "More steps than any turn can take: a loop that does not end is an error."
+        """Return a number of graph steps that no turn reaches:
+
+        LangGraph's recursion limit, against endless loops.
+        """
         return 20 + 4 * self.retries(self.with_own(settings))
 
 # %% ../../nbs/5_systems/02_system.ipynb #db321f09
@@ -402,14 +439,14 @@ def _variant_changes(system: System, settings: Settings) -> dict[str, object]:
 # %% ../../nbs/5_systems/02_system.ipynb #layers01
 @dataclass(frozen=True)
 class Layer:
-    "One who has a say in the settings of a run."
+    "One of the layers that are laid over each other to make the settings of a run."
 
     source: str
-    "A profile, a system in it, a variant, or the caller."
+    "Whose layer it is: a profile, a system, a variant, or the caller."
     settings: Settings
-    "All settings, once this layer has been laid over those before it."
+    "All settings with this layer and those before it."
     keys: Collection[str] = ()
-    "Dotted keys that it names; a named one may keep its value."
+    "The dotted keys that this layer sets, also if the value stays the same."
 
 # %% ../../nbs/5_systems/02_system.ipynb #proflay1
 def _profile_layers(system: System, profile: str | Settings) -> list[Layer]:
@@ -439,7 +476,7 @@ def setting_layers(
     profile: str | Settings = "laptop",
     changes: Mapping[str, object] | None = None,
 ) -> list[Layer]:
-    """Lay the settings of a run over one another: profile, system, variant, caller.
+    """Return the layers of a run's settings, lowest first: profile, system, variant, caller.
 
     Args:
         system: The system, or one of its variants.
@@ -447,7 +484,7 @@ def setting_layers(
         changes: The caller's: dotted key -> value; the system's own under its name.
 
     Raises:
-        SettingsError: A profile, a key or a value that there is not.
+        SettingsError: An unknown profile, key or value.
     """
     layers = _profile_layers(system, profile)
     start = layers[-1].settings
@@ -470,7 +507,8 @@ def resolve(
     variant: str = "",
     changes: Mapping[str, object] | None = None,
 ) -> Settings:
-    """Resolve the settings of a run: the last of its layers (`setting_layers`), checked.
+    """Resolve the settings of a run: lay its layers over each other (`setting_layers`), and check
+    the result.
 
     Args:
         system: The system that runs.
@@ -479,7 +517,7 @@ def resolve(
         changes: Dotted key -> value; the system's own under its name, `{"ncl.classify": False}`.
 
     Raises:
-        SettingsError: A profile, variant, key or value that there is not.
+        SettingsError: An unknown profile, variant, key or value.
     """
     if variant:
         system = system.variant(variant)
@@ -495,14 +533,14 @@ def resolve(
 
 # %% ../../nbs/5_systems/02_system.ipynb #explain1
 class SettingSource(NamedTuple):
-    "A setting of a run, and who set it."
+    "A setting of a run, with the layer that set it."
 
     key: str
-    "Dotted key; the system's own under its name."
+    "Dotted key; the system's own settings stand under its name."
     value: object
     "Its value in the run."
     source: str
-    'The last layer that set it; "default": none.'
+    'The last layer that set it; "default": no layer did.'
 
 
 def explain_settings(
@@ -510,7 +548,10 @@ def explain_settings(
     profile: str | Settings = "laptop",
     changes: Mapping[str, object] | None = None,
 ) -> list[SettingSource]:
-    "Say who set each setting of a run. Raises SettingsError for what does not exist."
+    """Say for each setting of a run which layer set it.
+
+    Raises SettingsError for an unknown key or value.
+    """
     plain_settings = Settings("", ModelSpec(""), EmbedderSpec(""))
     layers = [
         Layer("default", plain_settings),
@@ -528,10 +569,11 @@ def explain_settings(
 
 # %% ../../nbs/5_systems/02_system.ipynb #cbd7c2bf
 def run_turn(graph: CompiledStateGraph, task: Task, max_steps: int = 50) -> TurnState:
-    """The final state of a turn in a graph of `System.graph`.
+    """Run one task through a compiled graph and return the final state.
 
-    Raises NodeError, with the steps so far as `steps`, if a node fails; a loop that does not end
-    within so many steps is an error.
+    `max_steps`: an error if the turn takes more. Raises NodeError, with the steps so far as
+    `steps`, if a node
+    fails.
     """
     from langsmith import tracing_context
 
@@ -548,7 +590,9 @@ def run_turn(graph: CompiledStateGraph, task: Task, max_steps: int = 50) -> Turn
 
 # %% ../../nbs/5_systems/02_system.ipynb #a865ab43
 def take_turn(graph: CompiledStateGraph, task: Task, max_steps: int = 50) -> Trajectory:
-    "The record of a turn, whether it ended or broke."
+    """Run one task through a compiled graph and return the record of the turn; an exception becomes
+    an error outcome.
+    """
     error = None
     start = time.perf_counter()
     try:
@@ -576,7 +620,7 @@ def _rows(graph: Graph) -> list[list[str]]:
 
 # %% ../../nbs/5_systems/02_system.ipynb #f8b820bc
 def draw_graph(graph: CompiledStateGraph, title: str = "") -> Figure:
-    "A matplotlib figure of a compiled graph: nodes by distance from the start; dashed: decisions."
+    "Draw a compiled graph as a matplotlib figure: nodes by distance from the start, decisions dashed."
     from matplotlib.figure import Figure
 
     drawable = graph.get_graph()

@@ -72,9 +72,9 @@ def _pairs(node: Node, path: Path, subject: str) -> dict[str, tuple[int, Node]]:
 
 # %% ../../nbs/5_systems/19_system_yaml.ipynb #4b396f11
 def read_system_yaml(path: str | Path) -> dict[str, object]:
-    """Read a configuration file: `section.key` -> value.
+    """Read a YAML configuration file of the multi-agent specification: `section.key` -> value.
 
-    Raises DataError, with the line, for what is no YAML, an unknown key, a value of the wrong type.
+    Raises DataError, with the line, for invalid YAML, an unknown key, or a value of the wrong type.
     """
     from pydantic import ValidationError
 
@@ -176,5 +176,9 @@ def _changes_of(values: Mapping[str, object], settings: Settings) -> dict[str, o
 
 # %% ../../nbs/5_systems/19_system_yaml.ipynb #bf86cd15
 def system_yaml_changes(path: str | Path, settings: Settings) -> dict[str, object]:
-    "The changes of settings that a file asks for. Raises DataError, SettingsError."
+    """Return the changes of settings that a YAML configuration file asks for: dotted key -> value.
+
+    `settings`: those that are changed. Raises DataError for the file, SettingsError for a value
+    that does not fit.
+    """
     return _changes_of(read_system_yaml(path), settings)

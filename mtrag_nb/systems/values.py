@@ -56,7 +56,7 @@ def _written_mapping(value: Mapping) -> dict[str, object]:
 
 
 def written(value: object) -> object:
-    "A value as JSON; messages and documents as LangChain writes them."
+    "Convert a value to JSON for the record; LangChain messages and documents in LangChain's own form."
     if value is None or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, Mapping):
@@ -97,9 +97,11 @@ def _unmarked(value: object) -> object:
 
 # %% ../../nbs/5_systems/15_values.ipynb #a4463fdb
 def revived(hint: object, value: object) -> object:
-    """A recorded value of a declared type; as it was where it is of another, since LangGraph checks none.
+    """Read a recorded JSON value back as a type; LangChain messages and documents become objects.
 
-    Raises ValueError for a value that could not be written down.
+    A value of another type is returned as it is, since LangGraph checks no types. Raises ValueError
+    for a value that
+    could not be recorded.
     """
     from langchain_core import messages
     from langchain_core.documents import Document
@@ -119,7 +121,10 @@ def revived(hint: object, value: object) -> object:
 
 # %% ../../nbs/5_systems/15_values.ipynb #b861af8c
 def value_type(hint: object, follows: str) -> type:
-    "A type that reads a graph's value from the record. `follows`: the key of the record that decides it."
+    """Make a type for pydantic that reads a graph's value from the record as type `hint`.
+
+    `follows`: the key of the record that decides the value.
+    """
     shared = follows
 
     class Value:

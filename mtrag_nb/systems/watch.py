@@ -50,7 +50,9 @@ def _place_of(config: RunnableConfig) -> Place:
 
 # %% ../../nbs/5_systems/14_watch.ipynb #48a7fb7b
 def precedes(earlier: Place, later: Place) -> bool:
-    "Whether a visit was over before another began; two of one superstep see nothing of each other."
+    """Whether a visit ended before another began; visits of one LangGraph superstep do not see each
+    other.
+    """
     for (step, path), (other_step, other_path) in zip(earlier, later):
         if step != other_step:
             return step < other_step
@@ -130,12 +132,12 @@ def _node_kinds() -> tuple[type, type]:
 
 # %% ../../nbs/5_systems/14_watch.ipynb #watc0011
 def is_graph(value: object) -> bool:
-    "Whether a value is a compiled graph of LangGraph with a state."
+    "Whether a value is a compiled LangGraph graph with a state."
     return is_of(value, "langgraph", "CompiledStateGraph")
 
 
 def nested_graphs(graph: CompiledStateGraph) -> dict[str, CompiledStateGraph]:
-    "The graphs that are nodes of a graph, by the names of the nodes."
+    "Return the graphs that are nodes of a graph: name of the node -> graph."
     nested = {}
     for name, node in graph.nodes.items():
         if is_graph(node.bound):
@@ -144,7 +146,7 @@ def nested_graphs(graph: CompiledStateGraph) -> dict[str, CompiledStateGraph]:
 
 
 def node_names(graph: CompiledStateGraph, prefix: str = "") -> list[str]:
-    "The nodes of a graph, and as NODE:NODE those of the graphs within it."
+    "Return the names of a graph's nodes, those of nested graphs as NODE:NODE."
     names = [prefix + name for name in graph.nodes if name != START]
     for name, inner in nested_graphs(graph).items():
         names += node_names(inner, f"{prefix}{name}:")
@@ -154,7 +156,10 @@ def node_names(graph: CompiledStateGraph, prefix: str = "") -> list[str]:
 def watched(
     graph: CompiledStateGraph, visitor: Visitor, prefix: str = ""
 ) -> CompiledStateGraph:
-    "A copy of a graph whose nodes a visitor asks; it keeps no checkpoints, caches nothing, waits for nobody."
+    """Return a copy of a graph in which a visitor is called around each node.
+
+    The copy has no checkpointer, no cache and no interrupts.
+    """
     watched_node, nested_graph = _node_kinds()
     nodes = {}
     for name, node in graph.nodes.items():
@@ -179,20 +184,24 @@ def watched(
 # %% ../../nbs/5_systems/14_watch.ipynb #watc0014
 @dataclass(frozen=True)
 class BoundGraph:
-    "A compiled graph, with the context of its calls."
+    "A compiled LangGraph graph, with the configuration and context that were bound to it."
 
     graph: CompiledStateGraph
-    "The graph, with the configuration that is bound to it."
+    "The graph, with its configuration."
     context: object = None
-    "What each call gets as its context."
+    "The LangGraph context of each call."
 
     @property
     def config(self) -> Mapping[str, object]:
-        "What is bound to the graph: `configurable`, `metadata`, `tags`, `recursion_limit`."
+        "The bound configuration: `configurable`, `metadata`, `tags`, `recursion_limit`."
         return self.graph.config or {}
 
     def config_of(self, thread: str, limit: int) -> dict[str, object]:
-        "The configuration of a call; a thread of the graph's own goes before the given one."
+        """Return the configuration of one call. A thread id that is bound to the graph wins over
+        `thread`.
+
+        `limit`: the recursion limit.
+        """
         configurable = {}
         if "thread_id" not in (self.config.get("configurable") or {}):
             configurable["thread_id"] = thread
@@ -200,7 +209,9 @@ class BoundGraph:
 
     @property
     def not_taken(self) -> list[str]:
-        "What of the graph does not hold while it is watched."
+        """The features of the graph that are switched off while it is watched (checkpointer,
+        interrupts), in words.
+        """
         lost = []
         graphs = [self.graph, *nested_graphs(self.graph).values()]
         if any(graph.checkpointer for graph in graphs):
@@ -211,9 +222,9 @@ class BoundGraph:
 
 # %% ../../nbs/5_systems/14_watch.ipynb #b1536957
 def bound_graph(value: object) -> BoundGraph | None:
-    """A compiled graph, also where `bind` or `with_config` wrapped it; None for anything else.
+    """Unwrap a compiled graph from `bind` and `with_config`; None for anything else.
 
-    Raises SettingsError for a graph that is bound to what a call of it here cannot get.
+    Raises SettingsError if something other than a context is bound to its calls.
     """
     if is_graph(value):
         return BoundGraph(value)
