@@ -53,7 +53,6 @@ def rouge_l(response: str, target: str) -> float:  # in [0, 1]; 0 if either has 
     recall = length / len(wanted)
     return 2 * precision * recall / (precision + recall)
 
-
 # %% ../../nbs/7_evaluation/04_measures.ipynb #tr000002
 def target_recall(answer: str, target: str) -> float:  # in [0, 1]
     """Return the share of the target's content words that an answer has, in [0, 1].
