@@ -161,7 +161,7 @@ def _memory_problems(settings: Settings) -> list[str]:
 
 # %% ../../nbs/app/03_data.ipynb #ea5706ab
 def profile_problems(settings: Settings) -> list[str]:
-    "What a profile lacks on this machine; empty if it can run."
+    "Return what a profile lacks on this machine, in words; [] if it can run."
     try:
         require_packages()
     except SettingsError as e:
@@ -371,7 +371,10 @@ def fetch(
 
 # %% ../../nbs/app/03_data.ipynb #79588d9f
 def on_device(settings: Settings, device: str = "") -> Settings:
-    "Settings whose embedder runs there; '': as they say. Raises SettingsError for a GPU that will not do."
+    """Return settings whose embedder runs on a device; '': unchanged.
+
+    Raises SettingsError for a GPU that cannot be used.
+    """
     if not device:
         return settings
     if device.startswith("cuda"):
@@ -386,7 +389,7 @@ def on_device(settings: Settings, device: str = "") -> Settings:
 
 
 def print_index(index: str | Path, manifest: "Manifest") -> None:
-    "Print what an index holds."
+    "Print what an index contains."
     total = manifest.total
     parts = ", ".join(
         f"{d} {n['passages']}" for d, n in sorted(manifest.domains.items())

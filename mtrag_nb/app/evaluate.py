@@ -88,30 +88,35 @@ def _unjudged_questions(known: Sequence[Gold]) -> list[str]:
 # %% ../../nbs/app/05_evaluate.ipynb #7ed07435
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    "What came of a system on some questions. Shown, it is the table of stages that failed first."
+    """The result of `evaluate`: a run with its scores and blame.
+
+    It shows the table of stages that failed first.
+    """
 
     run: Run
     evidence: "Evidence"
     page: Path
     "The report, one HTML file."
     left_out: Mapping[str, int] = field(default_factory=dict)
-    "What the histories of the questions hold beside turns, and how many of each."
+    "Kind of message that is no turn (system, tool, image) -> how many the histories have."
 
     @cached_property
     def blame(self) -> "BlameReport":
+        "The verdict on each turn, and the stage that failed first."
         from mtrag_nb.evaluation.blame import blame
 
         return blame(self.evidence)
 
     @cached_property
     def scores(self) -> "ScoreReport":
+        "The scores of the run."
         from mtrag_nb.evaluation.scores import score_run
 
         return score_run(self.run, self.evidence.gold)
 
     @property
     def unknown(self) -> list[str]:
-        "What the record cannot say, and why."
+        "What cannot be said from the record, and why."
         turns = self.run.trajectories.values()
         notes = []
         if self.left_out:

@@ -215,7 +215,7 @@ _LICENCE_OUT = "runs/licence/licence.json"
 
 
 def model_way(text: str) -> str:
-    "A way to ask the model, or none. Raises SettingsError."
+    'Check the name of a way to ask the model, or "none", and return it. Raises SettingsError.'
     from mtrag_nb.evaluation.licence import MODEL_WAYS
 
     return one_of("--ways", [*MODEL_WAYS, "none"])(text)

@@ -54,21 +54,22 @@ if TYPE_CHECKING:
 # %% ../../nbs/app/10_reproduce.ipynb #4d6c27bc
 @dataclass(frozen=True)
 class PlannedRun:
-    "A run of a paper."
+    "One run of a paper's reproduction: the changes of settings that make it."
 
     name: str
-    "Of its folder."
+    "The name of its folder."
     place: str
-    "In the paper."
+    "Where the paper reports it."
     changes: Mapping[str, object] = field(default_factory=dict)
     "Dotted key -> value."
     tasks: str = "mtrag-human/reference"
-    "The kind of official file."
+    "The kind of official file with its tasks."
     judged: bool = False
+    "Whether its answers are judged."
     variant: str = ""
-    "On the laptop, where the system's own stages do not feel the change."
+    "The system's variant for the laptop, where the default stages ignore the change."
     kept: str = ""
-    "The same over the sample, kept with the project: a folder of data."
+    "The same run over the sample, kept with the project: a folder of `data`."
 
 # %% ../../nbs/app/10_reproduce.ipynb #0ff5d197
 @dataclass(frozen=True)
@@ -182,10 +183,10 @@ def _data_at(where: str | Path = "", profile: str = "laptop") -> _Data:
 # %% ../../nbs/app/10_reproduce.ipynb #eb824605
 @dataclass(eq=False)
 class Reproduction:
-    "A paper, reproduced in a folder."
+    "The reproduction of a paper in a folder, with all options."
 
     paper: str
-    "Of `data/paper/plans.json`."
+    "Name of the paper, a key of `data/paper/plans.json`."
     folder: str | Path
     profile: str = "laptop"
     variant: str = ""
@@ -232,12 +233,12 @@ class Reproduction:
 
     @property
     def has_defaults(self) -> bool:
-        "Whether it has the laptop's defaults."
+        "Whether nothing but the laptop's defaults is used."
         return self.profile == "laptop" and not self.variant
 
     @property
     def most(self) -> int | None:
-        "Children of each domain that are indexed; None: all."
+        "The most children of each domain that are indexed; None: all."
         if self.cap:
             return self.cap
         if self.limit and self.data.root:
@@ -247,17 +248,17 @@ class Reproduction:
         return None
 
     def variant_of(self, planned: PlannedRun) -> str:
-        "The variant of the system that makes a run."
+        "Return the variant of the system that makes a run."
         if planned.variant == OWN_VARIANT:
             return ""
         return self.variant or (planned.variant if self.profile == "laptop" else "")
 
     def system_of(self, planned: PlannedRun) -> str:
-        "The name of the system that makes a run."
+        "Return the name of the system that makes a run."
         return with_variant(self.of.system, self.variant_of(planned))
 
     def typed_changes(self, planned: PlannedRun) -> dict[str, str]:
-        "The changed settings of a run as they would be typed. A variant as published has prompts of its own."
+        "Return the changed settings of a run as one would type them with `--set`."
         changes = dict(self.changes)
         for key, value in planned.changes.items():
             changes[key] = str(value).lower() if isinstance(value, bool) else str(value)
@@ -267,7 +268,7 @@ class Reproduction:
         return changes
 
     def settings(self, planned: PlannedRun) -> Settings:
-        "The settings of a run."
+        "Return the settings of a run."
         base = Setup(self.profile).base()
         system = system_named(self.system_of(planned))
         return system.configured(base, self.typed_changes(planned))
@@ -281,7 +282,7 @@ class Reproduction:
         return system_named(DEFAULT).configured(base, speed)
 
     def index(self, planned: PlannedRun) -> Path:
-        "The index of a run."
+        "Return the folder of the index that a run searches."
         settings = self.settings(planned)
         first = self.settings(self.of.runs[0])
         if settings.chunks.flat:
@@ -413,9 +414,9 @@ def _judge_answers(r: Reproduction, planned: PlannedRun, models: _OneSet) -> boo
 
 # %% ../../nbs/app/10_reproduce.ipynb #go000002
 def go(r: Reproduction, tell: Callable[[str], object] = print) -> bool:
-    """Begin a reproduction, or go on with it.
+    """Carry out a reproduction, or resume it. `tell`: prints progress.
 
-    Returns whether all of it is whole, but for what cannot be made here.
+    Returns whether everything was made that can be made here.
     """
     for planned, why in r.runs:
         if why:
@@ -462,7 +463,7 @@ def _score_runs(r: Reproduction, tell: Callable[[str], object]) -> None:
 
 # %% ../../nbs/app/10_reproduce.ipynb #24688059
 def recordings(r: Reproduction) -> "list[Evidence]":
-    "The recorded runs, in the order of the plan, their turns and judgements in the order of the tasks."
+    "Return the recorded runs in the order of the plan, with their turns in the order of the tasks."
     from mtrag_nb.evaluation.evidence import Evidence
     from mtrag_nb.show import papers  # which knows the steps of every system  # noqa: F401
 
@@ -484,7 +485,7 @@ def recordings(r: Reproduction) -> "list[Evidence]":
 
 # %% ../../nbs/app/10_reproduce.ipynb #c402941e
 def tables_of(r: Reproduction, runs: "list[Evidence]") -> "dict[str, PaperTable]":
-    "The paper's tables, each beside ours."
+    "Return the paper's tables, each beside ours: file name -> both."
     from mtrag_nb.search.manifest import Manifest
     from mtrag_nb.show.papers import paper_tables
 
@@ -531,7 +532,9 @@ def _changed(r: Reproduction, planned: PlannedRun, run: "Evidence | None") -> st
 def runs_table(
     r: Reproduction, runs: "list[Evidence]"
 ) -> tuple[tuple[str, ...], list[tuple]]:
-    "The runs of the paper: what was changed, what came of each, or why it is left out."
+    """Return the table of the paper's runs (head, rows): what was changed, and the result or the
+    reason why it is left out.
+    """
     recorded = {run.name: run for run in runs}
     rows = []
     for planned, why in r.runs:
@@ -550,7 +553,7 @@ _SELECTED = {
 
 
 def facts(r: Reproduction, runs: "Sequence[Evidence]" = ()) -> list[tuple[str, str]]:
-    "What was wanted, in a few rows; of the runs that are kept, what they hold."
+    "Describe a reproduction in a few rows (name, text): options, and what the kept runs contain."
     rows = {
         "system": r.system.name,
         "profile": f"{r.profile}: {_model_names(r.settings(r.of.runs[0]))}",
@@ -622,7 +625,9 @@ def _head_html(r: Reproduction, runs: "list[Evidence]") -> str:
 
 # %% ../../nbs/app/10_reproduce.ipynb #f189428e
 def write(r: Reproduction, tell: Callable[[str], object] = print) -> Path:  # the page
-    "Write the page, tables as CSV, Markdown and LaTeX, and figures as PNG, SVG and PDF, of recorded runs beside the page."
+    """Write the page, the tables (CSV, Markdown, LaTeX) and the figures (PNG, SVG, PDF) of a
+    reproduction.
+    """
     from mtrag_nb.show.figures import save_figure
     from mtrag_nb.show.papers import not_made, own_figures, paper_html
 
@@ -649,7 +654,7 @@ def write(r: Reproduction, tell: Callable[[str], object] = print) -> Path:  # th
 
 # %% ../../nbs/app/10_reproduce.ipynb #61ce25c6
 def paper_name(text: str) -> str:
-    "A paper that can be reproduced, by name. Raises SettingsError."
+    "Check the name of a paper that can be reproduced, and return it. Raises SettingsError."
     return one_of("paper", list(_paper_plans()))(text)
 
 # %% ../../nbs/app/10_reproduce.ipynb #66d9fc4c

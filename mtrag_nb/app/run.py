@@ -80,6 +80,7 @@ def _by_domain(turns: Collection[Trajectory]) -> str:
 
 # %% ../../nbs/app/04_run.ipynb #6c2b898f
 def print_run(run: Run) -> None:
+    "Print how the turns of a run ended, and where its files are."
     turns = run.trajectories.values()
     profile = run.manifest["settings"]["profile"]
     print(
@@ -94,7 +95,7 @@ def print_run(run: Run) -> None:
 
 
 def whole(run: Run, **_) -> bool:
-    "Whether no turn broke."
+    "Whether no turn of a run broke."
     return not any(t.failed for t in run.trajectories.values())
 
 # %% ../../nbs/app/04_run.ipynb #c133f074

@@ -382,7 +382,7 @@ _OPTIONAL = ("note", "state_update", "thought")
 
 
 def step_line(step: Step) -> dict[str, object]:
-    "A step as the JSON object that is recorded: its kind, its fields, and what was unknown."
+    "Return a step as a JSON object for the record: its kind, its fields, and unknown ones."
     line = {"kind": step.path, **plain(step)}
     line.pop("path", None)
     for key in _OPTIONAL:
@@ -417,9 +417,8 @@ def read_step(line: Mapping[str, object]) -> Step:
 
 # %% ../../nbs/1_core/13_record.ipynb #947a309c
 def own_fields(step: Step) -> dict[str, object]:
-    """The fields of a step that its nearest shared kind does not have, as JSON values.
-
-    They are those of a system's own kind, whether this process knows it or not.
+    """Return the fields that a system's own kind of step adds to its nearest shared kind, as JSON
+    values.
     """
     shared = next(c for c in type(step).__mro__ if c.__module__ == __name__)
     names = {f.name for f in fields(shared)}
@@ -443,7 +442,9 @@ class Fault:
 
 # %% ../../nbs/1_core/13_record.ipynb #efeae727
 def without_places(text: str) -> str:
-    "A text without this machine's paths: package files as they are imported, `~` for the home folder."
+    """Remove this machine's paths from a text: package files are named as modules, the home folder
+    becomes `~`.
+    """
     package = Path(sys.modules["mtrag_nb"].__file__).parents[1]
     places = {str(p) for p in (*map(Path, sys.path), package) if p.is_absolute()}
     for place in sorted(places, key=len, reverse=True):
@@ -468,7 +469,9 @@ def _fault_of(error: BaseException) -> Fault:
 
 # %% ../../nbs/1_core/13_record.ipynb #232cfa57
 def kept_by(step: Graded | Ranked) -> tuple[str, ...]:
-    "Ids that a step left: by its system's own rule (`Step.state_update`), else what passed."
+    """Return the ids of the contexts that a grade or ranking kept: as the system says
+    (`Step.state_update`), else what passed.
+    """
     own_rule = step.state_update.get("kept")
     return step.kept if own_rule is None else tuple(own_rule)
 
@@ -510,7 +513,10 @@ class Trajectory:
     "The exception that ended the turn."
 
     def of(self, kind: type[StepKind]) -> list[StepKind]:
-        "The steps of a kind, in order; by its path, as a notebook may define the class anew."
+        """Return the steps of a kind, in order.
+
+        Kinds are compared by their path, since a notebook may define a class again.
+        """
         path = f"{kind.path}/"
         steps = []
         for step in self.steps:
@@ -519,7 +525,7 @@ class Trajectory:
         return steps
 
     def step(self, node: str) -> Step | None:
-        "The last step of a node; None if it was not visited."
+        "Return the last step of a node; None if the node was not visited."
         return next((s for s in reversed(self.steps) if s.node == node), None)
 
     @property
@@ -574,7 +580,7 @@ class Trajectory:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        "Ids of the contexts after the last grade or ranking; without one, those found last."
+        "Ids of the contexts that the last grade or ranking kept; without one, of those found last."
         for step in reversed(self.steps):
             if isinstance(step, (Graded, Ranked)):
                 return kept_by(step)
@@ -673,7 +679,7 @@ def trajectory(
 
 # %% ../../nbs/1_core/13_record.ipynb #a1436f58
 def turn_line(turn: Trajectory) -> dict[str, object]:
-    "A turn as the JSON object that is recorded."
+    "Return a turn as a JSON object for the record."
     line = plain(replace(turn, steps=()))
     return line | {"steps": [step_line(step) for step in turn.steps]}
 
@@ -704,11 +710,11 @@ def context_names(contexts: Mapping[str, Context]) -> Callable[[str], str]:
 
 
 def tell(turn: Trajectory, contexts: Mapping[str, Context] = {}) -> str:
-    """A turn as text, a line or two for each step.
+    """Describe a turn as text, a line or two for each step.
 
     Args:
-        turn: the record.
-        contexts: id -> context (`Run.passages`), for names in the place of ids.
+        turn: The record.
+        contexts: Id -> context (`Run.passages`), to show names in place of ids.
     """
     lines = [("question", clipped(turn.question, 90))]
     for step in turn.steps:
@@ -730,7 +736,9 @@ def is_web(i: str) -> bool:
 
 # %% ../../nbs/1_core/13_record.ipynb #cab3aa0b
 def ranking_scores(turn: Trajectory) -> dict[str, float]:
-    "Context id -> the score that ranked it: of its best hit, or of a later ranking by the system."
+    """Return the score that ranked each context: context id -> that of its best hit, or of a later
+    ranking.
+    """
     scores: dict[str, float] = {}
     for search in turn.retrievals:
         for hit in search.hits:
@@ -744,9 +752,9 @@ def ranking_scores(turn: Trajectory) -> dict[str, float]:
 def predicted_passages(
     contexts: Sequence[Context], scores: Mapping[str, float]
 ) -> list[tuple[Passage, float]]:
-    """The corpus passages of ranked contexts, best first, each with its score.
+    """Return the corpus passages of ranked contexts with their scores, best first.
 
-    Contexts of one passage are joined; the first one's score (`scores`, by id) is the passage's.
+    Contexts of one passage are joined, with the score of the first. `scores`: context id -> score.
     """
     pieces: dict[str, list[Context]] = defaultdict(list)
     for context in contexts:

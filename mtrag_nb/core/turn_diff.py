@@ -67,7 +67,7 @@ def _end_in_words(turn: Trajectory) -> str:
 
 @dataclass(frozen=True, repr=False)
 class TurnDiff:
-    "Two records of one turn, side by side."
+    "Two records of one turn, compared side by side."
 
     before: Trajectory
     "The first record."
@@ -78,7 +78,7 @@ class TurnDiff:
 
     @property
     def same(self) -> bool:
-        "Whether the two have the same content, whatever they cost."
+        "Whether both records have the same content; time and cost may differ."
         end = attrgetter("outcome", "reason", "answer", "cited", "contexts")
         if end(self.before) != end(self.after):
             return False

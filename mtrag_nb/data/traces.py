@@ -628,7 +628,7 @@ def _task_of(
 
 # %% ../../nbs/2_data/16_traces.ipynb #55ddf4f8
 def read_kinds(path: str | Path | None) -> dict[str, str]:
-    "A file {node: kind}, JSON or YAML. Raises DataError for a kind that does not exist."
+    "Read a JSON or YAML file {node: kind of step}. Raises DataError for an unknown kind."
     if path is None:
         return {}
     allowed = (*STEPS, "step")
@@ -654,7 +654,7 @@ def import_traces(
     ] = {},  # node -> kind of step, where its name does not say it
     name: str = "",  # of the system; "": that of the file
 ) -> Run:
-    "Write the spans of a foreign program as a run. Raises DataError (file, line)."
+    "Turn the spans of a foreign program into a run folder. Raises DataError (file, line)."
     odd = Counter()
     joined = Counter()
     traces = traces_of(path, odd)

@@ -36,13 +36,13 @@ _ENGINE_ROOM = 80  # MB that the engine may write when it opens a folder
 
 
 def disk_size(folder: Path) -> int:
-    "What a folder takes on the disk, in bytes; holes take nothing."
+    "Return the bytes that a folder takes on the disk; holes in files take none."
     files = [p.stat() for p in folder.rglob("*") if p.is_file()]
     return sum(min(f.st_size, getattr(f, "st_blocks", f.st_size) * 512) for f in files)
 
 
 def copy_sparse(source: str | Path, target: str | Path) -> None:
-    "Copy a file; blocks of zeros become holes: the engine's files are mostly holes."
+    "Copy a file; blocks of zeros become holes that take no space."
     zeros = bytes(2**18)
     with open(source, "rb") as a, open(target, "wb") as b:
         while block := a.read(len(zeros)):
@@ -54,7 +54,7 @@ def copy_sparse(source: str | Path, target: str | Path) -> None:
 
 # %% ../../nbs/4_search/04_store.ipynb #46f18e16
 def check_free(folder: Path, megabytes: float, what: str, remedy: str) -> None:
-    "Raises DiskFull unless so much is free."
+    "Check that so many megabytes are free. Raises DiskFull."
     free = shutil.disk_usage(folder).free / 1e6
     if free < megabytes:
         problem = (
@@ -170,7 +170,10 @@ def open_store(
     sparse: SparseSettings | None = SparseSettings(),  # None: dense vectors alone
     write: bool = False,
 ) -> QdrantVectorStore:
-    "LlamaIndex's store over a server or a folder. Raises ServerError, DataError, InUse, DiskFull."
+    """Open LlamaIndex's Qdrant store over a server or a folder.
+
+    Raises ServerError, DataError, InUse, DiskFull.
+    """
     if url:
         client = _server(url)
     else:
@@ -187,7 +190,10 @@ def open_store(
 
 # %% ../../nbs/4_search/04_store.ipynb #cf31a27f
 def create_collection(store: QdrantVectorStore, dim: int, hnsw: bool = False) -> None:
-    "The store's empty collection for dense vectors of this length, made if missing; hnsw: with a graph."
+    """Create the store's collection for vectors of length `dim` if it is missing.
+
+    `hnsw`: with a graph for fast search.
+    """
     if store.client.collection_exists(COLLECTION):
         return
     dense = {_DENSE: qm.VectorParams(size=dim, distance=qm.Distance.COSINE)}
@@ -233,7 +239,7 @@ def _sparse_params(domain: str) -> qm.SearchParams | None:
 
 
 def count_points(store: QdrantVectorStore, domain: str = "") -> int:
-    "How many children the store holds, of a domain or of all."
+    "Count the children in a store, of one domain or all."
     if not store.client.collection_exists(COLLECTION):
         return 0
     only = _qdrant_filter(domain) if domain else None
@@ -243,7 +249,10 @@ def count_points(store: QdrantVectorStore, domain: str = "") -> int:
 def all_points(
     store: QdrantVectorStore, vectors: bool = False, size: int = 1000
 ) -> Iterator[list]:
-    "All points with their payloads, in pages of this size."
+    """Yield all points of a store with their payloads, in pages of `size`.
+
+    `vectors`: with their vectors.
+    """
     at = None
     while True:
         page, at = store.client.scroll(

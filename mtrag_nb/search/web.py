@@ -46,7 +46,7 @@ _MOST_CHARS = 2000  # of a result's text
 
 @dataclass(frozen=True)
 class WebResult:
-    "Something found, as plain text."
+    "One result of a web search, as plain text."
 
     url: str
     title: str
@@ -71,15 +71,15 @@ def _web_result(url: object, title: object, text: object) -> WebResult | None:
 
 # %% ../../nbs/4_search/10_web.ipynb #web-source
 class WebSource(Protocol):
-    "What is searched in the place of the web."
+    "The interface of what is searched as the web."
 
     live: bool
-    "Whether it may find something else tomorrow."
+    "Whether it may give other results tomorrow."
     fingerprint: str
     "Names it in the identity of a run."
 
     def search(self, query: str, k: int) -> list[WebResult]:
-        "The first k results for a query. Raises ServerError."
+        "Return the first k results for a query. Raises ServerError."
 
 # %% ../../nbs/4_search/10_web.ipynb #808d0c62
 class _CorpusSource:
@@ -173,19 +173,19 @@ class _SearxSource:
 # %% ../../nbs/4_search/10_web.ipynb #47ad037a
 @dataclass(frozen=True)
 class WebSearch:
-    "What was found for a query."
+    "One recorded web search with its results."
 
     key: str
-    "Of provider, query and number."
+    "Digest of provider, query and number of results."
     query: str
     provider: str
     time: str
-    "When it was asked, UTC."
+    "When it was made, in UTC."
     results: tuple[WebResult, ...]
 
     @property
     def contexts(self) -> tuple[Context, ...]:
-        "The results as a generator reads them: marked in title and source."
+        "The results as contexts, marked as web results in title and source."
         source = f"web, by {self.provider.split()[0]}"
         found = []
         for n, r in enumerate(self.results, 1):
@@ -200,7 +200,7 @@ class WebSearch:
 
 # %% ../../nbs/4_search/10_web.ipynb #366ecd93
 class Web:
-    "A source with its record. Safe to use from several threads."
+    "A web source with a record of its searches. Safe in several threads."
 
     def __init__(
         self,
@@ -235,13 +235,13 @@ class Web:
 
     @property
     def live(self) -> bool:
-        "Whether what it says came, or may come, from a source that changes."
+        "Whether some result came, or may come, from a source that changes."
         if self.source:
             return self.source.live
         return self.fingerprint.startswith("searxng:")
 
     def kept_in(self, path: str | Path) -> Web:
-        "The same source with a record in a file, which begins with what is known here."
+        "Return the same source with its record in a file, which begins with what is recorded here."
         web = Web(self.source, path, self.now)
         for s in self._known.values():
             if s.key not in web._known:
@@ -250,7 +250,10 @@ class Web:
         return web
 
     def search(self, query: str, k: int = 3) -> WebSearch:
-        "What is found for a query, on the record if it is there. Raises DataError without source or record."
+        """Search, or return the recorded results of the same query.
+
+        Raises DataError without source and record.
+        """
         key = digest([self.fingerprint, query, k])
         with self._lock:
             if key in self._known:
@@ -280,11 +283,11 @@ class Web:
         self._contexts.update((c.id, c) for c in s.contexts)
 
     def known(self, ids: Sequence[str]) -> list[str]:
-        "Those of these ids that are the web's."
+        "Return those of some ids that come from the web."
         return [i for i in ids if is_web(i)]
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
-        "Contexts by id, in that order. Raises DataError for one that was never found."
+        "Return contexts by id, in that order. Raises DataError for one that was never found."
         if missing := [i for i in ids if i not in self._contexts]:
             remedy = "Is web.jsonl of the run whole?"
             raise DataError(
@@ -297,7 +300,10 @@ _SOURCES = ("none", "corpus:FOLDER", "recorded:FILE", "searxng:URL")
 
 
 def web_named(text: str, open_corpus: Callable[[Path], RetrieverLike]) -> Web | None:
-    "A source by its name, one of _SOURCES; `open_corpus`: a retriever of a folder. Raises SettingsError."
+    """Return a web source by name.
+
+    `open_corpus`: folder -> retriever over the index in it. Raises SettingsError.
+    """
     kind, _, where = text.partition(":")
     if text in ("", "none"):
         return None

@@ -46,7 +46,7 @@ _UNKNOWN = "not recorded"
 
 
 def profile_of(run: Evidence) -> str:
-    "The profile that a run was made with; '' for one that this project did not make."
+    "Return the profile of a run; '' for a run that was imported."
     return run.manifest.get("settings", {}).get("profile", "")
 
 
@@ -129,7 +129,7 @@ def _settings_of(run: Evidence) -> dict[str, object]:
 
 # %% ../../nbs/8_show/03_details.ipynb #da4e54dc
 def manifest_html(board: Board) -> str:
-    "What was run, a column a run."
+    "Return the runs' settings, models and versions as HTML, one column for each run."
     runs = board.runs
     head = ["", *(run.name for run in runs)]
     facts = _columns([_run_facts(run) for run in runs])
@@ -197,7 +197,7 @@ def _group_rows(board: Board, by: str) -> Iterator[list[object]]:  # by: domain 
 
 # %% ../../nbs/8_show/03_details.ipynb #ea8a8bef
 def outcomes_html(board: Board) -> str:
-    "How the turns ended: of all, by domain, and by turn."
+    "Return how turns ended as HTML: over all, by domain, and by turn number."
     rows = _outcome_rows(board)
     parts = [table_html(board.head("ended"), rows, "How the turns ended")]
     for by in _GROUPS:
@@ -227,7 +227,7 @@ _OPEN_ROWS = 8  # measures of which the table is open
 
 
 def shown_measures(runs: Sequence[Evidence]) -> list[str]:
-    "The measures of the runs, the most telling first; those that no run could measure are left out."
+    "Return the measures that some run has, the most telling first."
     every = dict.fromkeys([*_FIRST, *(m for run in runs for m in run.measures)])
     return [m for m in every if any(run.of(m) for run in runs)]
 
@@ -247,7 +247,7 @@ def _score_row(measure: str, runs: Sequence[Evidence]) -> list[str]:
 
 # %% ../../nbs/8_show/03_details.ipynb #c57586d8
 def scores_html(board: Board) -> str:
-    "Every measure with its interval, and where it was missing."
+    "Return every measure with its interval as HTML, and for how many turns it is missing."
     runs = board.compared
     head = board.head("measure")[: len(runs) + 1]
     rows = [_score_row(measure, runs) for measure in shown_measures(runs)]
@@ -271,7 +271,7 @@ def _wide(report: object, title: str) -> Markup:
 
 # %% ../../nbs/8_show/03_details.ipynb #112bc140
 def refusals_html(board: Board) -> str:
-    "Refusals in four cells; '' where no labels are known."
+    "Return the confusion matrix of refusals as HTML; '' if no labels are known."
     runs = board.compared
     if not any(run.gold for run in runs):
         return ""
@@ -294,7 +294,7 @@ def refusals_html(board: Board) -> str:
 
 # %% ../../nbs/8_show/03_details.ipynb #be85dc56
 def comparisons_html(board: Board) -> str:
-    "Paired comparisons by the measures that all runs have; '' for one run."
+    "Return paired comparisons of the runs as HTML, by each measure that all have; '' for one run."
     runs = board.compared
     if len(runs) == 1:
         return ""
@@ -310,7 +310,7 @@ def comparisons_html(board: Board) -> str:
 
 # %% ../../nbs/8_show/03_details.ipynb #a5991bd2
 def judges_html(board: Board) -> str:
-    "What the judge of each run said; '' where none was asked."
+    "Return the judges' scores of each run as HTML; '' if no run was judged."
     parts = []
     for run in board.runs:
         if run.judged:
@@ -341,7 +341,7 @@ def _node_row(name: str, n: Node) -> list[object]:  # under the head of nodes
 
 # %% ../../nbs/8_show/03_details.ipynb #121bc96c
 def cost_html(board: Board) -> str:
-    "What a turn of each run cost, and each of its nodes."
+    "Return the cost of a turn of each run as HTML, and of each of its nodes."
     rows = []
     for run in board.runs:
         for name, node in run.telemetry.nodes.items():

@@ -721,7 +721,10 @@ def paper_tables(
     ] = {},  # run -> children in its index, where that is known
     papers: Sequence[str] = PAPERS,
 ) -> dict[str, PaperTable]:
-    "Every published table beside ours, by file name; Self-CRAG and NCL take all runs if none is theirs."
+    """Compute every published table from recorded runs: file name -> both tables.
+
+    The tables of Self-CRAG and NCL take all runs if none is of these systems.
+    """
     every = [*runs, *ablations]
     tables = {}
     for paper in papers:
@@ -764,7 +767,7 @@ _FIGURES: dict[str, Callable[[Sequence[Evidence]], Figures]] = {
 
 
 def own_figures(paper: str, runs: Sequence[Evidence]) -> Figures:
-    "What a paper draws or counts, beside the same of recorded runs: file name -> figure, what it shows."
+    "Draw a paper's figures from recorded runs: file name -> figure, and what it shows."
     return _FIGURES[paper](runs)
 
 # %% ../../nbs/8_show/10_papers.ipynb #notm0002
@@ -772,9 +775,9 @@ _NOT_MADE_HEAD = ("place", "what it holds", "why it is not made")
 
 
 def not_made(paper: str, recorded: bool = True) -> PaperBlock:
-    """The numbered tables and figures of a paper, or parts of them, that are not made, each with its reason.
+    """List the tables and figures of a paper that are not reproduced, each with its reason.
 
-    `recorded`: of the runs that are kept; else of any runs.
+    `recorded`: from the runs kept with the project; else from any runs.
     """
     rows = []
     for item in read_json(data_dir("paper") / "not_made.json")["items"]:
@@ -790,7 +793,7 @@ def paper_html(
     head: str = "",  # HTML that stands before the tables
     missing: PaperBlock | None = None,  # what is not made
 ) -> str:
-    "Tables and figures on one page."
+    "Return a page of tables and figures, published beside recorded, as HTML."
     images = []
     for name, (figure, caption) in figures.items():
         alt = caption_title(caption)

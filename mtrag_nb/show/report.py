@@ -177,12 +177,12 @@ def _fit_inside(board: Board, most: int = _INSIDE) -> bool:
 
 
 def turns_beside(path: Path) -> Path:
-    "Where the turns of a page lie, if they do not stand on it."
+    "Return the folder of the pages of single turns that belong to a report page."
     return path.with_name(f"{path.stem}.turns")
 
 
 def views_in(folder: Path) -> list[Path]:
-    "The files of views in a folder, if there is one."
+    "Return the pages of single turns in a folder; [] if there is no folder."
     files = sorted(folder.glob("c*.html"))
     return [file for file in files if re.fullmatch(r"c\d{4,}\.html", file.name)]
 
@@ -350,7 +350,10 @@ def write_report(
     | None = None,  # the file of the tasks; None: the sample's, for its tasks
     whole: bool = True,  # False: the turns alone, in cases.html
 ) -> Path:
-    "Write the report of runs, and their cards. Raises DataError for no run or turn, one twice, other tasks."
+    """Write the HTML report of runs, and their cards.
+
+    Raises DataError for no run or turn, a run that is named twice, or runs of other tasks.
+    """
     board = _board_of(runs, reference)
     if not out:
         first = runs[0].folder if isinstance(runs[0], Run) else Path(runs[0])

@@ -54,7 +54,7 @@ __all__ = ['Figures', 'measured_file', 'specification_tables', 'nexus_tables', '
 
 # %% ../../nbs/8_show/09_specification.ipynb #spec0002
 def measured_file(name: str) -> dict:
-    "A file of `data/measured`, by its name without the ending."
+    "Read a file of `data/measured`, by its name without the ending."
     return read_json(data_dir("measured") / f"{name}.json")
 
 # %% ../../nbs/8_show/09_specification.ipynb #spec0003
@@ -238,7 +238,9 @@ def _target_tables() -> dict[str, PaperTable]:
 
 # %% ../../nbs/8_show/09_specification.ipynb #8c38bb18
 def specification_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
-    "The tables of the specification beside those of runs of `agents`, by place (6_1 for 6.1)."
+    """Return the tables of the multi-agent specification beside those of recorded runs, by place
+    (6_1 for 6.1).
+    """
 
     def block(place: str, run: Evidence) -> PaperBlock:
         rows = filled_rows("agents", place, _agents_facts(run))
@@ -276,7 +278,7 @@ def _grades_block(run: Evidence) -> PaperBlock:
 
 # %% ../../nbs/8_show/09_specification.ipynb #37495007
 def nexus_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
-    "The tables of NexusRAG beside those of its runs and of this package, by number."
+    "Return the tables of NexusRAG beside those of recorded runs, by number."
     alone = measured_file("footprint")["alone"]
     search = measured_file("agents")["alone"]
     facts = {
@@ -305,7 +307,7 @@ Figures = dict[str, tuple[Figure, str]]
 
 
 def graph_figure(system: str, about: str) -> Figures:
-    "The graph of a system, as it is compiled."
+    "Draw a system's compiled graph."
     value = system_named(system)
     graph = value.graph(Toolbox(value.configured("laptop"), None, None, None))
     figure = house_style(draw_graph)(graph, about)
@@ -352,7 +354,9 @@ _GRADE_COLOURS = {"correct": "#47A682", "ambiguous": "#c4c4c4", "incorrect": "#B
 
 # %% ../../nbs/8_show/09_specification.ipynb #74551683
 def specification_figures(runs: Sequence[Evidence]) -> Figures:
-    "The graph, diagrams 1.1, 5.2, 7.1 and 7.2, and the latency of 6.1."
+    """Draw the figures of the multi-agent specification: the graph, diagrams 1.1, 5.2, 7.1 and 7.2,
+    and the latency of 6.1.
+    """
     own = [run for run in runs if base_system(run) == "agents"]
     shares = {"specification": _printed_latency()}
     for run in own:
@@ -372,7 +376,7 @@ def specification_figures(runs: Sequence[Evidence]) -> Figures:
 
 # %% ../../nbs/8_show/09_specification.ipynb #6ad2dc25
 def grade_figures(runs: Sequence[Evidence]) -> Figures:
-    "The graph, and Table 2 of NexusRAG counted."
+    "Draw the graph of NexusRAG, and the counts of its Table 2 in recorded runs."
     counts = {}
     for run in runs:
         if base_system(run) == "nexus":
