@@ -80,7 +80,7 @@ def _by_domain(turns: Collection[Trajectory]) -> str:
 
 # %% ../../nbs/app/04_run.ipynb #6c2b898f
 def print_run(run: Run) -> None:
-    "Print how the turns of a run ended, and where its files are."
+    "Print how the turns of a run ended, by domain, and why turns broke."
     turns = run.trajectories.values()
     profile = run.manifest["settings"]["profile"]
     print(

@@ -32,7 +32,7 @@ __all__ = ['Stance', 'unknown_language', 'stance', 'declines', 'idk_by_rule', 'r
 
 # %% ../../nbs/1_core/10_refusals.ipynb #07aea32c
 class Stance(str, Enum):
-    "Whether an answer answers, declines or asks back."
+    "Whether an answer answers, declines, declines in part, or asks back."
 
     DECLINES = "declines"  # and says nothing else; an empty answer too
     PARTIAL = "partial"  # declines, and then answers
@@ -264,7 +264,7 @@ def _stance_by_rule(plain: str) -> Stance:
 
 # %% ../../nbs/1_core/10_refusals.ipynb #6b1043d7
 def stance(answer: str, phrases: Iterable[str] = ()) -> Stance:
-    """Say whether an answer answers, declines or asks back.
+    """Say whether an answer answers, declines (wholly or in part) or asks back.
 
     By the system's phrases, by texts that frameworks return for nothing, or by the wording.
     """

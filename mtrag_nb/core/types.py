@@ -343,7 +343,7 @@ class Context:
 
     @property
     def name(self) -> str:
-        "The name to show to people: title, file or address."
+        "The name to show to people: its title, or the id of its document."
         return self.title or self.document_id
 
 # %% ../../nbs/1_core/00_types.ipynb #f535d67d

@@ -61,8 +61,8 @@ class KnownPassages:
         self._known: dict[str, bytes] = {}  # context id -> its text
 
     def passage_of(self, document: SpanDocument) -> str:
-        """Return the id of the known passage that equals or contains a span's document; else the
-        document's own id.
+        """Return the id of the passage that a span's document is: a known id, else the gold passage
+        that contains its text, else an id of its own.
         """
         named = next((i for i in document.ids if i in self.ids), "")
         if named:

@@ -107,7 +107,7 @@ class Board:
     standings: tuple[RunSummary, ...]
     "Summaries of the runs; runs whose gold was hidden by an oracle come last."
     beside: str = ""
-    """The folder with the pages of single turns, as the report names it; '': the turns are on the
+    """The folder with the pages of conversations, as the report names it; '': the turns are on the
     report's page.
     """
     forks: Mapping[int, Forked] = field(default_factory=dict)

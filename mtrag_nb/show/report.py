@@ -177,12 +177,12 @@ def _fit_inside(board: Board, most: int = _INSIDE) -> bool:
 
 
 def turns_beside(path: Path) -> Path:
-    "Return the folder of the pages of single turns that belong to a report page."
+    "Return the folder of the pages of conversations that belong to a report page."
     return path.with_name(f"{path.stem}.turns")
 
 
 def views_in(folder: Path) -> list[Path]:
-    "Return the pages of single turns in a folder; [] if there is no folder."
+    "Return the pages of conversations in a folder; [] if there is no folder."
     files = sorted(folder.glob("c*.html"))
     return [file for file in files if re.fullmatch(r"c\d{4,}\.html", file.name)]
 
