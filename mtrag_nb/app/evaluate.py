@@ -28,7 +28,7 @@ from ..core.types import TO_ANSWER, DataError, Gold, SettingsError, digest
 from ..data.cells import rows_of
 from ..data.mtrag import read_benchmark
 from ..systems.foreign import NOT_TAKEN, count_left_out
-from ..systems.outside import outside, seen_of, settle, system_named
+from ..systems.outside import outside, program_identity, settle, find_system
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluation.blame import BlameReport
@@ -44,7 +44,7 @@ def _folder_for(system: "System", state: str) -> Path:
     A system that cannot be seen whole gets a new one each time. Both this, and what does not
     count because the system changes it by itself, is printed to stderr.
     """
-    seen = seen_of(system)
+    seen = program_identity(system)
     if seen.unseen:
         parts = ", ".join(seen.unseen[:3])
         problem = f"cannot tell whether {system.name} has changed ({parts})"
@@ -181,10 +181,10 @@ def evaluate(
         raise SettingsError("wanted is evaluate(system, questions), in this order")
     check_count("limit", limit)
     if isinstance(system, str):
-        value = system_named(system)
+        value = find_system(system)
     else:
         value = outside(system, name)
-    changed = replace(value.configured(load_settings(), settings), batch_size=in_flight)
+    changed = replace(value.configure(load_settings(), settings), batch_size=in_flight)
     is_file = isinstance(questions, (str, Path))
     file = read_benchmark(questions, limit=limit) if is_file else None
     if is_file:

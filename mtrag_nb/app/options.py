@@ -8,8 +8,8 @@ Docs: https://mtrag-nb.github.io/mtrag_nb/app/options.html.md"""
 __all__ = ['Runs', 'OneRun', 'SETUP_PANEL', 'Chosen', 'Domains', 'Variant', 'Web', 'Reference', 'Limit', 'Minutes', 'RunIndex',
            'ShardOf', 'Cluster', 'SystemName', 'Verdicts', 'count_of', 'minutes_of', 'load_name', 'one_of',
            'repeat_options', 'TypedCommand', 'check_count', 'done', 'carry_out', 'options_of', 'typed_command',
-           'add_command', 'call_typed', 'changes_of', 'run_place', 'Setup', 'chosen', 'system_abouts', 'system_name',
-           'system_option', 'with_variant']
+           'add_command', 'call_typed', 'changes_of', 'run_place', 'Setup', 'choose_settings', 'system_abouts',
+           'system_name', 'system_option', 'with_variant']
 
 # %% ../../nbs/app/00_options.ipynb #imports0
 import contextlib
@@ -498,10 +498,10 @@ class Setup:
 
     def settings(self, system: str = "") -> Settings:
         "Return the settings of a system; --set wins over a file."
-        from mtrag_nb.systems.outside import CONFIG, system_named
+        from mtrag_nb.systems.outside import CONFIG, find_system
 
         changes = changes_of(self.set)
-        value = system_named(system or DEFAULT)
+        value = find_system(system or DEFAULT)
         setup = self
         if self.model and not self.chat and hasattr(value.settings, "model"):
             changes = {
@@ -512,17 +512,17 @@ class Setup:
         base = setup.base()
         if self.config:
             changes = {
-                **resolve_name(CONFIG)(self.config, value.configured(base)),
+                **resolve_name(CONFIG)(self.config, value.configure(base)),
                 **changes,
             }
         if not self.calibrated:
-            return value.configured(base, changes)
-        from mtrag_nb.evaluation.calibrate import calibrated
+            return value.configure(base, changes)
+        from mtrag_nb.evaluation.calibrate import apply_calibration
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the file has the thresholds
-            settings = value.configured(base, changes)
-        return calibrated(settings, self.calibrated, but=changes)
+            settings = value.configure(base, changes)
+        return apply_calibration(settings, self.calibrated, but=changes)
 
 # %% ../../nbs/app/00_options.ipynb #28c16d87
 Chosen = Annotated[
@@ -530,7 +530,7 @@ Chosen = Annotated[
 ]  # the parameter `settings` of a command
 
 
-def chosen(settings: Setup | Settings | None, system: str = "") -> Settings:
+def choose_settings(settings: Setup | Settings | None, system: str = "") -> Settings:
     "Return the settings with which a command runs: given ones, those of a `Setup`, or the laptop's."
     if isinstance(settings, Settings):
         return settings

@@ -35,7 +35,13 @@ from ..core.files import data_dir, read_json, write_whole
 from ..core.html import render, words_table
 from ..core.run_folder import Run
 from ..core.settings import DEFAULT, SPEED, Settings, unknown_name
-from ..core.types import DataError, SettingsError, dotted, plain, structured
+from mtrag_nb.core.types import (
+    DataError,
+    SettingsError,
+    flatten_keys,
+    plain,
+    build_object,
+)
 from ..data.mtrag import read_benchmark, sample_corpus, sample_dir
 from mtrag_nb.data.official import (
     FETCHED,
@@ -44,7 +50,7 @@ from mtrag_nb.data.official import (
     official_files,
     official_kinds,
 )
-from ..systems.outside import departures, system_named, unlike_paper
+from ..systems.outside import departures, find_system, unlike_paper
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluation.evidence import Evidence
@@ -81,7 +87,7 @@ class _Paper:
     setting: str
     "`rag`: retrieve; `reference`: the passages that come with each task."
     select: str
-    "As `runs.run.selected` takes it."
+    "As `runs.run.select_tasks` takes it."
     protocols: tuple[str, ...]
     "Of the judge."
     runs: tuple[PlannedRun, ...]
@@ -94,7 +100,7 @@ class _Paper:
 def _paper_plans() -> dict[str, _Paper]:
     "Name of a paper -> its runs, as `data/paper/plans.json` has them."
     plans = read_json(data_dir("paper") / "plans.json")
-    return {name: structured(_Paper, plan) for name, plan in plans.items()}
+    return {name: build_object(_Paper, plan) for name, plan in plans.items()}
 
 
 _LARGE = "meta-llama/Llama-3.1-8B-Instruct"
@@ -195,7 +201,7 @@ class Reproduction:
     changes: Mapping[str, str] = field(default_factory=dict)
     "Dotted key -> value as typed, for every run."
     select: str = ""
-    "As `runs.run.selected` takes it; '': the paper's."
+    "As `runs.run.select_tasks` takes it; '': the paper's."
     limit: int | None = None
     "Only the first so many of the selected tasks."
     cap: int | None = None
@@ -224,7 +230,7 @@ class Reproduction:
         elif not self.variant and self.profile not in _NO_PAPERS_MODELS:
             self.variant = "published"
             planned_runs = (*planned_runs, _run_of_the_project(self.of))
-        self.system = system_named(with_variant(self.of.system, self.variant))
+        self.system = find_system(with_variant(self.of.system, self.variant))
         self.data = _data_at(self.where, self.profile)
         self.retrieves = self.of.setting == "rag"
         self.runs = [(planned, _hindrance(self, planned)) for planned in planned_runs]
@@ -270,8 +276,8 @@ class Reproduction:
     def settings(self, planned: PlannedRun) -> Settings:
         "Return the settings of a run."
         base = Setup(self.profile).base()
-        system = system_named(self.system_of(planned))
-        return system.configured(base, self.typed_changes(planned))
+        system = find_system(self.system_of(planned))
+        return system.configure(base, self.typed_changes(planned))
 
     @property
     def judge_settings(self) -> Settings:
@@ -279,7 +285,7 @@ class Reproduction:
         own = "laptop" if self.profile == "laptop" else "judge"
         speed = {key: value for key, value in self.changes.items() if key in SPEED}
         base = Setup(self.judge or own).base()
-        return system_named(DEFAULT).configured(base, speed)
+        return find_system(DEFAULT).configure(base, speed)
 
     def index(self, planned: PlannedRun) -> Path:
         "Return the folder of the index that a run searches."
@@ -520,8 +526,8 @@ def _changed(r: Reproduction, planned: PlannedRun, run: "Evidence | None") -> st
     typed = r.typed_changes(planned)
     changes: dict[str, object] = {key: typed[key] for key in planned.changes}
     if run:
-        here = dotted(plain(r.settings(planned)))
-        for key, value in dotted(run.manifest["settings"]).items():
+        here = flatten_keys(plain(r.settings(planned)))
+        for key, value in flatten_keys(run.manifest["settings"]).items():
             if key in here and key not in SPEED and value not in (None, here[key]):
                 changes[re.sub(r"^own\.", f"{r.of.system}.", key)] = value
     variant = r.variant_of(planned)
@@ -619,7 +625,7 @@ def _head_html(r: Reproduction, runs: "list[Evidence]") -> str:
         Markup(words_table(*runs_table(r, runs))),
         _unlike_paper(r),
         Markup(
-            departures(system_named(r.of.system), "published", r.profile)._repr_html_()
+            departures(find_system(r.of.system), "published", r.profile)._repr_html_()
         ),
     )
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import yaml
 
 # %% auto #0
-__all__ = ['LONGEST_LINE', 'parse_json', 'opened', 'read_jsonl', 'disk_full', 'make_folder', 'Unwritable', 'jsonl_line',
+__all__ = ['LONGEST_LINE', 'parse_json', 'open_file', 'read_jsonl', 'disk_full', 'make_folder', 'Unwritable', 'jsonl_line',
            'JsonlLog', 'only_writer', 'beside', 'write_whole', 'write_jsonl', 'write_json', 'require_replaceable',
            'keep_sums', 'take_out', 'check_log', 'read_json', 'reading_yaml', 'diff_identity', 'keep_identity',
            'data_dir']
@@ -121,7 +121,7 @@ def _only_file(z: zipfile.ZipFile, path: Path) -> str:
 
 # %% ../../nbs/1_core/04_files.ipynb #e9318733
 @contextmanager
-def opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
+def open_file(path: Path, remedy: str) -> Iterator[BinaryIO]:
     """Open a plain, .gz or .zip file as bytes.
 
     `remedy`: what to do if it is missing. Raises DataError, also if it is broken.
@@ -193,7 +193,7 @@ _NO_FILE = (
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     "Line number (from 1) and bytes of each line. Raises DataError for one that is too long."
-    with opened(path, _NO_FILE) as f:
+    with open_file(path, _NO_FILE) as f:
         for n, line in enumerate(iter(lambda: f.readline(LONGEST_LINE + 1), b""), 1):
             if len(line) > LONGEST_LINE:
                 problem = f"a line of more than {LONGEST_LINE:,} bytes"
@@ -483,7 +483,7 @@ def require_replaceable(path: str | Path, heads: Sequence[bytes], kind: str) -> 
         problem = f"is a folder, and {kind} is a file"
         raise DataError(problem, path, remedy="Name a file")
     if path.exists():
-        with opened(path, "Name another file") as f:
+        with open_file(path, "Name another file") as f:
             head = f.read(max(map(len, heads)))
         if head and not head.startswith(tuple(heads)):
             problem = f"is a file, and not {kind}"
@@ -561,7 +561,7 @@ def read_json(
 
     Raises DataError for another content.
     """
-    with opened(Path(path), "Check the path") as f:
+    with open_file(Path(path), "Check the path") as f:
         data = f.read(_LARGEST_JSON + 1)
     if len(data) > _LARGEST_JSON:
         problem = f"more than {_LARGEST_JSON:,} bytes"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
 from .replies import Label, Verdict
-from .text import clipped
+from .text import clip_text
 from mtrag_nb.core.types import (
     ROLES,
     Context,
@@ -25,7 +25,7 @@ from mtrag_nb.core.types import (
     Passage,
     Task,
     plain,
-    structured,
+    build_object,
 )
 
 # %% auto #0
@@ -144,9 +144,9 @@ class Rewritten(Step, kind="rewritten"):
 
     def summary(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
         "The query, and the model's own if a guard took it back."
-        text = clipped(self.text, 90)
+        text = clip_text(self.text, 90)
         if self.raw and not self.kept:
-            text += f"   (the model's own was taken back: {clipped(self.raw, 40)!r})"
+            text += f"   (the model's own was taken back: {clip_text(self.raw, 40)!r})"
         return [("rewrite", text)]
 
 # %% ../../nbs/1_core/13_record.ipynb #48256c92
@@ -184,7 +184,7 @@ class Retrieved(Step, kind="retrieved"):
 
     def summary(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
         "How many contexts were found, and the names of the first."
-        first = ", ".join(clipped(name(i), 28) for i in self.contexts[:3])
+        first = ", ".join(clip_text(name(i), 28) for i in self.contexts[:3])
         dots = " ..." if len(self.contexts) > 3 else ""
         return [("retrieve", f"{len(self.contexts)} found: {first}{dots}")]
 
@@ -300,7 +300,7 @@ class Drafted(Step, kind="drafted"):
 
     def summary(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
         "The beginning of the draft."
-        return [(f"draft {self.attempt + 1}", clipped(self.text, 90))]
+        return [(f"draft {self.attempt + 1}", clip_text(self.text, 90))]
 
 # %% ../../nbs/1_core/13_record.ipynb #b44abcdb
 @dataclass(frozen=True, kw_only=True)
@@ -318,7 +318,7 @@ class Checked(Step, kind="checked"):
         "The verdict on the draft, and its weakest part."
         text = _decision(self.verdict, self.asked)
         if self.unsupported:
-            text += f"; weakest: {clipped(self.unsupported, 60)}"
+            text += f"; weakest: {clip_text(self.unsupported, 60)}"
         return [("check", text)]
 
 # %% ../../nbs/1_core/13_record.ipynb #b13cbca2
@@ -355,7 +355,7 @@ class Clarified(Step, kind="clarified"):
         "The verdict on the question, and what the user is asked."
         lines = [("clarify", _decision(self.verdict, "clear enough"))]
         if self.text:
-            lines.append(("ask back", clipped(self.text, 90)))
+            lines.append(("ask back", clip_text(self.text, 90)))
         return lines
 
 # %% ../../nbs/1_core/13_record.ipynb #feaddda6
@@ -409,10 +409,10 @@ def read_step(line: Mapping[str, object]) -> Step:
     kind = _nearest_kind(line["kind"])
     content = {k: v for k, v in line.items() if k != "kind"}
     if kind.path == line["kind"]:
-        return structured(kind, content)
+        return build_object(kind, content)
     names = {f.name for f in fields(kind)} - {"unknown"}
     unknown = {k: v for k, v in line.items() if k not in names}
-    step = structured(kind, {k: v for k, v in content.items() if k in names})
+    step = build_object(kind, {k: v for k, v in content.items() if k in names})
     return replace(step, unknown=unknown)
 
 # %% ../../nbs/1_core/13_record.ipynb #947a309c
@@ -693,7 +693,7 @@ def read_turn(line: Mapping[str, object]) -> Trajectory:
         if {"task", "steps"} & step.state_update.keys():
             problem = "put into the state is without task and steps"
             raise ValueError(f"what {step.node} {problem}")
-    turn = structured(Trajectory, {**line, "steps": steps})
+    turn = build_object(Trajectory, {**line, "steps": steps})
     if turn.failed and turn.error is None:
         raise ValueError("an error without what broke")
     return turn
@@ -716,11 +716,11 @@ def tell(turn: Trajectory, contexts: Mapping[str, Context] = {}) -> str:
         turn: The record.
         contexts: Id -> context (`Run.passages`), to show names in place of ids.
     """
-    lines = [("question", clipped(turn.question, 90))]
+    lines = [("question", clip_text(turn.question, 90))]
     for step in turn.steps:
         lines += step.lines(context_names(contexts))
     if turn.error:
-        message = clipped(turn.error.message, 90)
+        message = clip_text(turn.error.message, 90)
         lines.append(("error", f"in {turn.error.node}: {turn.error.type}: {message}"))
     because = f", because: {turn.reason}" if turn.refused else ""
     lines.append(("outcome", f"{turn.outcome}{because}"))

@@ -18,12 +18,12 @@ from enum import Enum
 from .plain_answer import without_thinking
 
 # %% auto #0
-__all__ = ['Pairs', 'Label', 'Verdict', 'scored', 'ReplyField', 'json_objects', 'field_label', 'read_field', 'parse_verdict',
-           'read_verdict']
+__all__ = ['Pairs', 'Label', 'Verdict', 'score_verdict', 'ReplyField', 'json_objects', 'field_label', 'read_field',
+           'parse_verdict', 'read_verdict']
 
 # %% ../../nbs/1_core/09_replies.ipynb #8ed2d798
 class Label(str, Enum):
-    "The decision of a grade or check: yes, no, ambiguous, ..."
+    "The decision of a grade or check."
 
     YES = "yes"
     AMBIGUOUS = "ambiguous"  # of graders with three labels
@@ -62,7 +62,7 @@ class Verdict:
         return self.label is Label.YES
 
 # %% ../../nbs/1_core/09_replies.ipynb #b79d9462
-def scored(
+def score_verdict(
     score: float,
     threshold: float,
     how: str,

@@ -30,7 +30,7 @@ from mtrag_nb.core.types import (
     SettingsError,
     Task,
     digest,
-    structured,
+    build_object,
 )
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         remedy = "Run it again into another folder, or use the mtrag_nb that wrote it"
         raise DataError(problem, folder, remedy=remedy)
     try:
-        structured(RunManifest, manifest, extra="ignore")
+        build_object(RunManifest, manifest, extra="ignore")
     except TypeError as e:
         problem = f"not the manifest of a run ({e})"
         raise DataError(problem, path, remedy=_OTHER_VERSION) from None
@@ -272,13 +272,13 @@ def read_trajectories(path: str | Path) -> dict[str, Trajectory]:
 
 def read_contexts(path: str | Path) -> dict[str, Context]:
     "Read a file of passages: context id -> context."
-    contexts = read_lines(path, partial(structured, Context), "a passage")
+    contexts = read_lines(path, partial(build_object, Context), "a passage")
     return {c.id: c for c in contexts}
 
 # %% ../../nbs/1_core/14_run_folder.ipynb #bb5fc526
 def _read_judged(line: Mapping[str, object]) -> Judged:
     "A line of judgements. Raises TypeError, or ValueError for a score that its protocol does not have."
-    judged = structured(Judged, line)
+    judged = build_object(Judged, line)
     for protocol, judgement in judged.judgements.items():
         scale = judgement.scale
         for score in (judgement.score, judgement.low, judgement.high):
@@ -318,7 +318,7 @@ _SCORE_LINE = (
 
 def _read_scores(path: str | Path) -> dict[str, ScoreLine]:
     "Task id -> its last line of scores."
-    read = partial(structured, ScoreLine, extra="ignore")
+    read = partial(build_object, ScoreLine, extra="ignore")
     remedy = "Score the run again: mtrag score RUN"
     lines = read_lines(path, read, _SCORE_LINE, remedy=remedy)
     return {line["task_id"]: line for line in lines}
@@ -384,7 +384,9 @@ class Run:
     def tasks(self) -> dict[str, Task]:
         "Task id -> task, of every task that was begun; without the passages that came with it."
         path = self.folder / "tasks.jsonl"
-        tasks = read_lines(path, lambda line: structured(Task, line["task"]), "a task")
+        tasks = read_lines(
+            path, lambda line: build_object(Task, line["task"]), "a task"
+        )
         return {t.id: t for t in tasks}
 
     @cached_property

@@ -21,10 +21,10 @@ from .files import data_dir, read_json
 from .types import Context, Turn
 
 # %% auto #0
-__all__ = ['STOPWORDS', 'level', 'squeeze', 'contains_text', 'word_count', 'all_words', 'content_spans', 'spaced', 'script_of',
-           'language_by_words', 'without_points', 'content_words', 'unread_number', 'known_words', 'share_known',
-           'support', 'sentences', 'spans_of', 'cite', 'is_title', 'clipped', 'format_docs_for_gen', 'view_text',
-           'escape_marks']
+__all__ = ['STOPWORDS', 'level', 'squeeze', 'contains_text', 'word_count', 'all_words', 'content_spans', 'separate_words',
+           'script_of', 'language_by_words', 'without_points', 'content_words', 'unread_number', 'known_words',
+           'share_known', 'support', 'sentences', 'spans_of', 'cite', 'is_title', 'clip_text', 'format_docs_for_gen',
+           'view_text', 'escape_marks']
 
 # %% ../../nbs/1_core/08_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -168,7 +168,7 @@ def content_spans(text: str) -> list[tuple[int, int, str]]:
     return [span for span in _word_spans(text) if span[2] not in STOPWORDS]
 
 # %% ../../nbs/1_core/08_text.ipynb #33bf5063
-def spaced(text: str) -> str:
+def separate_words(text: str) -> str:
     "Put blanks between the words of a text; in scripts without blanks, between pairs of characters."
     text = unicodedata.normalize("NFC", text)
     unspaced = _UNSPACED.findall(text)
@@ -343,7 +343,7 @@ def is_title(line: str) -> bool:
     return capital and bool(authors or not re.search(r"\d", line))
 
 
-def clipped(text: str, chars: int) -> str:
+def clip_text(text: str, chars: int) -> str:
     "Return a text in one line, cut at a word after at most `chars` characters."
     line = " ".join(text.split())
     if len(line) <= chars:

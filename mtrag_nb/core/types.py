@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pydantic_core import SchemaValidator
 
 # %% auto #0
-__all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError', 'kind_words',
-           'DiskFull', 'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError',
-           'not_installed', 'require_packages', 'quiet', 'redact', 'ServerError', 'PartlyFailed', 'Turn', 'Passage',
-           'Task', 'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted', 'structured',
-           'first_problem']
+__all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'capture_prints', 'MTRAGError', 'DataError',
+           'kind_words', 'DiskFull', 'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse',
+           'ReplyError', 'not_installed', 'require_packages', 'quiet', 'redact', 'ServerError', 'PartlyFailed', 'Turn',
+           'Passage', 'Task', 'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'flatten_keys',
+           'build_object', 'first_problem']
 
 # %% ../../nbs/1_core/00_types.ipynb #c0d40005
 @contextmanager
@@ -62,7 +62,7 @@ def expect(
         raise AssertionError(f"no {error.__name__} came")
 
 # %% ../../nbs/1_core/00_types.ipynb #e84548bb
-def printed(
+def capture_prints(
     function: Callable[..., object],
     *arguments: object,
     hide: str = "",
@@ -406,18 +406,18 @@ def digest(x: object, n: int = 16) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:n]
 
 
-def dotted(x: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+def flatten_keys(x: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     "Flatten nested objects into one with dotted keys."
     values: dict[str, object] = {}
     for key, value in x.items():
         if isinstance(value, Mapping):
-            values |= dotted(value, f"{prefix}{key}.")
+            values |= flatten_keys(value, f"{prefix}{key}.")
         else:
             values[prefix + key] = value
     return values
 
 # %% ../../nbs/1_core/00_types.ipynb #5770f9d0
-def structured(
+def build_object(
     cls: type,
     data: Mapping[str, object],
     extra: Literal["forbid", "ignore"] = "forbid",

@@ -14,7 +14,7 @@ from openinference.semconv.trace import RerankerAttributes, SpanAttributes
 
 from ..core.record import Calls
 from ..core.replies import Label, Verdict, parse_verdict
-from ..core.text import clipped
+from ..core.text import clip_text
 from .literals import QUOTED, read_literal
 from .messages import content_text, messages_of
 from .passages import SpanDocument, is_number, lists_of
@@ -278,14 +278,14 @@ def visit_verdict(visit: SpanVisit) -> Verdict | None:
     output = span_output(visit.span)
     labels = _labels_in(output)
     if len(labels) == 1:
-        return Verdict(labels.pop(), "trace", raw=clipped(str(output), 200))
+        return Verdict(labels.pop(), "trace", raw=clip_text(str(output), 200))
     if labels:
         return None  # of several, it is not said which one counts
     reply = visit_reply(visit)
     label = _label(reply)
     if not label and visit.kind == "gate" and re.fullmatch(r"\w{1,60}", reply):
         label = _THEN.get(by_name(reply))  # the node that follows
-    return Verdict(label, "trace", raw=clipped(reply, 200)) if label else None
+    return Verdict(label, "trace", raw=clip_text(reply, 200)) if label else None
 
 # %% ../../nbs/2_data/15_contents.ipynb #aff95ba0
 _SHOWN = (

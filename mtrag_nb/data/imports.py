@@ -33,7 +33,7 @@ from .passages import SpanDocument
 from .tasks import BY_TEXT
 
 # %% auto #0
-__all__ = ['KnownPassages', 'same_text', 'bare_words', 'Tasks', 'Read', 'Written', 'write_imported']
+__all__ = ['KnownPassages', 'same_text', 'bare_words', 'Tasks', 'ImportedTurn', 'ImportSource', 'write_imported']
 
 # %% ../../nbs/2_data/13_imports.ipynb #im000007
 def _key(text: str) -> bytes:
@@ -171,7 +171,7 @@ def _narrowed(
     return None, ""
 
 # %% ../../nbs/2_data/13_imports.ipynb #im000013
-class Read(NamedTuple):
+class ImportedTurn(NamedTuple):
     "An imported turn with its task and the passages that it names."
 
     task: Task
@@ -182,7 +182,7 @@ class Read(NamedTuple):
     "The passages that its steps name."
 
 
-class Written(NamedTuple):
+class ImportSource(NamedTuple):
     "What a manifest says of an imported run."
 
     system: str
@@ -195,7 +195,7 @@ class Written(NamedTuple):
     "What such a file cannot tell."
 
 # %% ../../nbs/2_data/13_imports.ipynb #49e529eb
-def _write_turns(folder: Path, turns: Iterable[Read], source: Path) -> int:
+def _write_turns(folder: Path, turns: Iterable[ImportedTurn], source: Path) -> int:
     "Write tasks, passages and turns; return how many tasks came again. Raises DataError, naming the source, for none."
     seen: set[str] = set()
     has_text: dict[str, bool] = {}  # of the passages that are written
@@ -225,7 +225,7 @@ def _write_turns(folder: Path, turns: Iterable[Read], source: Path) -> int:
 
 # %% ../../nbs/2_data/13_imports.ipynb #im000014
 def _manifest(
-    source: Path, about: Written, counts: Mapping[str, Mapping[str, int]]
+    source: Path, about: ImportSource, counts: Mapping[str, Mapping[str, int]]
 ) -> dict:
     "The manifest of an imported run."
     checked = checksum(source, "0" * 64)
@@ -256,8 +256,8 @@ def _manifest(
 def write_imported(
     out: str | Path,  # the run folder; it must not be there, or be empty
     source: str | Path,  # the file
-    about: Written,
-    turns: Iterable[Read],
+    about: ImportSource,
+    turns: Iterable[ImportedTurn],
     counts: Callable[
         [], Mapping[str, Mapping[str, int]]
     ] = dict,  # asked when all turns are read

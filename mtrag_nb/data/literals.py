@@ -15,7 +15,7 @@ from contextlib import suppress
 from ..core.files import LONGEST_LINE, parse_json
 
 # %% auto #0
-__all__ = ['QUOTED', 'nested', 'at', 'read_literal']
+__all__ = ['QUOTED', 'nest_keys', 'at', 'read_literal']
 
 # %% ../../nbs/2_data/01_literals.ipynb #bf4b7f1b
 _LEVELS = 24  # of an attribute's dotted key; deeper ones are kept as one key
@@ -26,7 +26,7 @@ def _as_object(value: object) -> dict:
     return value if isinstance(value, dict) else {"": value}
 
 # %% ../../nbs/2_data/01_literals.ipynb #8e4f56a0
-def nested(flat: Mapping[str, object]) -> dict:
+def nest_keys(flat: Mapping[str, object]) -> dict:
     """Turn attributes with dotted keys into nested objects and lists.
 
     A value whose key also has sub-keys stands under the key ''.
@@ -51,7 +51,7 @@ def nested(flat: Mapping[str, object]) -> dict:
 def _nested_part(value: object) -> object:
     "A value with the objects in it nested."
     if isinstance(value, dict):
-        return nested(value)
+        return nest_keys(value)
     if isinstance(value, list):
         return [_nested_part(v) for v in value]
     return value

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from typing_extensions import Required, TypedDict
 
-from ..core.files import LONGEST_LINE, data_dir, opened, read_jsonl
+from ..core.files import LONGEST_LINE, data_dir, open_file, read_jsonl
 from ..core.types import DOMAINS, DataError, Gold, Passage, Task
 from .cells import TABLES, read_table
 from .literals import read_literal
@@ -242,7 +242,7 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, str]]:  # line number and
     path = Path(path)
     n = 1
     try:
-        with opened(path, "Check the path, or fetch it again") as f:
+        with open_file(path, "Check the path, or fetch it again") as f:
             for n, row in enumerate(iter(lambda: f.readline(LONGEST_LINE), b""), 1):
                 if n == 1:
                     row = row.removeprefix(codecs.BOM_UTF8)

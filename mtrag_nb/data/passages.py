@@ -13,7 +13,7 @@ from numbers import Real
 from typing import NamedTuple
 
 from .cells import is_empty
-from .literals import nested, read_literal
+from .literals import nest_keys, read_literal
 from .messages import content_text
 
 # %% auto #0
@@ -375,7 +375,7 @@ def read_document(value: object) -> SpanDocument | None:
     if isinstance(value, str):
         return _written_node(value)
     if isinstance(value, Mapping) and any("." in str(key) for key in value):
-        value = nested(value)
+        value = nest_keys(value)
     if _is_message(value):
         return None
     fields = fields_of(value)

@@ -44,9 +44,9 @@ from mtrag_nb.core.types import (
 )
 from mtrag_nb.data.imports import (
     KnownPassages,
-    Read,
+    ImportedTurn,
     Tasks,
-    Written,
+    ImportSource,
     same_text,
     write_imported,
 )
@@ -620,14 +620,14 @@ def import_predictions(
     texts = _texts_for(lines, corpus, passages)
     contexts = [_contexts_of(line, corpus, texts) for line in lines]
     blank = len({c.id for c in chain.from_iterable(contexts) if not c.text})
-    about = Written(
+    about = ImportSource(
         name or path.name.split(".json")[0],
         form,
         "reference" if kind == "B" else "rag",
         notes=tuple(_notes(kind, lines, gold, labels, blank)),
     )
     turns = (
-        Read(line.task, _turn_of(line, shown, labels), tuple(shown))
+        ImportedTurn(line.task, _turn_of(line, shown, labels), tuple(shown))
         for line, shown in zip(lines, contexts)
     )
     counts = _counts(lines, contexts)

@@ -25,9 +25,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Status, Traces
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
 
 from .. import __version__
-from ..core.files import opened, parse_json, write_jsonl
+from ..core.files import open_file, parse_json, write_jsonl
 from ..core.types import DataError
-from .literals import nested
+from .literals import nest_keys
 from .spans import Span, Trace, group_traces, make_span
 
 # %% auto #0
@@ -261,7 +261,7 @@ def _spans_in(o: object, holder: _Holder = _Holder()) -> Iterator[Span | str]:
     elif not isinstance(o, Mapping):
         yield "not an object"
     elif "context.trace_id" in o:  # a row of a table of Phoenix
-        yield from _spans_in(nested(o), holder)
+        yield from _spans_in(nest_keys(o), holder)
     elif read := _reader_of(o):
         yield from _span_with_parts(o, read, holder)
     else:
@@ -357,7 +357,7 @@ def _contents_of(path: Path) -> Iterator[Span | str]:
 
     As long as each line is one JSON value, the next is not read before. Raises DataError (file, line).
     """
-    with opened(path, "Check the path") as f:
+    with open_file(path, "Check the path") as f:
         n = 0
         line = f.readline(_LARGEST + 1)
         while line.removeprefix(codecs.BOM_UTF8).startswith((b"{", b"[")):

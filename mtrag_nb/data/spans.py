@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from openinference.semconv.trace import OpenInferenceSpanKindValues as SpanKind
 from openinference.semconv.trace import SpanAttributes
 
-from .literals import at, nested, read_literal
+from .literals import at, nest_keys, read_literal
 from .messages import messages_of
 
 # %% auto #0
@@ -211,7 +211,7 @@ def _renamed(name: str, value: object) -> object:
 # %% ../../nbs/2_data/11_spans.ipynb #34e6762a
 def _with_names(attributes: Mapping[str, object]) -> dict:
     "Attributes, nested, with OpenInference's names for what other libraries call otherwise."
-    names = nested(attributes)
+    names = nest_keys(attributes)
     additions = {}
     for name, others in _NAMES.items():
         if at(names, name) is not None:
@@ -221,7 +221,7 @@ def _with_names(attributes: Mapping[str, object]) -> dict:
         if value is not None:
             additions[name] = value
     if additions:
-        return nested({**attributes, **additions})
+        return nest_keys({**attributes, **additions})
     return names
 
 # %% ../../nbs/2_data/11_spans.ipynb #events01
@@ -372,7 +372,7 @@ def make_span(
     if not trace or not span_id:
         raise ValueError("a span without an id")
     start, end = map(_time, times)
-    events = [(str(event), nested(values)) for event, values in events]
+    events = [(str(event), nest_keys(values)) for event, values in events]
     values = _with_events(_with_names(attributes), events)
     for path in ("haystack.component.name", "traceloop.entity.name"):
         name = at(values, path) or name

@@ -18,7 +18,7 @@ from annotated_types import MaxLen, MinLen
 from typing_extensions import Required, TypedDict
 
 from ..core.files import read_jsonl
-from ..core.text import clipped
+from ..core.text import clip_text
 from ..core.types import DataError, Passage, Task
 from .mtrag import read_rows
 from mtrag_nb.data.shapes import (
@@ -33,14 +33,14 @@ from mtrag_nb.data.shapes import (
 from .tasks import Origin, passage_from, require_distinct
 
 # %% auto #0
-__all__ = ['NUMBER', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line', 'predicted_contexts', 'read_trec_run',
-           'is_trec_run', 'read_predictions', 'FormatReport', 'check_format']
+__all__ = ['NUMBER', 'separate_scores', 'prediction_line', 'Prediction', 'prediction_of_line', 'predicted_contexts',
+           'read_trec_run', 'is_trec_run', 'read_predictions', 'FormatReport', 'check_format']
 
 # %% ../../nbs/2_data/07_submissions.ipynb #1bd3148d
 _MAX_CONTEXTS = 10
 
 
-def falling(scores: Iterable[float]) -> list[float]:
+def separate_scores(scores: Iterable[float]) -> list[float]:
     """Lower equal scores so that they fall strictly along the ranking, also in single precision, by
     which trec_eval sorts.
     """
@@ -62,7 +62,7 @@ def prediction_line(
     "Make a line of a prediction file in the official format."
     top = contexts[:_MAX_CONTEXTS]
     shown = []
-    for (passage, _), score in zip(top, falling(score for _, score in top)):
+    for (passage, _), score in zip(top, separate_scores(score for _, score in top)):
         shown.append(
             {
                 "document_id": passage.id,
@@ -162,7 +162,7 @@ def _trec_row(row: str, path: Path, n: int) -> tuple[str, dict]:
         score = float(cells[4])
         if abs(score) <= 1e300:
             return cells[0], {"document_id": cells[2], "score": score}
-    problem = f"no row of a TREC run: {clipped(row.strip(), 60)!r}"
+    problem = f"no row of a TREC run: {clip_text(row.strip(), 60)!r}"
     raise DataError(problem, path, n, "Wanted is: query Q0 passage rank score tag")
 
 # %% ../../nbs/2_data/07_submissions.ipynb #d3240e78

@@ -42,7 +42,7 @@ from mtrag_nb.core.types import (
     ServerError,
     digest,
     kind_words,
-    structured,
+    build_object,
 )
 from mtrag_nb.models.chat import (
     ChatModel,
@@ -383,7 +383,7 @@ def _usable(value: object, kind: type) -> object:
         words = f"{kind_words(type(value))} in the place of {kind_words(kind)}"
         raise ReplyError(words)
     try:
-        structured(kind, asdict(value))
+        build_object(kind, asdict(value))
     except TypeError as e:
         raise ReplyError(f"odd reply: {e}") from None
     if kind is Score and not (math.isfinite(value.logprob) and value.tokens >= 0):
@@ -403,7 +403,7 @@ def _read_call(path: object, n: int, line: Mapping) -> tuple[str, dict | None]:
     try:
         if value is not None:
             kind = Score if "logprob" in value else Completion
-            _usable(structured(kind, value), kind)
+            _usable(build_object(kind, value), kind)
     except (TypeError, ReplyError) as e:
         raise DataError(f"not a call ({e})", path, n, remedy) from None
     if not isinstance(key, str):

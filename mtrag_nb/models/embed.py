@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['OFFICIAL_BERT', 'ENCODERS', 'HashEmbedder', 'add_prefix', 'Embedder', 'FromEmbedding', 'CrossEncoderReranker',
-           'BertScorer', 'encoder_named']
+           'BertScorer', 'find_encoder']
 
 # %% ../../nbs/3_models/04_embed.ipynb #4859005c
 class HashEmbedder:
@@ -460,7 +460,7 @@ class BertScorer:
 ENCODERS = ("none", "minilm", "official")
 
 
-def encoder_named(name: str) -> BertScorer | None:
+def find_encoder(name: str) -> BertScorer | None:
     """Return the encoder of BERTScore and RB_agg by name: none, minilm (raw values) or official.
 
     Raises SettingsError.

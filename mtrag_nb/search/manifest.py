@@ -17,9 +17,9 @@ from mtrag_nb.core.types import (
     DataError,
     IndexMismatch,
     SettingsError,
-    dotted,
+    flatten_keys,
     plain,
-    structured,
+    build_object,
 )
 
 # %% auto #0
@@ -112,7 +112,7 @@ class Manifest:
             )
             raise IndexMismatch(f"{folder} holds {wrong}. {remedy}")
         try:
-            return structured(cls, data)
+            return build_object(cls, data)
         except (TypeError, AttributeError, SettingsError) as e:
             remedy = "Restore the folder from a copy, or build the index again in a new folder"
             raise DataError(
@@ -126,7 +126,9 @@ def require_same(folder: str | Path, manifest: Manifest, **wanted: object) -> No
     Raises IndexMismatch with each field that differs from `wanted`.
     """
     held = {key: getattr(manifest, key) for key in wanted}
-    differ = "; ".join(diff_identity(dotted(plain(held)), dotted(plain(wanted))))
+    differ = "; ".join(
+        diff_identity(flatten_keys(plain(held)), flatten_keys(plain(wanted)))
+    )
     if differ:
         remedy = "Ask for what the index has, or build another one in a new folder"
         raise IndexMismatch(

@@ -33,7 +33,7 @@ from ..core.types import DataError, Passage, SettingsError, digest, kind_words
 
 # %% auto #0
 __all__ = ['as_document', 'spans', 'SpanSplitter', 'hierarchical_parser', 'ChildNodes', 'with_stable_ids', 'part_identity',
-           'named_part', 'count_children', 'capped']
+           'named_part', 'count_children', 'cap_passages']
 
 # %% ../../nbs/4_search/00_nodes.ipynb #docs0002
 _PASSAGE = ("title", "url", "source", "domain")
@@ -337,7 +337,7 @@ def count_children(text: str, chunks: ChunkSettings = ChunkSettings()) -> int:
     return len(places)
 
 # %% ../../nbs/4_search/00_nodes.ipynb #21861b0f
-def capped(
+def cap_passages(
     passages: Iterable[Passage],
     chunks: ChunkSettings = ChunkSettings(),
     most: int | None = None,

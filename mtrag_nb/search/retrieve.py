@@ -443,7 +443,7 @@ class _NodeRetriever:
         self.fingerprint = fingerprint or " ".join(named)
         self._seen: dict[str, Context] = {}
 
-    def ranked(
+    def rank_candidates(
         self, query: str, domain: str = "", turns: Sequence[Turn] = ()
     ) -> list[NodeWithScore]:
         "All candidates of a question, best first; turns: the conversation, its last question included."
@@ -473,7 +473,7 @@ class _NodeRetriever:
         turns: Sequence[Turn] = (),
     ) -> Retrieval:
         "The passages for a question, as `RetrieverLike.retrieve`."
-        retrieval = self.as_retrieval(self.ranked(query, domain, turns))
+        retrieval = self.as_retrieval(self.rank_candidates(query, domain, turns))
         self._seen |= {c.id: c for c in retrieval.contexts}
         return retrieval
 
@@ -522,7 +522,7 @@ class Retriever(_NodeRetriever):
             retriever, parts, f"{index.fingerprint} {self.reranker.fingerprint}"
         )
 
-    def ranked(
+    def rank_candidates(
         self, query: str, domain: str = "", turns: Sequence[Turn] = ()
     ) -> list[NodeWithScore]:
         """Return all candidates for a question, best first.
@@ -530,7 +530,7 @@ class Retriever(_NodeRetriever):
         Raises DataError for a domain that the index lacks.
         """
         only = domain if self.settings.domain_filter else ""
-        return super().ranked(query, only, turns)
+        return super().rank_candidates(query, only, turns)
 
     def as_retrieval(self, nodes: Sequence[NodeWithScore]) -> Retrieval:
         "Return nodes as a retrieval: hits, and the contexts that the generator reads for them."
@@ -546,7 +546,7 @@ class Retriever(_NodeRetriever):
         turns: Sequence[Turn] = (),
     ) -> Retrieval:
         "Retrieve the best children for a question, in one domain of the index or all."
-        nodes = self.ranked(query, domain, turns)
+        nodes = self.rank_candidates(query, domain, turns)
         return self.as_retrieval(best_hits(nodes, self.settings.rerank_k))
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:

@@ -15,7 +15,7 @@ from itertools import chain
 import regex
 
 from ..core.settings import SparseSettings
-from ..core.text import level, spaced
+from ..core.text import level, separate_words
 from ..core.types import SettingsError
 
 # %% auto #0
@@ -109,7 +109,9 @@ def searched_text(text: str) -> str:
     (C++).
     """
     named = _SIGNED.sub(_named, _leveled(text))
-    return spaced(_ACCENTED.sub(_with_plain, unicodedata.normalize("NFC", named)))
+    return separate_words(
+        _ACCENTED.sub(_with_plain, unicodedata.normalize("NFC", named))
+    )
 
 # %% ../../nbs/4_search/03_sparse.ipynb #bm250001
 class Bm25:

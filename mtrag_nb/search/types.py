@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ..core.html import html_table, text_table
 from ..core.record import Found, Retrieved
-from ..core.text import clipped
+from ..core.text import clip_text
 from ..core.types import Context, DataError, Passage, Task, Turn, as_context
 
 # %% auto #0
@@ -30,7 +30,7 @@ class Retrieval:
     "The contexts in the order of the hits, each once."
 
     def _rows(self) -> list[tuple]:
-        return [(c.name, c.score, clipped(c.text, 90)) for c in self.contexts]
+        return [(c.name, c.score, clip_text(c.text, 90)) for c in self.contexts]
 
     def __repr__(self) -> str:
         return text_table(["context", "score"], [r[:2] for r in self._rows()])

@@ -21,7 +21,7 @@ from ..core.files import JsonlLog, parse_json
 from ..core.html import shown_text
 from ..core.record import WEB, is_web
 from ..core.run_folder import read_lines
-from ..core.text import clipped, escape_marks
+from ..core.text import clip_text, escape_marks
 from mtrag_nb.core.types import (
     Context,
     DataError,
@@ -30,7 +30,7 @@ from mtrag_nb.core.types import (
     digest,
     plain,
     redact,
-    structured,
+    build_object,
 )
 from .types import RetrieverLike
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import httpx
 
 # %% auto #0
-__all__ = ['WebResult', 'WebSource', 'WebSearch', 'Web', 'web_named']
+__all__ = ['WebResult', 'WebSource', 'WebSearch', 'Web', 'find_web']
 
 # %% ../../nbs/4_search/10_web.ipynb #f6c6a6e7
 _MOST_CHARS = 2000  # of a result's text
@@ -55,7 +55,7 @@ class WebResult:
 
 def _plain_text(text: str, chars: int = _MOST_CHARS) -> str:
     "A page's or a snippet's text: no markup, no chat marks, on one line, clipped."
-    return clipped(escape_marks(shown_text(escape_marks(text[: 5 * chars]))), chars)
+    return clip_text(escape_marks(shown_text(escape_marks(text[: 5 * chars]))), chars)
 
 # %% ../../nbs/4_search/10_web.ipynb #f6bb5e4a
 def _web_result(url: object, title: object, text: object) -> WebResult | None:
@@ -221,7 +221,7 @@ class Web:
         self._known: dict[str, WebSearch] = {}
         self._contexts: dict[str, Context] = {}
         if self.path:
-            read = partial(structured, WebSearch)
+            read = partial(build_object, WebSearch)
             remedy = "Remove the line: that search is made again"
             for search in read_lines(self.path, read, "a search", remedy=remedy):
                 self._remember(search)
@@ -259,7 +259,7 @@ class Web:
             if key in self._known:
                 return self._known[key]
             if self.source is None:
-                problem = f"no search for {clipped(query, 60)!r} is on the record"
+                problem = f"no search for {clip_text(query, 60)!r} is on the record"
                 remedy = "Name the source that it was recorded from"
                 raise DataError(problem, self.path, remedy=remedy)
             results: list[WebResult] = []
@@ -299,7 +299,7 @@ class Web:
 _SOURCES = ("none", "corpus:FOLDER", "recorded:FILE", "searxng:URL")
 
 
-def web_named(text: str, open_corpus: Callable[[Path], RetrieverLike]) -> Web | None:
+def find_web(text: str, open_corpus: Callable[[Path], RetrieverLike]) -> Web | None:
     """Return a web source by name.
 
     `open_corpus`: folder -> retriever over the index in it. Raises SettingsError.

@@ -21,7 +21,7 @@ from ..core.record import Trajectory
 from ..core.run_folder import LEFT_OUT
 from ..core.types import TO_ANSWER, TO_REFUSE
 from ..evaluation.evidence import Evidence
-from ..evaluation.pairs import Forked
+from ..evaluation.pairs import ForkReports
 from ..evaluation.proof import proof_of
 from ..evaluation.statistics import Interval, mean_interval
 from ..evaluation.summary import RunSummary, disagreements
@@ -110,7 +110,7 @@ class Board:
     """The folder with the pages of conversations, as the report names it; '': the turns are on the
     report's page.
     """
-    forks: Mapping[int, Forked] = field(default_factory=dict)
+    forks: Mapping[int, ForkReports] = field(default_factory=dict)
     "Index of a run -> its audit and ladder."
 
     @property
@@ -130,7 +130,7 @@ class Board:
         return compared or self.standings
 
     @property
-    def compared(self) -> list[Evidence]:
+    def compared_runs(self) -> list[Evidence]:
         "The runs that are compared: all whose gold was not hidden."
         return [s.run for s in self.own]
 
@@ -138,7 +138,7 @@ class Board:
     def conversation_of(self) -> dict[str, str]:
         "Task id -> conversation, over the compared runs."
         talks = {}
-        for run in self.compared:
+        for run in self.compared_runs:
             talks |= run.talks
         return talks
 
@@ -198,7 +198,7 @@ class Board:
                 marks[n, i] = frozenset(_marks(self, n, i, differ))
         return marks
 
-    def marked(self, *marks: str) -> list[tuple[int, str]]:
+    def find_marked(self, *marks: str) -> list[tuple[int, str]]:
         "Return the turns that have all of some marks: (index of the run, task id)."
         return [turn for turn, all_ in self.marks.items() if all_.issuperset(marks)]
 

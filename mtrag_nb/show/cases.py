@@ -19,7 +19,7 @@ from ..evaluation.summary import turn_result
 from .turn import beside_html, turn_html, turn_measures
 
 # %% auto #0
-__all__ = ['Case', 'pick_cases', 'CaseView', 'published', 'PublishedCase', 'published_cases', 'PublishedView']
+__all__ = ['Case', 'pick_cases', 'CaseView', 'read_published', 'PublishedCase', 'published_cases', 'PublishedView']
 
 # %% ../../nbs/8_show/06_cases.ipynb #4fd5279a
 def _tries(run: Evidence, t: Trajectory) -> list[float]:
@@ -202,7 +202,9 @@ class CaseView(View):
         super().__init__(title, body, f"{case.kind}: {case.why}")
 
 # %% ../../nbs/8_show/06_cases.ipynb #a3fbd6ac
-def published(name: str) -> dict:  # name of a file of data/paper, without its ending
+def read_published(
+    name: str,
+) -> dict:  # name of a file of data/paper, without its ending
     "Read what a paper publishes. Raises DataError if there is no such file."
     path = data_dir("paper") / f"{name}.json"
     if not path.is_file():
@@ -249,7 +251,7 @@ def published_cases() -> list[PublishedCase]:
     "Read all cases that papers print, from the files `*_cases.json` of data/paper."
     cases = []
     for path in sorted(data_dir("paper").glob("*_cases.json")):
-        paper = published(path.stem)
+        paper = read_published(path.stem)
         cases += [PublishedCase(**c, source=paper["source"]) for c in paper["cases"]]
     return cases
 

@@ -17,13 +17,13 @@ from markupsafe import Markup
 from ..core.record import Trajectory
 from ..core.run_folder import LEFT_OUT
 from ..core.telemetry import Node
-from ..core.types import dotted
+from ..core.types import flatten_keys
 from ..evaluation.blame import COSTS, costs
 from ..evaluation.evidence import Evidence
 from ..evaluation.items import run_items
 from ..evaluation.judged_runs import judge_report
 from ..evaluation.refusals import RefusalReport, idk_verdicts, refusal_report
-from ..evaluation.scores import named_measure
+from ..evaluation.scores import measure_label
 from ..evaluation.statistics import INTERVALS, compare
 from mtrag_nb.show.board import (
     Board,
@@ -35,7 +35,7 @@ from mtrag_nb.show.board import (
     share_text,
     table_html,
 )
-from .turn import page_texts, unlicensed
+from .turn import page_texts, list_unlicensed
 
 # %% auto #0
 __all__ = ['profile_of', 'manifest_html', 'outcomes_html', 'shown_measures', 'scores_html', 'refusals_html', 'comparisons_html',
@@ -92,7 +92,7 @@ def _run_facts(run: Evidence) -> dict[str, str]:
     about = f": {m['about']}" if m.get("about") else ""
     facts = {"system": run.system + about, **_settings_facts(run)}
     steps = (step for t in run.turns.values() for step in t.steps)
-    loose = unlicensed(run.run, steps)
+    loose = list_unlicensed(run.run, steps)
     if loose:
         facts["decided by"] = "; ".join(loose)
     facts["sessions"] = _session_words(m.get("sessions", []))
@@ -125,7 +125,7 @@ def _settings_of(run: Evidence) -> dict[str, object]:
     settings = dict(run.manifest.get("settings", {}))
     if not settings.get("own"):
         settings.pop("own", None)
-    return dotted(settings)
+    return flatten_keys(settings)
 
 # %% ../../nbs/8_show/03_details.ipynb #da4e54dc
 def manifest_html(board: Board) -> str:
@@ -234,7 +234,7 @@ def shown_measures(runs: Sequence[Evidence]) -> list[str]:
 # %% ../../nbs/8_show/03_details.ipynb #3ed71737
 def _in_table(measure: str, runs: Sequence[Evidence]) -> str:
     "A measure as a table or a heading names it: where it decides inside one of the runs, it says so."
-    return named_measure(measure, [r.name for r in runs if measure in r.circular])
+    return measure_label(measure, [r.name for r in runs if measure in r.circular])
 
 # %% ../../nbs/8_show/03_details.ipynb #f7b74e4c
 def _score_row(measure: str, runs: Sequence[Evidence]) -> list[str]:
@@ -248,7 +248,7 @@ def _score_row(measure: str, runs: Sequence[Evidence]) -> list[str]:
 # %% ../../nbs/8_show/03_details.ipynb #c57586d8
 def scores_html(board: Board) -> str:
     "Return every measure with its interval as HTML, and for how many turns it is missing."
-    runs = board.compared
+    runs = board.compared_runs
     head = board.head("measure")[: len(runs) + 1]
     rows = [_score_row(measure, runs) for measure in shown_measures(runs)]
     further = rows[_OPEN_ROWS:]
@@ -272,7 +272,7 @@ def _wide(report: object, title: str) -> Markup:
 # %% ../../nbs/8_show/03_details.ipynb #112bc140
 def refusals_html(board: Board) -> str:
     "Return the confusion matrix of refusals as HTML; '' if no labels are known."
-    runs = board.compared
+    runs = board.compared_runs
     if not any(run.gold for run in runs):
         return ""
     without: dict[str, Evidence] = {}  # system -> run that an oracle took the gold from
@@ -295,7 +295,7 @@ def refusals_html(board: Board) -> str:
 # %% ../../nbs/8_show/03_details.ipynb #be85dc56
 def comparisons_html(board: Board) -> str:
     "Return paired comparisons of the runs as HTML, by each measure that all have; '' for one run."
-    runs = board.compared
+    runs = board.compared_runs
     if len(runs) == 1:
         return ""
     common = [m for m in _FIRST if all(run.of(m) for run in runs)]

@@ -18,12 +18,12 @@ from markupsafe import Markup
 from ..core.html import render, show, text_table, words_table
 from ..core.record import Trajectory
 from ..core.settings import SPEED
-from ..core.types import dotted
+from ..core.types import flatten_keys
 from ..evaluation.evidence import Evidence
 from ..evaluation.statistics import INTERVALS, Interval, mean_interval
 from .board import interval_text
-from .cases import published
-from ..systems.outside import SYSTEMS, system_named
+from .cases import read_published
+from ..systems.outside import SYSTEMS, find_system
 
 # %% auto #0
 __all__ = ['VALUE_COLUMNS', 'Facts', 'FIGURE_HEAD', 'PaperValue', 'read_value', 'PaperBlock', 'PaperTable', 'interval_value',
@@ -427,7 +427,7 @@ def filled_rows(paper: str, place: str, facts: Facts) -> list[tuple[str, ...]]:
 
     Raises KeyError for an unknown name.
     """
-    table = published(paper)["tables"][place]
+    table = read_published(paper)["tables"][place]
     names = table.get("names", 1)  # columns that name a row
     rows = []
     for row, templates in zip(table["rows"], table["here"], strict=True):
@@ -445,7 +445,7 @@ def place_beside(
     more: str = "",  # our remark
 ) -> PaperTable:
     "Put a printed table beside blocks of recorded runs."
-    facts = published(paper)
+    facts = read_published(paper)
     table = facts["tables"][place]
     source = facts["source"].split(". ")[0]
     cells = [
@@ -473,7 +473,7 @@ def named_settings(run: Evidence) -> dict[str, object]:  # dotted key -> value
     "Return the settings that decide a run's answers, with keys as `--set` takes them."
     prefix = f"{base_system(run)}."
     named = {}
-    for key, value in dotted(run.manifest["settings"]).items():
+    for key, value in flatten_keys(run.manifest["settings"]).items():
         if key.split(".")[0] not in ("profile", *SPEED) and value is not None:
             named[re.sub(r"^own\.", prefix, key)] = value
     return named
@@ -484,12 +484,12 @@ def stand_ins(run: Evidence) -> str:
     own; '' if none do.
     """
     name = base_system(run)
-    paper = system_named(name) if name in SYSTEMS else None
+    paper = find_system(name) if name in SYSTEMS else None
     if not paper or not paper.paper:
         return ""
     here = named_settings(run)
     other = []
-    chat = paper.configured(paper.paper).chat.name
+    chat = paper.configure(paper.paper).chat.name
     if here["chat.name"] != chat:
         other.append(f"{here['chat.name']} in place of {chat}")
     for departure in paper.variants.get("published", ()):

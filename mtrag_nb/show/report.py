@@ -22,7 +22,7 @@ from ..core.types import DataError, digest
 from ..data.mtrag import Benchmark, read_benchmark, sample_dir
 from ..evaluation.blame import STAGES
 from ..evaluation.evidence import Evidence
-from ..evaluation.pairs import forked
+from ..evaluation.pairs import read_forks
 from ..evaluation.summary import SELF_CORRECTIONS, RunSummary, summarize_run
 from .board import Board, fill, join_html, link_to, links_in, mark_of
 from .details import shown_measures
@@ -86,7 +86,7 @@ def _kinds(board: Board) -> list[tuple[str, str]]:
         kinds[s.name] = [f"r{n}"]
     links = []
     for name, marks in kinds.items():
-        count = len(board.marked(*marks))
+        count = len(board.find_marked(*marks))
         if count:
             links.append((name, link_to(count, *marks, title=name)))
     return links
@@ -309,7 +309,7 @@ def _board_of(
     for n, run in enumerate(sorted(read, key=lambda run: LEFT_OUT in run.system)):
         standing = _standing(run, benchmark)
         standings.append(standing)
-        own = forked(standing.run)
+        own = read_forks(standing.run)
         if own or own.stale:
             forks[n] = own
     return Board(tuple(standings), forks=forks)

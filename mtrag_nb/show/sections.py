@@ -21,7 +21,7 @@ from ..core.settings import plugins
 from ..evaluation.blame import BlameReport
 from ..evaluation.cards import mechanism_card
 from ..evaluation.evidence import Evidence
-from ..evaluation.pairs import Forked
+from ..evaluation.pairs import ForkReports
 from ..evaluation.proof import STATUSES, proof_report
 from ..evaluation.statistics import LEAST, Comparison, Interval, PairRow
 from ..evaluation.summary import SELF_CORRECTIONS, RunSummary, compare_right
@@ -273,7 +273,7 @@ def _doubts_of(runs: Sequence[Evidence], gold: bool) -> Iterator[_Doubt]:
 # %% ../../nbs/8_show/04_sections.ipynb #7ef5cdb9
 def caveat_html(board: Board) -> str:
     "Return what speaks against the report's verdict, in one line of HTML; '' if nothing does."
-    doubts = _doubts_of(board.compared, board.gold)
+    doubts = _doubts_of(board.compared_runs, board.gold)
     short = "; ".join(short for short, _ in doubts if short)
     if short:
         return fill("caveat", short)
@@ -415,10 +415,10 @@ def _disagreements_html(board: Board) -> str:
     return join_html(part, fill("rest", f"{len(rest)} more", further))
 
 # %% ../../nbs/8_show/04_sections.ipynb #fkd00007
-_Rows = Callable[[str, str, Forked], Iterator[list[object]]]
+_Rows = Callable[[str, str, ForkReports], Iterator[list[object]]]
 
 
-def _audit_rows(name: str, mine: str, forks: Forked) -> Iterator[list[object]]:
+def _audit_rows(name: str, mine: str, forks: ForkReports) -> Iterator[list[object]]:
     "The mechanisms of a run under the head of an audit."
     for mechanism, p in forks.audit.pairs.items():
         links = []
@@ -429,10 +429,10 @@ def _audit_rows(name: str, mine: str, forks: Forked) -> Iterator[list[object]]:
         yield [name, mechanism, *links, *gains, cost]
 
 # %% ../../nbs/8_show/04_sections.ipynb #3b2e2aa3
-def _ladder_rows(name: str, mine: str, forks: Forked) -> Iterator[list[object]]:
+def _ladder_rows(name: str, mine: str, forks: ForkReports) -> Iterator[list[object]]:
     "The oracles of a run under the head of a ladder."
     ladder = forks.ladder
-    lowest = Counter(ladder.repaired().values())
+    lowest = Counter(ladder.lowest_repairs().values())
     repairs = Counter(chain.from_iterable(ladder.alone_repairs().values()))
     for oracle, p in ladder.alone.items():
         together = ladder.together[oracle].accuracy_after.value

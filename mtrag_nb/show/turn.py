@@ -42,7 +42,7 @@ from ..evaluation.evidence import Evidence, as_evidence
 from ..evaluation.proof import proof_of
 
 # %% auto #0
-__all__ = ['SIGNS', 'AnyRun', 'unlicensed', 'ending_words', 'turn_measures', 'turn_outcome', 'page_texts', 'outcome_words',
+__all__ = ['SIGNS', 'AnyRun', 'list_unlicensed', 'ending_words', 'turn_measures', 'turn_outcome', 'page_texts', 'outcome_words',
            'fault_of', 'first_to_fail', 'turn_html', 'TurnView', 'ConversationView', 'run_html', 'RunView',
            'divergence', 'beside_html']
 
@@ -69,7 +69,7 @@ def _is_measured(calibration: Mapping, stage: str, way: str, identity: Mapping) 
     return any(way in calibration[part] for part in parts)
 
 # %% ../../nbs/8_show/00_turn.ipynb #a5f41e81
-def unlicensed(run: Run, steps: Iterable[Step]) -> list[str]:
+def list_unlicensed(run: Run, steps: Iterable[Step]) -> list[str]:
     """List the ways to grade and check in some steps that were not validated with the run's models,
     in words.
 
@@ -352,7 +352,7 @@ class _Shown:
     @cached_property
     def unlicensed(self) -> list[str]:
         "The ways of grading and checking that were not measured with the run's models."
-        return unlicensed(self.run.run, self.t.steps)
+        return list_unlicensed(self.run.run, self.t.steps)
 
 # %% ../../nbs/8_show/00_turn.ipynb #84e9cbd8
 def turn_html(
