@@ -22,11 +22,11 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.runs.recorded import NotLoaded
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.search.ingest import build_index
-from mtrag_nb.systems.outside import configured, system_named
+from mtrag_nb.systems.outside import configure, find_system
 
 SAMPLE = sample_dir() / "reference.jsonl"
 QRELS = sample_dir() / "retrieval_tasks" / "govt" / "qrels" / "dev.tsv"
-LOUD = configured(
+LOUD = configure(
     f"{DEFAULT}+laptop",
     "laptop",
     {"stages.rewrite": "always", "stages.check_threshold": 0.9},
@@ -50,7 +50,7 @@ def place(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("commands")
     passages = list(read_corpus(*sample_corpus()))
     build_index(passages, folder / "index", HashEmbedder(), LOUD.chunks, progress=False)
-    six, system = read_benchmark(SAMPLE).tasks[:6], system_named(f"{DEFAULT}+laptop")
+    six, system = read_benchmark(SAMPLE).tasks[:6], find_system(f"{DEFAULT}+laptop")
     run_tasks(system, six, folder / "six", LOUD, folder / "index", **double())
     return folder
 
@@ -200,7 +200,7 @@ def test_a_file_of_predictions_has_what_was_answered_and_nothing_dropped(
 
 
 def test_a_system_runs_over_a_file_of_ones_own_without_a_part_of_it(tmp_path):
-    small = configured(
+    small = configure(
         "ncl", changes={"ncl.classify": False, "stages.max_new_tokens": 8}
     )
     how = {"setting": "reference", "limit": 1, "settings": small, **double()}

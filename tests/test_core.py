@@ -19,7 +19,7 @@ from mtrag_nb.core.files import JsonlLog, data_dir
 from mtrag_nb.core.record import read_step, read_turn, turn_line
 from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import EmbedderSpec, ModelSpec, load_settings, with_settings
-from mtrag_nb.core.types import SettingsError, plain, structured
+from mtrag_nb.core.types import SettingsError, plain, build_object
 from mtrag_nb.runs.run import _git_commit, machine, package_versions
 
 
@@ -104,9 +104,9 @@ def test_a_field_takes_what_its_type_says(name):
     for value in VALUES:
         if any(value == w and type(value) is type(w) for w in WRONG[name]):
             with pytest.raises(TypeError, match=rf"^Whole\.{name}\b"):
-                structured(Whole, {name: value})
+                build_object(Whole, {name: value})
         else:
-            read = getattr(structured(Whole, {name: value}), name)
+            read = getattr(build_object(Whole, {name: value}), name)
             assert plain(read) == value, name
 
 
@@ -120,11 +120,11 @@ ANY = st.recursive(
 @given(st.dictionaries(st.sampled_from([*WRONG, "other"]), ANY))
 def test_nothing_else_than_a_type_error(data):
     try:
-        read = structured(Whole, data)
+        read = build_object(Whole, data)
     except TypeError as e:
         assert str(e).startswith("Whole")
     else:
-        assert structured(Whole, json.loads(json.dumps(plain(read)))) == read
+        assert build_object(Whole, json.loads(json.dumps(plain(read)))) == read
 
 
 def test_a_recorded_role_and_mapping_are_looked_into():
@@ -186,7 +186,7 @@ def test_settings_with_any_model_as_embedder_are_those_that_are_read_again():
     "Of equal settings a fork takes its run's models; a class of their own would make them others."
     made = replace(load_settings(), embedder=ModelSpec("mine", device="cpu"))
     assert made.embedder == EmbedderSpec("mine", device="cpu")
-    assert structured(type(made), plain(made)) == made
+    assert build_object(type(made), plain(made)) == made
     with pytest.raises(SettingsError, match="the embedder mine has no quantization"):
         replace(made, embedder=ModelSpec("mine", quantization="nf4"))
 

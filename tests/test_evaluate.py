@@ -22,7 +22,7 @@ from mtrag_nb.core.record import (
 )
 from mtrag_nb.core.run_folder import Run
 from tests.support.turns import new_turn
-from mtrag_nb.core.replies import scored
+from mtrag_nb.core.replies import score_verdict
 from mtrag_nb.core.types import DOMAINS, Context, DataError, Gold, Passage, Task
 from mtrag_nb.data.mtrag import (
     read_benchmark,
@@ -88,7 +88,7 @@ def test_a_turn_without_a_draft_on_record(steps, known, cause, stage):
 
 def test_kept_is_what_the_system_kept():
     "A step whose system keeps by another rule than its verdicts says so in `extra`; blame and the record read the same."
-    grades = tuple(Grade(c.id, scored(0.1, 0.5, "cosine")) for c in PLACES)
+    grades = tuple(Grade(c.id, score_verdict(0.1, 0.5, "cosine")) for c in PLACES)
     own = Graded(grades=grades, node="grade", state_update={"kept": ["g#0"]})
     assert own.kept == () and kept_by(own) == ("g#0",)
     assert new_turn(FOUND, own).kept == ("g#0",)
@@ -272,7 +272,7 @@ def test_a_rewrite_that_found_gold_has_not_strayed(question, query):
     assert asked_for(question, query, ("b", "g")) == wrong
     declined = Drafted(node="generate", text="I don't know.", declined=True)
     assert asked_for(question, query, ("g", "b"), declined)[1] == "generate"
-    no, yes = scored(0.1, 0.5, "cosine"), scored(0.9, 0.5, "cosine")
+    no, yes = score_verdict(0.1, 0.5, "cosine"), score_verdict(0.9, 0.5, "cosine")
     grades = Graded(node="grade", grades=(Grade("g", no), Grade("b", yes)))
     draft = Drafted(node="generate", text="It costs 7 crowns.")
     graded = asked_for(question, query, ("g", "b"), grades, draft)

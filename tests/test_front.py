@@ -29,7 +29,7 @@ from mtrag_nb.core.types import (
     ModelNotFound,
     RunMismatch,
     SettingsError,
-    printed,
+    capture_prints,
 )
 from mtrag_nb.data.mtrag import read_corpus, sample_corpus
 from mtrag_nb.models.calls import BatchingChat, Models, load_chat
@@ -41,7 +41,7 @@ from mtrag_nb.serve import serve
 from mtrag_nb.serve.reply import for_reading
 from mtrag_nb.serve.serve import library
 from mtrag_nb.systems.baselines import QUOTE
-from mtrag_nb.systems.outside import SERVING, SYSTEMS, configured, system_named
+from mtrag_nb.systems.outside import SERVING, SYSTEMS, configure, find_system
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = data_dir("recorded") / "sample_naive"
@@ -125,7 +125,7 @@ def test_a_recorded_run_is_blamed_reported_and_browsed(tmp_path):
     assert found.failed and repr(found) == repr(
         mtrag_nb.blame(mtrag_nb.Run(RECORDED), gold=gold())
     )
-    page = printed(
+    page = capture_prints(
         mtrag_nb.report, [RECORDED], tmp_path / "r.html", hide=f"{tmp_path}/"
     )
     assert page.startswith("r.html: ")
@@ -185,17 +185,17 @@ def test_the_library_that_was_changed_last_is_asked(tmp_path, monkeypatch):
 
 
 def test_help_says_of_each_system_what_it_says_of_itself():
-    assert system_abouts() == {name: system_named(name).about for name in SYSTEMS}
+    assert system_abouts() == {name: find_system(name).about for name in SYSTEMS}
 
 
 def test_a_terminal_is_answered_as_the_page_is_unless_a_change_says_how():
-    settings = configured(SERVING)
+    settings = configure(SERVING)
     assert (settings.own.generator, for_reading(settings).own.generator) == (
         "quote",
         "best",
     )
     assert for_reading(settings, ["nexus.generator"]) == settings
-    naive = configured("naive")
+    naive = configure("naive")
     assert for_reading(naive) == naive
 
 
@@ -517,7 +517,7 @@ def test_a_name_that_does_not_exist_has_a_remedy_and_no_list_of_options(
     shown = capsys.readouterr().err
     assert re.search(told.replace("?", r"\?"), shown) and "usage" not in shown
     with pytest.raises(SettingsError, match="Did you mean self_crag"):
-        configured("slef_crag")
+        configure("slef_crag")
 
 
 def test_a_recorded_run_is_found_by_its_name_and_a_folder_goes_first(

@@ -30,7 +30,7 @@ from mtrag_nb.core.record import (
 from mtrag_nb.core.run_folder import VERSION, Run
 from mtrag_nb.core.record import turn_line
 from tests.support.turns import new_turn
-from mtrag_nb.core.replies import Label, Verdict, scored
+from mtrag_nb.core.replies import Label, Verdict, score_verdict
 from mtrag_nb.core.types import (
     Context,
     DataError,
@@ -46,7 +46,7 @@ from mtrag_nb.evaluation.gate import LossTest, _in_markdown, _measure_loss
 from mtrag_nb.evaluation.pairs import Ending
 from mtrag_nb.evaluation.cards import mechanism_card
 from mtrag_nb.evaluation.gate import gate_runs
-from mtrag_nb.evaluation.pairs import paired, right_and_wrong
+from mtrag_nb.evaluation.pairs import pair_endings, right_and_wrong
 from mtrag_nb.evaluation.evidence import Evidence
 from mtrag_nb.evaluation.statistics import mean_interval
 from mtrag_nb.search.types import WebSearched
@@ -218,7 +218,7 @@ def test_a_loss_that_few_conversations_would_not_show_is_not_let_pass():
     for n, code in ((20, 2), (500, 0)):
         talks = {f"c{k}<::>1": f"c{k}" for k in range(n)}
         found = _measure_loss(dict.fromkeys(talks, 0.0), talks, 0.03)
-        assert found.code == code and 90 < found.needed < 130
+        assert found.code == code and 90 < found.conversations_needed < 130
 
 
 def turns_lost(lose: int, gain: int, of: int = 60) -> LossTest:
@@ -240,7 +240,7 @@ def test_losses_shown_by_one_test_alone_losses_in_every_turn_and_small_ones():
         and smaller.interval.high < 0
         and "smaller loss" in smaller.verdict
     )
-    enough = turns_lost(3, 3, turns_lost(3, 3).needed)
+    enough = turns_lost(3, 3, turns_lost(3, 3).conversations_needed)
     assert enough.detectable < 0.05 and turns_lost(60, 0, 60).interval.low is None
 
 
@@ -347,7 +347,7 @@ def test_a_card_holds_mechanisms_against_gold_and_names_the_idle_ones():
     counts = (rows["retry"]["turns"], rows["refusal"]["turns"], rows["check"]["visits"])
     assert counts == (1, 5, 12) and rows["grade"]["good rejected"] == (3, 17)
     gate = [
-        Gated(node="gate", verdict=scored(0.4 + n / 100, 0.2, "cosine"))
+        Gated(node="gate", verdict=score_verdict(0.4 + n / 100, 0.2, "cosine"))
         for n in range(8)
     ]
     check = Checked(
@@ -489,20 +489,20 @@ def test_who_guesses_gains_while_wrong_answers_are_cheap():
     careful = endings_of(lambda n: "right" if n % 2 else "refused")
     guessing = endings_of(lambda n: "right" if n % 4 else "wrong")
     best = endings_of(lambda n: "right")
-    c = price_curve(paired("guessing less careful", careful, guessing))
+    c = price_curve(pair_endings("guessing less careful", careful, guessing))
     assert c.turns == (40, 40) and c.changed == 20 and not c.shown
     by_hand = {
         (x, s): (1 - s) * (0.25 - 0.25 * x) - s * 0.25 * (1 + x) for x, s in c.points
     }
     assert all(abs(i.value - by_hand[x]) < 1e-12 for x, i in c.points.items())
     assert c.sign(0.0, 0.05) == 1 and c.sign(1.0, 0.25) == 0
-    same = price_curve(paired("same", careful, careful))
+    same = price_curve(pair_endings("same", careful, careful))
     assert same.verdict == "not testable: 0 conversations differ" and not same.shown
-    better = price_curve(paired("all right", careful, best))
+    better = price_curve(pair_endings("all right", careful, best))
     assert better.shown == 1 and better.verdict == "better throughout"
-    assert price_curve(paired("x", best, careful)).shown == -1
+    assert price_curve(pair_endings("x", best, careful)).shown == -1
     unjudged = {i: replace(e, verdict="not judged") for i, e in careful.items()}
-    assert price_curve(paired("none", unjudged, unjudged)) is None
+    assert price_curve(pair_endings("none", unjudged, unjudged)) is None
 
 
 def test_a_sum_of_means_has_the_interval_of_a_mean():

@@ -19,7 +19,7 @@ from mtrag_nb.core.settings import ModelSpec
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.chat import chat
 from mtrag_nb.models.local import TransformersChat
-from mtrag_nb.systems.outside import configured
+from mtrag_nb.systems.outside import configure
 from tests.support.hub import StandInHub, hub_environment
 from tests.support.tiny import make_tiny
 from tests.support.volume import few
@@ -76,7 +76,7 @@ def test_what_was_fetched_is_not_missing(fetched):
 
 
 def test_what_was_fetched_is_found_without_a_network(offline):
-    wanted = _wanted_models(configured("self_crag", "t4"))
+    wanted = _wanted_models(configure("self_crag", "t4"))
     assert list(_fetch_hub(wanted)) == [LLAMA, EMBEDDER, RERANKER]
 
 
@@ -156,11 +156,11 @@ def runs(offline, tmp_path_factory) -> Iterator[dict[str, Run]]:
     tasks = sample_dir() / "reference.jsonl"
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path_factory.mktemp("runs"))
-        t4 = configured("self_crag", "t4", SHORT)
+        t4 = configure("self_crag", "t4", SHORT)
         ingest(sample_corpus(), "index", ["clapnq"], t4, progress=False)
 
         def run_of(system, profile):
-            settings = configured(system, profile, SHORT)
+            settings = configure(system, profile, SHORT)
             how = {
                 "domains": ["clapnq"],
                 "limit": 2,
@@ -179,7 +179,7 @@ def test_a_run_in_four_bits_ends_without_an_error(system, runs):
 
 
 def test_runs_in_four_bits_are_judged_scored_and_reported_on(runs):
-    settings = configured("self_crag", "judge", {"chat.device": "cpu"})
+    settings = configure("self_crag", "judge", {"chat.device": "cpu"})
     protocols = ["refusal", "faithfulness"]
     (judged,) = judge(["naive"], protocols=protocols, settings=settings, progress=False)
     assert judged.pending == 0

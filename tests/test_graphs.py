@@ -32,7 +32,7 @@ from mtrag_nb.runs.audits import audit_run
 from mtrag_nb.runs.forks import Replayer, fork
 from mtrag_nb.runs.oracles import run_ladder
 from tests.support.planting import Plant, planted
-from mtrag_nb.systems.outside import outside, system_named
+from mtrag_nb.systems.outside import outside, find_system
 from tests.support.foreign import PROGRAMS, asked, lucky, write_sample
 from tests.support.volume import few
 
@@ -59,7 +59,7 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run_of(place) -> Callable[[str], Run]:
     "The run of a graph, made once."
-    return cache(lambda graph: asked(system_named(name_of(graph)), place / graph))
+    return cache(lambda graph: asked(find_system(name_of(graph)), place / graph))
 
 
 def name_of(graph: str) -> str:
@@ -71,7 +71,7 @@ def test_a_fork_at_every_visit_gives_the_same_record(graph, run_of):
     "Recalled byte by byte; computed anew behind the node with the same content."
     recalled, anew, nodes = Counter(), Counter(), Counter()
     run = run_of(graph)
-    with Replayer(run, system=system_named(name_of(graph))) as player:
+    with Replayer(run, system=find_system(name_of(graph))) as player:
         hints = get_type_hints(player.graph()[0].builder.state_schema)
         for i in [*run.trajectories][:16]:
             recalled[fork(player, i).same] += 1
@@ -156,7 +156,7 @@ def test_a_planted_fault_is_named_and_proved(case, run_of, place):
     ]
     for fault in faults:
         stage, plant = FAULTS[fault]
-        system = planted(system_named(name_of(graph)), plant)
+        system = planted(find_system(name_of(graph)), plant)
         broken = asked(system, place / f"{graph}-{fault}")
         after = blame(Evidence(broken, GOLD))
         known = {i: GOLD[i] for i in right[:8]}
@@ -226,7 +226,7 @@ def test_live_resumed_reported_and_from_the_command_line(place, capsys):
 def test_oracles_and_audit_reach_the_program(run_of, place):
     "Gold in the place of the search is what the program answers from; the ladder's end is the reference."
     run = run_of("corrective")
-    system = system_named(name_of("corrective"))
+    system = find_system(name_of("corrective"))
     rungs = run_ladder(
         run, place / "ladder", GOLD, limit=20, progress=False, system=system
     )
@@ -270,7 +270,7 @@ def test_a_change_of_the_record_reaches_the_program(run_of):
     run = run_of("corrective")
     turn = next(t for t in run.trajectories.values() if t.answered and len(t.kept) > 1)
     last = turn.retrievals[-1].contexts[-1]
-    with Replayer(run, system=system_named(name_of("corrective"))) as player:
+    with Replayer(run, system=find_system(name_of("corrective"))) as player:
         came = fork(player, turn.task_id, "grade_documents", {"kept": [last]})
         assert came.after.contexts == (last,) and len(came.made) == 2
         asked_else = fork(

@@ -22,7 +22,7 @@ from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.nodes import part_identity
 from mtrag_nb.systems.foreign import read_reply
-from mtrag_nb.systems.outside import configured, load_outside, outside
+from mtrag_nb.systems.outside import configure, load_outside, outside
 from tests.support.foreign import PROGRAMS
 
 PROGRAM = PROGRAMS / "llamaindex_engine.py"
@@ -268,7 +268,7 @@ def test_its_retriever_takes_the_place_of_ours(name, tmp_path):
     "By FILE.py:NAME, without an index of this package: a system of ours answers from its passages."
     tasks = tmp_path / "questions.jsonl"
     write_jsonl(tasks, LINES)
-    settings = configured("naive", changes={"retrieval.retriever": f"{PROGRAM}:{name}"})
+    settings = configure("naive", changes={"retrieval.retriever": f"{PROGRAM}:{name}"})
     models = Models(
         settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder()
     )

@@ -36,7 +36,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.systems import stages
 from mtrag_nb.systems.system_yaml import _changes_of, system_yaml_changes
-from mtrag_nb.systems.outside import configured
+from mtrag_nb.systems.outside import configure
 from tests.support.volume import few
 from tests.test_attacks import SPANS, mutated
 
@@ -564,10 +564,10 @@ def test_a_prompt_of_a_stage_that_asks_no_model_is_refused():
         with pytest.raises(
             SettingsError, match=f"{key} is not read: stages.{key.split('.')[0]} is '"
         ):
-            configured("self_crag", changes=asked)
-    assert configured("self_crag", "t4", {"prompts.grade.system": "Of use?"}).prompts
+            configure("self_crag", changes=asked)
+    assert configure("self_crag", "t4", {"prompts.grade.system": "Of use?"}).prompts
     by_gate = {"prompts.grade.system": "Of use?", "ncl.gate": "yesno"}
-    assert configured("ncl", changes=by_gate).stages.grade == "cosine"
+    assert configure("ncl", changes=by_gate).stages.grade == "cosine"
 
 
 def test_a_configuration_file_with_another_value_than_a_constant_is_refused(tmp_path):
@@ -577,12 +577,12 @@ def test_a_configuration_file_with_another_value_than_a_constant_is_refused(tmp_
     )
     problem = "agents.messages is 12: it is 10 and no setting"
     with pytest.raises(SettingsError, match=problem):
-        system_yaml_changes(path, configured("agents"))
+        system_yaml_changes(path, configure("agents"))
     path.write_text(
         "memory:\n  summarize_every: 5\n  max_messages: 10\n", encoding="utf-8"
     )
-    changes = system_yaml_changes(path, configured("agents"))
-    assert configured("agents", changes=changes) == configured("agents")
+    changes = system_yaml_changes(path, configure("agents"))
+    assert configure("agents", changes=changes) == configure("agents")
 
 
 def test_a_prompt_that_is_edited_changes_no_run_that_has_begun(tmp_path, monkeypatch):
@@ -598,7 +598,7 @@ def test_a_prompt_that_is_edited_changes_no_run_that_has_begun(tmp_path, monkeyp
 def test_a_file_for_the_agents_is_refused_by_another_system_in_words(name):
     asked = {"retrieval.relevance_threshold": 7.0}
     with pytest.raises(SettingsError, match="unknown setting 'agents.grade_threshold'"):
-        configured(name, changes=_changes_of(asked, configured(name)))
+        configure(name, changes=_changes_of(asked, configure(name)))
 
 
 def test_a_limit_that_is_given_as_text_is_named():

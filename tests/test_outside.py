@@ -30,7 +30,7 @@ from mtrag_nb.data.traces import import_traces
 from mtrag_nb.evaluation.blame import blame
 from mtrag_nb.evaluation.evidence import Evidence
 from mtrag_nb.evaluation.statistics import mean_interval
-from mtrag_nb.systems.outside import system_named
+from mtrag_nb.systems.outside import find_system
 from tests.conftest import ROOT
 from tests.support.foreign import (
     FAULTS,
@@ -111,7 +111,7 @@ def count(url: str) -> dict[str, int]:
 def whole(documents, tmp_path_factory) -> dict[str, str]:
     "What the help desk answers when nothing is in its way."
     with served(documents) as url:
-        run = asked(system_named(url), tmp_path_factory.mktemp("whole") / "run")
+        run = asked(find_system(url), tmp_path_factory.mktemp("whole") / "run")
         assert count(url)["all"] == 81 and count(url)["most"] > 1, (
             "several turns in flight"
         )
@@ -170,7 +170,7 @@ def test_an_address_from_command_to_report(documents, whole, tmp_path):
 @pytest.mark.parametrize("field", ["documents", "sources", "context", "annotations"])
 def test_passages_in_the_fields_of_other_servers(field, documents, whole, tmp_path):
     with served(documents, "--field", field) as url:
-        run = asked(system_named(url), tmp_path / "run", 12)
+        run = asked(find_system(url), tmp_path / "run", 12)
     assert len(answers(run)) == 12 and answers(run).items() <= whole.items()
     texts = {c.text for c in run.passages.values()}
     known = {
@@ -183,14 +183,14 @@ def test_passages_in_the_fields_of_other_servers(field, documents, whole, tmp_pa
 def test_a_server_in_trouble_is_asked_again(trouble, documents, whole, tmp_path):
     changes = {"outside.timeout": 0.8, "outside.patience": 60.0}
     with served(documents, "--trouble", trouble) as url:
-        run = asked(system_named(url), tmp_path / "run", 24, **changes)
+        run = asked(find_system(url), tmp_path / "run", 24, **changes)
         assert count(url)["all"] == 24 + 8, "each third question twice, none more often"
     assert len(run.trajectories) == 24 and answers(run).items() <= whole.items()
 
 
 def test_a_turn_of_a_server_that_fails_is_tried_three_times(documents, tmp_path):
     with served(documents, "--trouble", "dead") as url:
-        run = asked(system_named(url), tmp_path / "run", 8)
+        run = asked(find_system(url), tmp_path / "run", 8)
         assert count(url)["all"] == 3 * 4 * 8, (
             "three tries of a turn, four of a request"
         )
@@ -201,7 +201,7 @@ def test_a_server_that_is_gone_is_no_refusal(documents, tmp_path):
     with served(documents) as url:
         address = url
     changes = {"outside.timeout": 0.5, "outside.patience": 0.5}
-    gone = asked(system_named(address), tmp_path / "gone", 8, **changes)
+    gone = asked(find_system(address), tmp_path / "gone", 8, **changes)
     assert len(gone.trajectories) == 8
     assert all(t.failed and not t.refused for t in gone.trajectories.values())
     said = next(iter(gone.trajectories.values())).error

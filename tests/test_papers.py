@@ -34,10 +34,10 @@ from mtrag_nb.core.types import DataError, SettingsError
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.show.cases import published
+from mtrag_nb.show.cases import read_published
 from mtrag_nb.show.paper_table import VALUE_COLUMNS
 from mtrag_nb.show.specification import measured_file, specification_tables
-from mtrag_nb.systems.outside import configured
+from mtrag_nb.systems.outside import configure
 from tests.support.volume import few
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,7 +46,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_the_endpoints_of_nexusrag_are_routes_of_the_service():
     source = Path(find_spec("mtrag_nb.serve.api").origin).read_text(encoding="utf-8")
     routes = re.findall(r'@app\.(\w+)\(\s*"([^"]+)"', source)
-    printed = [row[:2] for row in published("nexus")["tables"]["Table 4"]["rows"]]
+    printed = [row[:2] for row in read_published("nexus")["tables"]["Table 4"]["rows"]]
     ours, theirs = (
         {(m.upper(), re.sub(r"\{\w+\}", "{}", path)) for m, path in x}
         for x in (routes, printed)
@@ -55,7 +55,9 @@ def test_the_endpoints_of_nexusrag_are_routes_of_the_service():
 
 
 def test_the_figures_of_the_specification_add_up():
-    tables = {place: t["rows"] for place, t in published("agents")["tables"].items()}
+    tables = {
+        place: t["rows"] for place, t in read_published("agents")["tables"].items()
+    }
 
     def numbers(place, column):
         found = [r[column] for r in tables[place]]
@@ -284,7 +286,7 @@ def test_the_page_of_kept_runs_says_what_they_hold(tmp_path):
         changed = {row[0]: row[2] for row in runs_table(r, runs)[1]}
         for x in runs:
             plain, _, variant = x.system.partition("+")
-            if configured(x.system, "laptop") == configured(plain, "laptop"):
+            if configure(x.system, "laptop") == configure(plain, "laptop"):
                 variant = ""  # another name of the plain system
             assert changed[x.name].startswith(f"as {variant}" if variant else "")
             assert changed[x.name]
@@ -498,11 +500,9 @@ def test_what_is_not_there_has_to_be_fetched(tmp_path):
 def test_models_are_loaded_one_set_at_a_time():
     made = []
     one = _OneSet(lambda s: made.append(s.profile) or Models(s, chat=ScriptedChat()))
-    first = one.of(configured("self_crag"))
-    assert (
-        one.of(configured("self_crag", changes={"stages.prompts": "strict"})) is first
-    )
-    assert one.of(configured("self_crag", "t4")) is not first and made == [
+    first = one.of(configure("self_crag"))
+    assert one.of(configure("self_crag", changes={"stages.prompts": "strict"})) is first
+    assert one.of(configure("self_crag", "t4")) is not first and made == [
         "laptop",
         "t4",
     ]

@@ -23,7 +23,7 @@ from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import CrossEncoderReranker, HashEmbedder
-from mtrag_nb.systems.outside import configured
+from mtrag_nb.systems.outside import configure
 from tests.support.hub import StandInHub, hub_environment
 from tests.support.tiny import make_tiny, teach
 
@@ -59,7 +59,7 @@ def offline(tmp_path_factory) -> Iterator[Path]:
 
 def run_of(system: str, name: str, models=None, **changes) -> Run:
     "Two turns of the sample by a system, with passages of their own."
-    settings = configured(system, "laptop", {"stages.max_new_tokens": 8, **changes})
+    settings = configure(system, "laptop", {"stages.max_new_tokens": 8, **changes})
     how = {"setting": "reference", "limit": 2, "settings": settings, "progress": False}
     return run(sample_dir() / "reference.jsonl", name, system, models=models, **how)
 
@@ -105,7 +105,7 @@ def test_a_cross_encoder_orders_what_was_found(offline):
         "retrieval.reranker": "model",
     }
     reranker = ModelSpec(RERANKER, device="cpu")
-    settings = replace(configured("naive", "laptop", changes), reranker=reranker)
+    settings = replace(configure("naive", "laptop", changes), reranker=reranker)
     models = Models(
         settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder()
     )

@@ -25,7 +25,7 @@ from mtrag_nb.search.ingest import build_index
 from mtrag_nb.search.retrieve import open_retriever
 from mtrag_nb.show.sections import sections
 from mtrag_nb.systems.baselines import NAIVE
-from mtrag_nb.systems.outside import configured, system_named, system_names
+from mtrag_nb.systems.outside import configure, find_system, system_names
 
 MODULE = '''
 """Answers with the sentence of the first passage that shares most words with the question."""
@@ -86,8 +86,8 @@ class Shortest(Retriever):
         super().__init__(*args)
         self.fingerprint += " shortest"
 
-    def ranked(self, *args, **how):
-        return sorted(super().ranked(*args, **how), key=lambda n: len(n.text))
+    def rank_candidates(self, *args, **how):
+        return sorted(super().rank_candidates(*args, **how), key=lambda n: len(n.text))
 '''
 
 POINTS = """[mtrag_nb.systems]
@@ -168,7 +168,7 @@ def test_its_retriever_searches_a_run(installed, tmp_path, monkeypatch):
         Passage(f"p{n}", f"The ferry costs {'four ' * n}crowns.") for n in range(1, 9)
     ]
     build_index(corpus, tmp_path / "index", HashEmbedder(), progress=False)
-    settings = NAIVE.configured(changes={"retrieval.retriever": "shortest"})
+    settings = NAIVE.configure(changes={"retrieval.retriever": "shortest"})
     models = Models(settings, ScriptedChat("Four crowns."), HashEmbedder())
     asked = [Task("c<::>1", "c", 1, "", "What does the ferry cost?")]
     run = run_tasks(
@@ -186,7 +186,7 @@ def test_its_retriever_searches_a_run(installed, tmp_path, monkeypatch):
     with pytest.raises(
         SettingsError, match="unknown retriever 'longest': there are index, short"
     ):
-        other = NAIVE.configured(changes={"retrieval.retriever": "longest"})
+        other = NAIVE.configure(changes={"retrieval.retriever": "longest"})
         run_tasks(
             NAIVE, asked, tmp_path / "x", other, tmp_path / "index", models=models
         )
@@ -272,7 +272,7 @@ def test_broken_systems_retrievers_and_views_are_errors_that_name_their_package(
     with pytest.raises(
         SettingsError, match="'lost' of the package odd-one cannot be imported"
     ):
-        system_named("lost")
+        find_system("lost")
     [view] = [s for s in sections() if s.title == "V"]
     with pytest.raises(
         SettingsError, match="'V' of the package odd-one failed: KeyError"
@@ -283,11 +283,11 @@ def test_broken_systems_retrievers_and_views_are_errors_that_name_their_package(
     with pytest.raises(
         SettingsError, match="'odd' of the package odd-one is a function, not a Sy"
     ):
-        system_named("odd")
+        find_system("odd")
     with pytest.raises(
         SettingsError, match="retriever 'index' of the package odd-one: mtrag_nb"
     ):
-        open_retriever(None, None, None, NAIVE.configured().retrieval)
+        open_retriever(None, None, None, NAIVE.configure().retrieval)
     shutil.rmtree(tmp_path / "odd_one-1.0.dist-info")
     broken(tmp_path, "[mtrag_nb.systems]\nnaive = odd:odd\n")
     with pytest.raises(
@@ -310,7 +310,7 @@ def test_a_grader_and_a_check_of_a_file_of_ones_own(tmp_path, monkeypatch):
     ways |= {"stages.check": f"{mine}:short", "stages.rewrite": "never"}
 
     def made(name, **more):
-        settings = configured("self_crag", changes={**ways, **more})
+        settings = configure("self_crag", changes={**ways, **more})
         models = Models(
             settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder()
         )
@@ -325,8 +325,8 @@ def test_a_grader_and_a_check_of_a_file_of_ones_own(tmp_path, monkeypatch):
         "shared"
     } and checked.verdict.how == "short"
     assert all(g.verdict.passed == (g.verdict.score >= 2) for g in graded.grades)
-    crag = system_named("self_crag")
-    said = crag.model_use(configured("self_crag", changes=ways))
+    crag = find_system("self_crag")
+    said = crag.model_use(configure("self_crag", changes=ways))
     assert f"grade: {mine}:shared" in said and f"check: {mine}:short" in said
     mine.write_text(mine.read_text().replace("9999", "9998"))
     with pytest.raises(RunMismatch, match="ways"):
@@ -343,7 +343,7 @@ def test_the_name_of_a_file_is_no_prompt(tmp_path):
     wording = tmp_path / "grade.md"
     wording.write_text("Is it of use?")
     with pytest.raises(SettingsError, match="give its text"):
-        system_named("self_crag").configured(
+        find_system("self_crag").configure(
             "laptop", {"prompts.grade.system": str(wording)}
         )
 

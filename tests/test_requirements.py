@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mtrag_nb.core.settings import load_settings
-from mtrag_nb.core.types import dotted, plain
+from mtrag_nb.core.types import flatten_keys, plain
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "data/paper/requirements.json").read_text(encoding="utf-8")
@@ -55,7 +55,7 @@ def settings_of(system: str) -> set[str]:
 @cache
 def settings_keys() -> set[str]:
     "All keys of the defaults; the profile `t4` has a reranker."
-    keys = set(dotted(plain(load_settings("t4"))))
+    keys = set(flatten_keys(plain(load_settings("t4"))))
     return keys.union(*map(settings_of, OWN))
 
 

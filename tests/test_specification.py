@@ -42,7 +42,7 @@ def eight(prompt, text: str) -> float:
 def test_the_printed_file_answers(profile, index, tmp_path):
     "As long as the threshold of 7 was held against cosines, the laptop refused every question."
     changes = system_yaml_changes(
-        data_dir("paper") / "system.yaml", AGENTS.configured(profile)
+        data_dir("paper") / "system.yaml", AGENTS.configure(profile)
     )
     changes |= {
         "chunks.parent_size": 1200,
@@ -51,7 +51,7 @@ def test_the_printed_file_answers(profile, index, tmp_path):
     changes |= {"chunks.child_size": 400, "chunks.child_overlap": 50}
     changes["embedder.prefixes"] = ""
     changes["sparse.k1"] = 1.2
-    settings = AGENTS.configured(profile, changes)
+    settings = AGENTS.configure(profile, changes)
     assert settings.own.grade.startswith("scale") and settings.own.grade_threshold == 7
     models = Models(
         settings, chat=ScriptedChat(helpful, scores=eight), embedder=HashEmbedder()
@@ -68,10 +68,10 @@ def test_the_printed_file_answers(profile, index, tmp_path):
 
 def test_an_index_that_counts_words_otherwise_is_refused(index, tmp_path):
     "k1 is the specification's 1.5 (11.2) in its profile, and can be set."
-    assert AGENTS.configured("agents").sparse.k1 == 1.5
-    assert AGENTS.variant("published").configured("laptop").sparse.k1 == 1.5
+    assert AGENTS.configure("agents").sparse.k1 == 1.5
+    assert AGENTS.variant("published").configure("laptop").sparse.k1 == 1.5
     changes = {"sparse.k1": 1.5, "retrieval.views": "query bm25:query"}
-    settings = AGENTS.configured("laptop", changes)
+    settings = AGENTS.configure("laptop", changes)
     models = Models(settings, chat=ScriptedChat(helpful), embedder=HashEmbedder())
     tasks = read_benchmark(sample_dir() / "reference.jsonl").tasks[:1]
     how = {"models": models, "progress": False}
@@ -82,8 +82,8 @@ def test_an_index_that_counts_words_otherwise_is_refused(index, tmp_path):
 def test_the_local_embedder_is_the_specified_one_and_runs_no_code_of_its_folder(
     tmp_path,
 ):
-    spec = AGENTS.configured("agents").embedder
-    served = AGENTS.configured("agents-server").embedder
+    spec = AGENTS.configure("agents").embedder
+    served = AGENTS.configure("agents-server").embedder
     assert spec.prefixes == served.prefixes == "search_query: |search_document: "
     [folder] = make_tiny(tmp_path, [spec.name]).values()
     assert "auto_map" in (folder / "config.json").read_text()
@@ -96,7 +96,7 @@ def test_the_local_embedder_is_the_specified_one_and_runs_no_code_of_its_folder(
 
 
 def test_nexus_embeds_in_batches_of_16(monkeypatch):
-    settings = NEXUS.configured("nexus")
+    settings = NEXUS.configure("nexus")
     model = Models(settings).embedder
     assert model.most == settings.embed_batch == 16
     sizes = []

@@ -15,7 +15,7 @@ from mtrag_nb.core.files import read_json, write_json, write_jsonl
 from mtrag_nb.core.record import Calls, Drafted, Refused
 from mtrag_nb.core.run_folder import Run
 from tests.support.turns import new_turn
-from mtrag_nb.core.types import DataError, Gold, Task, expect, structured
+from mtrag_nb.core.types import DataError, Gold, Task, expect, build_object
 from mtrag_nb.data.mtrag import Benchmark
 from mtrag_nb.data.ratings import RatedAnswer
 from mtrag_nb.evaluation.measures import rouge_l
@@ -383,7 +383,7 @@ def test_submissions_are_compared_by_their_own_scores(tmp_path: Path) -> None:
         and found.pairs[0].n == 40
     )
     assert (
-        structured(Comparison, read_json(write_json(tmp / "found.json", found)))
+        build_object(Comparison, read_json(write_json(tmp / "found.json", found)))
         == found
         and "refusals of ours, theirs by the rule" in found.measure
     )

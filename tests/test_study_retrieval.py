@@ -26,7 +26,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.search.retrieve import _SIGNALS, WEIGHTS, Retriever
 from mtrag_nb.search.index import document_of_node, open_index
-from mtrag_nb.systems.outside import configured
+from mtrag_nb.systems.outside import configure
 from mtrag_nb.systems.stages import Toolbox
 from tools.studies.bench import (
     JSON_GRADE,
@@ -208,7 +208,7 @@ def test_signals_are_measured_over_two_domains(tmp_path: Path) -> None:
     pool = candidates_of(queries, sample, remembering)
     assert all(c.signals.shape == (len(c.passages), len(_SIGNALS)) for c in pool)
     query = queries[1]
-    by_hand = Retriever(sample, double, settings=ways()[TALK].settings).ranked(
+    by_hand = Retriever(sample, double, settings=ways()[TALK].settings).rank_candidates(
         query.task.question, "govt", query.turns
     )
     order = np.argsort(-(pool[1].signals @ WEIGHTS), kind="stable")
@@ -223,7 +223,8 @@ def test_signals_are_measured_over_two_domains(tmp_path: Path) -> None:
     plain = Retriever(sample, double, settings=ways()[HELD].settings)
     for q in few:
         before = [
-            document_of_node(n) for n in plain.ranked(q.task.question, "govt", q.turns)
+            document_of_node(n)
+            for n in plain.rank_candidates(q.task.question, "govt", q.turns)
         ]
         same = expand(q, sample, remembering, 0.0, False, False)
         assert list(dict.fromkeys(same))[:3] == list(dict.fromkeys(before))[:3], (
@@ -350,7 +351,7 @@ def test_a_system_answers_alike_over_a_real_server(tmp_path: Path) -> None:
     )
     tasks = [first, then]
     here = Models(
-        configured("self_crag", "laptop", {**GREEDY, "stages.max_new_tokens": 24})
+        configure("self_crag", "laptop", {**GREEDY, "stages.max_new_tokens": 24})
     )
     in_process = answered(tasks, tmp / "here", here)
     assert in_process[0][0] == "answered" and "12 crowns" in in_process[0][1]

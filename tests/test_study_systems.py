@@ -17,7 +17,7 @@ from mtrag_nb.core.record import Calls, Drafted, Fault, Gated, Refused, Retrieve
 from mtrag_nb.core.run_folder import Run
 from tests.support.turns import new_turn
 from mtrag_nb.core.settings import MINILM, load_settings
-from mtrag_nb.core.replies import Label, Verdict, scored
+from mtrag_nb.core.replies import Label, Verdict, score_verdict
 from mtrag_nb.core.types import (
     TO_ANSWER,
     TO_ASK,
@@ -169,7 +169,7 @@ def test_settings_of_ncl_are_those_of_the_paper() -> None:
     for _, _, *parts, whole, _ in results:
         assert abs(harmonic_mean(*parts) - whole) < 1e-4
     paper = dict(printed["Table 1"]["rows"])
-    ours = NCL.configured("ncl")
+    ours = NCL.configure("ncl")
     assert (
         paper["Max tokens"],
         paper["Top passages k"],
@@ -188,7 +188,7 @@ def test_a_gate_is_moved_over_recorded_scores() -> None:
     "Counts and risks at each threshold; a gate of words has no curve."
 
     def gate(s):
-        return Gated(verdict=scored(s, 0.3, "cosine"))
+        return Gated(verdict=score_verdict(s, 0.3, "cosine"))
 
     ROWS = [
         (0.9, "", "ANSWERABLE"),
@@ -601,7 +601,7 @@ def test_copying_is_measured_from_end_to_end(tmp_path: Path) -> None:
     assert quoted(copying.embedder, answered[0], 1) in " ".join(
         quoted(copying.embedder, answered[0], 99).split()
     )
-    laptop_quote = QUOTE.configured(laptop)
+    laptop_quote = QUOTE.configure(laptop)
     small_run = run_quote(small, tmp / "quote", laptop_quote, copying, progress=False)
     small_report = score_run(small_run, small.gold, bert=bert)
     small_told = whole_set(small, small_report)

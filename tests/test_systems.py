@@ -12,7 +12,7 @@ from mtrag_nb.core.types import (
     as_context,
     expect,
 )
-from mtrag_nb.core.types import structured
+from mtrag_nb.core.types import build_object
 from mtrag_nb.models.chat import Sampling, ScriptedChat
 from mtrag_nb.systems.agents import LAPTOP, AgentsSettings, _cut_to, _estimate, _fit
 from mtrag_nb.systems.citations import (
@@ -25,7 +25,7 @@ from mtrag_nb.systems.citations import (
 from mtrag_nb.systems.citations import Cited
 from mtrag_nb.systems.stages import (
     PROMPTS,
-    Asked,
+    StageInput,
     _read_grade,
     clean_answer,
     grade_by_verdict,
@@ -94,7 +94,7 @@ def test_a_grade_or_label_is_read_where_a_reply_leaves_no_doubt():
 
 def test_generated_verdicts_keep_what_cannot_be_read():
     scripted = ScriptedChat(["Yes", "hm", "No, it is about glass."])
-    asked = Asked(scripted, PROMPTS, QUESTION, show_history(TALK), DOCS)
+    asked = StageInput(scripted, PROMPTS, QUESTION, show_history(TALK), DOCS)
     graded = grade_by_verdict(asked)
     assert [v.label for v in graded] == [Label.YES, Label.YES, Label.NO]
     assert [v.defaulted for v in graded] == [False, True, False]
@@ -211,6 +211,6 @@ def test_the_settings_of_the_agents_are_the_specifications():
     )
     for wrong in ({"rounds": 0}, {"deadline": -1.0}):
         with expect(TypeError, "AgentsSettings."):
-            structured(AgentsSettings, wrong)
+            build_object(AgentsSettings, wrong)
     with expect(SettingsError):
-        structured(AgentsSettings, {"top_p": 2.0})
+        build_object(AgentsSettings, {"top_p": 2.0})

@@ -16,7 +16,7 @@ from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import DataError, Passage, digest
 from mtrag_nb.data.mtrag import read_corpus, read_qrels
 from mtrag_nb.data.official import official_dir, official_files
-from mtrag_nb.evaluation.calibrate import Calibration, measure_all, rated_file_of
+from mtrag_nb.evaluation.calibrate import Calibration, measure_all, find_rated_file
 from mtrag_nb.models.calls import Models, RecordedChat, load_chat
 
 
@@ -107,4 +107,4 @@ def calibrate_laptop(
 def license_laptop(profile: str = "laptop", **how) -> None:
     "What `make study NAME=licence` does: measure on real data, print it, write it down."
     data = real_data("mtrag-human and its rated answers")
-    print(measure_all(rated_file_of(data), settings=load_settings(profile), **how))
+    print(measure_all(find_rated_file(data), settings=load_settings(profile), **how))

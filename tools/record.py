@@ -31,11 +31,11 @@ from mtrag_nb.data.mtrag import (
 from mtrag_nb.evaluation.judged_runs import judge_run
 from mtrag_nb.evaluation.scores import score_run
 from mtrag_nb.models.calls import Models, RecordedChat
-from mtrag_nb.models.embed import encoder_named
+from mtrag_nb.models.embed import find_encoder
 from mtrag_nb.runs.run import Dialogue, load_toolbox, run_tasks
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.serve.serve import Talk
-from mtrag_nb.systems.outside import configured, system_named
+from mtrag_nb.systems.outside import configure, find_system
 
 ROOT = Path(__file__).resolve().parents[1]
 # an upgrade, two observatories, a football league
@@ -110,7 +110,7 @@ def record_talk(folder: Path, work: Path, models: Models) -> None:
     place = (
         work / "index",
         "agents",
-        configured("agents"),
+        configure("agents"),
         models,
         "clapnq",
         "none",
@@ -131,9 +131,9 @@ def record_walkthrough(path: Path, work: Path, models: Models) -> None:
     "The model's calls in the turns of tour/00 that are answered as published, and of one under another grader prompt."
     if path.exists():
         return
-    system, index = system_named("self_crag+published"), work / "index_govt"
+    system, index = find_system("self_crag+published"), work / "index_govt"
     passages = list(read_corpus(*sample_corpus(), domains=["govt"]))
-    build_index(passages, index, models.embedder, configured().chunks, progress=False)
+    build_index(passages, index, models.embedder, configure().chunks, progress=False)
     talks = read_benchmark(sample_dir() / "reference.jsonl").conversations.values()
     asked = next(tasks for tasks in talks if tasks[0].question == WALKED)
     part = work / "walkthrough.jsonl"
@@ -141,7 +141,7 @@ def record_walkthrough(path: Path, work: Path, models: Models) -> None:
     reworded = {"prompts.grade.system": WORDING}
     for changes, tasks in (({}, (*asked[:2], asked[-1])), (reworded, asked[:1])):
         tools = load_toolbox(
-            system.configured("laptop", changes), models, index, (), "rag"
+            system.configure("laptop", changes), models, index, (), "rag"
         )
         talk = Dialogue(system, replace(tools, chat=recorded), domain="govt")
         for task in tasks:
@@ -158,7 +158,7 @@ def main(folder: Path, minutes: float) -> None:
     tasks = [t for t in read_tasks(path) if t.id.startswith(CONVERSATIONS)]
     tasks.sort(key=lambda t: (t.conversation_id, t.turn))
     order = {t.id: n for n, t in enumerate(tasks)}
-    gold, models = read_gold(path), Models(configured(changes={"batch_size": 4}))
+    gold, models = read_gold(path), Models(configure(changes={"batch_size": 4}))
 
     def left() -> float:
         return max(0.0, (end - time.monotonic()) / 60)
@@ -171,12 +171,12 @@ def main(folder: Path, minutes: float) -> None:
             for t in tasks
             if "published" not in name or t.id.startswith(CONVERSATIONS[0])
         ]
-        settings = configured(system, "laptop", {"batch_size": 4, **changes})
+        settings = configure(system, "laptop", {"batch_size": 4, **changes})
         index = work / ("index_flat" if settings.chunks.flat else "index")
         corpus = list(read_corpus(*sample_corpus()))
         build_index(corpus, index, models.embedder, settings.chunks, progress=False)
         how = {"models": models, "minutes": left()}
-        run = run_tasks(system_named(system), some, work / name, settings, index, **how)
+        run = run_tasks(find_system(system), some, work / name, settings, index, **how)
         if len(run.trajectories) < len(some):
             done = f"{len(run.trajectories)} of {len(some)} turns"
             return print(f"{name}: {done}; the same command goes on")
@@ -197,7 +197,7 @@ def main(folder: Path, minutes: float) -> None:
             judged, folder / name / "judged", ("judge.json", "judgements.jsonl"), order
         )
         run = Run(folder / name, judged=folder / name / "judged")
-        bert = encoder_named("minilm")
+        bert = find_encoder("minilm")
         score_run(run, gold, bert=bert, idk="recorded", out=folder / name / "judged")
         print(f"{report!r}\n", flush=True)
 

@@ -21,7 +21,7 @@ from mtrag_nb.data.mtrag import read_corpus, sample_corpus
 from mtrag_nb.models.calls import Models
 from mtrag_nb.runs.run import load_toolbox
 from mtrag_nb.search.ingest import build_index
-from mtrag_nb.systems.outside import system_named
+from mtrag_nb.systems.outside import find_system
 from mtrag_nb.systems.stages import Toolbox
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,8 +47,8 @@ def models() -> Models:
 @cache
 def toolbox(name: str) -> Toolbox:
     "What the nodes of a system work with."
-    system = system_named(name)
-    settings = system.configured("laptop")
+    system = find_system(name)
+    settings = system.configure("laptop")
     passages = list(read_corpus(*sample_corpus()))
     build_index(passages, INDEX, models().embedder, settings.chunks, progress=False)
     return load_toolbox(settings, models(), INDEX, (), "rag", system)
@@ -67,7 +67,7 @@ def as_task(asked: Asked) -> dict[str, Task]:
 
 def opened(name: str):
     "A system's graph, behind a node that turns what was typed into a task."
-    inner = system_named(name).graph(toolbox(name))
+    inner = find_system(name).graph(toolbox(name))
 
     keys = get_type_hints(inner.builder.state_schema, include_extras=True)
     typed = get_type_hints(Asked)

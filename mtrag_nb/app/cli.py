@@ -106,7 +106,7 @@ _VERSION = typer.Option("--version", callback=_print_version, is_eager=True)
 
 
 def command_line() -> typer.Typer:
-    "All commands as an app of typer."
+    "Return the command line `mtrag` as a typer app."
     app = typer.Typer(
         cls=_Commands,
         add_completion=False,
@@ -134,7 +134,9 @@ _FAULT = 70  # sysexits' EX_SOFTWARE; Python's own 1 would be a verdict
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    "The entry point of `mtrag`. Returns 0, 1, 2, 130, or 70 for a fault of the program: see above."
+    """Run `mtrag` with some arguments and return its exit code: 0, 1, 2, 130 (interrupted), or 70
+    for a fault of the program.
+    """
     if argv is not None:
         return _main(argv)
     # a process of its own

@@ -79,7 +79,10 @@ def on_ray(
     folder: str,  # the argument that names the folder to write
     begun: str = "manifest.json",  # a file that this has once it is merged
 ) -> str:  # "": the shard to go on with, which is none
-    "Compute and merge all shards of a command on a cluster, unless it was done. Raises what it raises."
+    """Run all shards of a command on a Ray cluster and merge them, unless that was done.
+
+    Raises what a shard raises.
+    """
     from mtrag_nb.runs.shards import merge_runs
     from mtrag_nb.search.ingest import merge_indexes
 

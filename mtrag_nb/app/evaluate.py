@@ -28,7 +28,7 @@ from ..core.types import TO_ANSWER, DataError, Gold, SettingsError, digest
 from ..data.cells import rows_of
 from ..data.mtrag import read_benchmark
 from ..systems.foreign import NOT_TAKEN, count_left_out
-from ..systems.outside import outside, seen_of, settle, system_named
+from ..systems.outside import outside, program_identity, settle, find_system
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluation.blame import BlameReport
@@ -44,7 +44,7 @@ def _folder_for(system: "System", state: str) -> Path:
     A system that cannot be seen whole gets a new one each time. Both this, and what does not
     count because the system changes it by itself, is printed to stderr.
     """
-    seen = seen_of(system)
+    seen = program_identity(system)
     if seen.unseen:
         parts = ", ".join(seen.unseen[:3])
         problem = f"cannot tell whether {system.name} has changed ({parts})"
@@ -88,30 +88,35 @@ def _unjudged_questions(known: Sequence[Gold]) -> list[str]:
 # %% ../../nbs/app/05_evaluate.ipynb #7ed07435
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    "What came of a system on some questions. Shown, it is the table of stages that failed first."
+    """The result of `evaluate`: a run with its scores and blame.
+
+    It shows the table of stages that failed first.
+    """
 
     run: Run
     evidence: "Evidence"
     page: Path
     "The report, one HTML file."
     left_out: Mapping[str, int] = field(default_factory=dict)
-    "What the histories of the questions hold beside turns, and how many of each."
+    "Kind of message that is no turn (system, tool, image) -> how many the histories have."
 
     @cached_property
     def blame(self) -> "BlameReport":
+        "The verdict on each turn, and the stage that failed first."
         from mtrag_nb.evaluation.blame import blame
 
         return blame(self.evidence)
 
     @cached_property
     def scores(self) -> "ScoreReport":
+        "The scores of the run."
         from mtrag_nb.evaluation.scores import score_run
 
         return score_run(self.run, self.evidence.gold)
 
     @property
     def unknown(self) -> list[str]:
-        "What the record cannot say, and why."
+        "What cannot be said from the record, and why."
         turns = self.run.trajectories.values()
         notes = []
         if self.left_out:
@@ -176,10 +181,10 @@ def evaluate(
         raise SettingsError("wanted is evaluate(system, questions), in this order")
     check_count("limit", limit)
     if isinstance(system, str):
-        value = system_named(system)
+        value = find_system(system)
     else:
         value = outside(system, name)
-    changed = replace(value.configured(load_settings(), settings), batch_size=in_flight)
+    changed = replace(value.configure(load_settings(), settings), batch_size=in_flight)
     is_file = isinstance(questions, (str, Path))
     file = read_benchmark(questions, limit=limit) if is_file else None
     if is_file:

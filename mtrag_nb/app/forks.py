@@ -32,7 +32,7 @@ from ..core.run_folder import Run
 from ..core.types import DataError, Gold, SettingsError
 from ..data.mtrag import with_rewrites
 from ..data.official import human_rewrites
-from ..systems.outside import system_named
+from ..systems.outside import find_system
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluation.blame import BlameReport
@@ -76,7 +76,7 @@ NamedSettings = Annotated[
 def _system_named(place: str) -> "System | None":
     "The system that a command names; None: the run's own."
     if place:
-        return system_named(place)
+        return find_system(place)
     return None
 
 # %% ../../nbs/app/08_forks.ipynb #9fb7df44
@@ -211,7 +211,7 @@ def audit(
     from mtrag_nb.evaluation.blame import blame
     from mtrag_nb.evaluation.cards import gate_table, gates
     from mtrag_nb.evaluation.evidence import Evidence
-    from mtrag_nb.evaluation.pairs import audit_pairs, lost_of
+    from mtrag_nb.evaluation.pairs import audit_pairs, describe_lost
     from mtrag_nb.runs.audits import audit_run
     from mtrag_nb.systems.system import NotRecorded
 
@@ -249,7 +249,7 @@ def audit(
         if without:
             audits.append(audit_pairs(whole, without))
             print(f"{audits[-1]!r}\n")
-            left += [f"{folder.name}: {why}" for why in lost_of(audits[-1].pairs)]
+            left += [f"{folder.name}: {why}" for why in describe_lost(audits[-1].pairs)]
     for what in left:
         print(f"not audited in full: {what}")
     return audits, left
@@ -293,7 +293,7 @@ def ladder(
     from mtrag_nb.evaluation.evidence import Evidence
     from mtrag_nb.evaluation.pairs import ladder_pairs
     from mtrag_nb.evaluation.proof import right_by_target
-    from mtrag_nb.runs.oracles import RUNGS, run_ladder, rungs_named
+    from mtrag_nb.runs.oracles import RUNGS, run_ladder, find_rungs
 
     ladders = []
     for folder in map(Path, runs):
@@ -305,7 +305,7 @@ def ladder(
             Path(out) / folder.name if out else folder / "ladder",
             gold,
             right_by_target(gold, questions),
-            rungs_named(rungs) if rungs else RUNGS,
+            find_rungs(rungs) if rungs else RUNGS,
             system=_system_named(system),
             tasks=_tasks_of(run, reference),
             index=index,

@@ -27,7 +27,7 @@ from mtrag_nb.app.options import (
     Runs,
     ShardOf,
     Verdicts,
-    chosen,
+    choose_settings,
     done,
     one_of,
     run_place,
@@ -176,7 +176,7 @@ def score(
         return _place(reference, sources)
     from mtrag_nb.evaluation.refusals import keep_refusal_phrases, keep_verdicts
     from mtrag_nb.evaluation.scores import score_run
-    from mtrag_nb.models.embed import encoder_named
+    from mtrag_nb.models.embed import find_encoder
 
     paths = [Path(p) for p in sources]
     opened = {p: Run(p) if p.is_dir() else p for p in paths}
@@ -184,7 +184,7 @@ def score(
     negatives, left_out = _negatives(opened)
     scored_paths = [p for p in paths if p not in left_out] or paths
     relevant = _relevant_passages(qrels)
-    bert = encoder_named(encoder or _default_encoder())
+    bert = find_encoder(encoder or _default_encoder())
     places = _places(scored_paths, out)
     reports = []
     for path in scored_paths:
@@ -215,7 +215,7 @@ _LICENCE_OUT = "runs/licence/licence.json"
 
 
 def model_way(text: str) -> str:
-    "A way to ask the model, or none. Raises SettingsError."
+    'Check the name of a way to ask the model, or "none", and return it. Raises SettingsError.'
     from mtrag_nb.evaluation.licence import MODEL_WAYS
 
     return one_of("--ways", [*MODEL_WAYS, "none"])(text)
@@ -313,7 +313,7 @@ def judge(
     """
     if bool(runs) == bool(licence):
         raise SettingsError("judge takes runs, or --licence with a file of ratings")
-    settings = chosen(settings)
+    settings = choose_settings(settings)
     if licence:
         asked = (ways, limit, out, models, progress)
         return _measure_licence(licence, settings, *asked)
@@ -541,7 +541,7 @@ def calibrate(
     if "cosine" not in ways:
         why = "the grade by cosine is always measured: the combination needs it"
         raise SettingsError(f"{why}; add cosine to --ways")
-    settings = chosen(settings)
+    settings = choose_settings(settings)
     own = None
     if not (reference and retrieved and ratings):
         needs = "the tasks, what was retrieved for them, and the rated answers"
@@ -549,7 +549,7 @@ def calibrate(
     from mtrag_nb.data.ratings import read_ratings
     from mtrag_nb.evaluation.calibrate import measure_ways as measure
     from mtrag_nb.evaluation.calibrate import (
-        rated_file_of,
+        find_rated_file,
         read_candidates,
         write_calibration,
     )
@@ -557,7 +557,7 @@ def calibrate(
 
     known = read_benchmark(reference or official_file(own, "mtrag-human/reference"))
     candidates = read_candidates(retrieved or official_file(own, "mtrag-human/elser"))
-    rated = read_ratings(ratings or rated_file_of(Path(own)))
+    rated = read_ratings(ratings or find_rated_file(Path(own)))
     measured = measure(
         settings,
         models or Models(settings),

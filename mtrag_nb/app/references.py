@@ -47,9 +47,10 @@ def _own_reference(sources: Iterable[Run | Path], tasks: set[str]) -> Path | Non
 
 
 def reference_of(sources: Iterable[Run | Path]) -> Path | None:
-    """The reference file of runs, and of files of predictions; None: none is known.
+    """Find the reference file of runs and prediction files; None if none is known.
 
-    What people marked of a service's turns, or `evaluate`'s questions; else a fetched file with the tasks.
+    It is what people marked in a service, the questions of `evaluate`, or an official file with the
+    tasks.
     """
     sources = list(sources)
     tasks = set().union(*map(_task_ids, sources))
@@ -67,7 +68,9 @@ def reference_of(sources: Iterable[Run | Path]) -> Path | None:
 def keep_reference(
     run: Run, path: str | Path, refusal: Iterable[str] = (), verdicts: str = ""
 ) -> None:
-    "Copy questions beside a run, unless commands know them; keep its phrases of refusal, and whose verdicts."
+    """Copy the questions into a run's folder, unless commands find them anyway, with refusal
+    phrases and who decides verdicts.
+    """
     from mtrag_nb.evaluation.refusals import keep_refusal_phrases, keep_verdicts
 
     keep_refusal_phrases(run.folder, [refusal] if isinstance(refusal, str) else refusal)
@@ -91,6 +94,6 @@ def reference_or_sample(
     | None,  # None: the benchmark's with these tasks, else the sample's
     sources: Iterable[Run | Path] = (),  # what is to be scored against it
 ) -> Benchmark:
-    "A reference file, with the passages that came with its tasks."
+    "Read a reference file, with the passages that came with its tasks."
     path = reference or reference_of(sources) or sample_dir() / "reference.jsonl"
     return read_benchmark(path, contexts=True)

@@ -35,7 +35,13 @@ from ..core.files import data_dir, read_json, write_whole
 from ..core.html import render, words_table
 from ..core.run_folder import Run
 from ..core.settings import DEFAULT, SPEED, Settings, unknown_name
-from ..core.types import DataError, SettingsError, dotted, plain, structured
+from mtrag_nb.core.types import (
+    DataError,
+    SettingsError,
+    flatten_keys,
+    plain,
+    build_object,
+)
 from ..data.mtrag import read_benchmark, sample_corpus, sample_dir
 from mtrag_nb.data.official import (
     FETCHED,
@@ -44,7 +50,7 @@ from mtrag_nb.data.official import (
     official_files,
     official_kinds,
 )
-from ..systems.outside import departures, system_named, unlike_paper
+from ..systems.outside import departures, find_system, unlike_paper
 
 if TYPE_CHECKING:
     from mtrag_nb.evaluation.evidence import Evidence
@@ -54,21 +60,22 @@ if TYPE_CHECKING:
 # %% ../../nbs/app/10_reproduce.ipynb #4d6c27bc
 @dataclass(frozen=True)
 class PlannedRun:
-    "A run of a paper."
+    "One run of a paper's reproduction: the changes of settings that make it."
 
     name: str
-    "Of its folder."
+    "The name of its folder."
     place: str
-    "In the paper."
+    "Where the paper reports it."
     changes: Mapping[str, object] = field(default_factory=dict)
     "Dotted key -> value."
     tasks: str = "mtrag-human/reference"
-    "The kind of official file."
+    "The kind of official file with its tasks."
     judged: bool = False
+    "Whether its answers are judged."
     variant: str = ""
-    "On the laptop, where the system's own stages do not feel the change."
+    "The system's variant for the laptop, where the default stages ignore the change."
     kept: str = ""
-    "The same over the sample, kept with the project: a folder of data."
+    "The same run over the sample, kept with the project: a folder of `data`."
 
 # %% ../../nbs/app/10_reproduce.ipynb #0ff5d197
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ class _Paper:
     setting: str
     "`rag`: retrieve; `reference`: the passages that come with each task."
     select: str
-    "As `runs.run.selected` takes it."
+    "As `runs.run.select_tasks` takes it."
     protocols: tuple[str, ...]
     "Of the judge."
     runs: tuple[PlannedRun, ...]
@@ -93,7 +100,7 @@ class _Paper:
 def _paper_plans() -> dict[str, _Paper]:
     "Name of a paper -> its runs, as `data/paper/plans.json` has them."
     plans = read_json(data_dir("paper") / "plans.json")
-    return {name: structured(_Paper, plan) for name, plan in plans.items()}
+    return {name: build_object(_Paper, plan) for name, plan in plans.items()}
 
 
 _LARGE = "meta-llama/Llama-3.1-8B-Instruct"
@@ -182,10 +189,10 @@ def _data_at(where: str | Path = "", profile: str = "laptop") -> _Data:
 # %% ../../nbs/app/10_reproduce.ipynb #eb824605
 @dataclass(eq=False)
 class Reproduction:
-    "A paper, reproduced in a folder."
+    "The reproduction of a paper in a folder, with all options."
 
     paper: str
-    "Of `data/paper/plans.json`."
+    "Name of the paper, a key of `data/paper/plans.json`."
     folder: str | Path
     profile: str = "laptop"
     variant: str = ""
@@ -194,7 +201,7 @@ class Reproduction:
     changes: Mapping[str, str] = field(default_factory=dict)
     "Dotted key -> value as typed, for every run."
     select: str = ""
-    "As `runs.run.selected` takes it; '': the paper's."
+    "As `runs.run.select_tasks` takes it; '': the paper's."
     limit: int | None = None
     "Only the first so many of the selected tasks."
     cap: int | None = None
@@ -223,7 +230,7 @@ class Reproduction:
         elif not self.variant and self.profile not in _NO_PAPERS_MODELS:
             self.variant = "published"
             planned_runs = (*planned_runs, _run_of_the_project(self.of))
-        self.system = system_named(with_variant(self.of.system, self.variant))
+        self.system = find_system(with_variant(self.of.system, self.variant))
         self.data = _data_at(self.where, self.profile)
         self.retrieves = self.of.setting == "rag"
         self.runs = [(planned, _hindrance(self, planned)) for planned in planned_runs]
@@ -232,12 +239,12 @@ class Reproduction:
 
     @property
     def has_defaults(self) -> bool:
-        "Whether it has the laptop's defaults."
+        "Whether nothing but the laptop's defaults is used."
         return self.profile == "laptop" and not self.variant
 
     @property
     def most(self) -> int | None:
-        "Children of each domain that are indexed; None: all."
+        "The most children of each domain that are indexed; None: all."
         if self.cap:
             return self.cap
         if self.limit and self.data.root:
@@ -247,17 +254,17 @@ class Reproduction:
         return None
 
     def variant_of(self, planned: PlannedRun) -> str:
-        "The variant of the system that makes a run."
+        "Return the variant of the system that makes a run."
         if planned.variant == OWN_VARIANT:
             return ""
         return self.variant or (planned.variant if self.profile == "laptop" else "")
 
     def system_of(self, planned: PlannedRun) -> str:
-        "The name of the system that makes a run."
+        "Return the name of the system that makes a run."
         return with_variant(self.of.system, self.variant_of(planned))
 
     def typed_changes(self, planned: PlannedRun) -> dict[str, str]:
-        "The changed settings of a run as they would be typed. A variant as published has prompts of its own."
+        "Return the changed settings of a run as one would type them with `--set`."
         changes = dict(self.changes)
         for key, value in planned.changes.items():
             changes[key] = str(value).lower() if isinstance(value, bool) else str(value)
@@ -267,10 +274,10 @@ class Reproduction:
         return changes
 
     def settings(self, planned: PlannedRun) -> Settings:
-        "The settings of a run."
+        "Return the settings of a run."
         base = Setup(self.profile).base()
-        system = system_named(self.system_of(planned))
-        return system.configured(base, self.typed_changes(planned))
+        system = find_system(self.system_of(planned))
+        return system.configure(base, self.typed_changes(planned))
 
     @property
     def judge_settings(self) -> Settings:
@@ -278,10 +285,10 @@ class Reproduction:
         own = "laptop" if self.profile == "laptop" else "judge"
         speed = {key: value for key, value in self.changes.items() if key in SPEED}
         base = Setup(self.judge or own).base()
-        return system_named(DEFAULT).configured(base, speed)
+        return find_system(DEFAULT).configure(base, speed)
 
     def index(self, planned: PlannedRun) -> Path:
-        "The index of a run."
+        "Return the folder of the index that a run searches."
         settings = self.settings(planned)
         first = self.settings(self.of.runs[0])
         if settings.chunks.flat:
@@ -413,9 +420,9 @@ def _judge_answers(r: Reproduction, planned: PlannedRun, models: _OneSet) -> boo
 
 # %% ../../nbs/app/10_reproduce.ipynb #go000002
 def go(r: Reproduction, tell: Callable[[str], object] = print) -> bool:
-    """Begin a reproduction, or go on with it.
+    """Carry out a reproduction, or resume it. `tell`: prints progress.
 
-    Returns whether all of it is whole, but for what cannot be made here.
+    Returns whether everything was made that can be made here.
     """
     for planned, why in r.runs:
         if why:
@@ -462,7 +469,7 @@ def _score_runs(r: Reproduction, tell: Callable[[str], object]) -> None:
 
 # %% ../../nbs/app/10_reproduce.ipynb #24688059
 def recordings(r: Reproduction) -> "list[Evidence]":
-    "The recorded runs, in the order of the plan, their turns and judgements in the order of the tasks."
+    "Return the recorded runs in the order of the plan, with their turns in the order of the tasks."
     from mtrag_nb.evaluation.evidence import Evidence
     from mtrag_nb.show import papers  # which knows the steps of every system  # noqa: F401
 
@@ -484,7 +491,7 @@ def recordings(r: Reproduction) -> "list[Evidence]":
 
 # %% ../../nbs/app/10_reproduce.ipynb #c402941e
 def tables_of(r: Reproduction, runs: "list[Evidence]") -> "dict[str, PaperTable]":
-    "The paper's tables, each beside ours."
+    "Return the paper's tables, each beside ours: file name -> both."
     from mtrag_nb.search.manifest import Manifest
     from mtrag_nb.show.papers import paper_tables
 
@@ -519,8 +526,8 @@ def _changed(r: Reproduction, planned: PlannedRun, run: "Evidence | None") -> st
     typed = r.typed_changes(planned)
     changes: dict[str, object] = {key: typed[key] for key in planned.changes}
     if run:
-        here = dotted(plain(r.settings(planned)))
-        for key, value in dotted(run.manifest["settings"]).items():
+        here = flatten_keys(plain(r.settings(planned)))
+        for key, value in flatten_keys(run.manifest["settings"]).items():
             if key in here and key not in SPEED and value not in (None, here[key]):
                 changes[re.sub(r"^own\.", f"{r.of.system}.", key)] = value
     variant = r.variant_of(planned)
@@ -531,7 +538,9 @@ def _changed(r: Reproduction, planned: PlannedRun, run: "Evidence | None") -> st
 def runs_table(
     r: Reproduction, runs: "list[Evidence]"
 ) -> tuple[tuple[str, ...], list[tuple]]:
-    "The runs of the paper: what was changed, what came of each, or why it is left out."
+    """Return the table of the paper's runs (head, rows): what was changed, and the result or the
+    reason why it is left out.
+    """
     recorded = {run.name: run for run in runs}
     rows = []
     for planned, why in r.runs:
@@ -550,7 +559,7 @@ _SELECTED = {
 
 
 def facts(r: Reproduction, runs: "Sequence[Evidence]" = ()) -> list[tuple[str, str]]:
-    "What was wanted, in a few rows; of the runs that are kept, what they hold."
+    "Describe a reproduction in a few rows (name, text): options, and what the kept runs contain."
     rows = {
         "system": r.system.name,
         "profile": f"{r.profile}: {_model_names(r.settings(r.of.runs[0]))}",
@@ -616,13 +625,15 @@ def _head_html(r: Reproduction, runs: "list[Evidence]") -> str:
         Markup(words_table(*runs_table(r, runs))),
         _unlike_paper(r),
         Markup(
-            departures(system_named(r.of.system), "published", r.profile)._repr_html_()
+            departures(find_system(r.of.system), "published", r.profile)._repr_html_()
         ),
     )
 
 # %% ../../nbs/app/10_reproduce.ipynb #f189428e
 def write(r: Reproduction, tell: Callable[[str], object] = print) -> Path:  # the page
-    "Write the page, tables as CSV, Markdown and LaTeX, and figures as PNG, SVG and PDF, of recorded runs beside the page."
+    """Write the page, the tables (CSV, Markdown, LaTeX) and the figures (PNG, SVG, PDF) of a
+    reproduction.
+    """
     from mtrag_nb.show.figures import save_figure
     from mtrag_nb.show.papers import not_made, own_figures, paper_html
 
@@ -649,7 +660,7 @@ def write(r: Reproduction, tell: Callable[[str], object] = print) -> Path:  # th
 
 # %% ../../nbs/app/10_reproduce.ipynb #61ce25c6
 def paper_name(text: str) -> str:
-    "A paper that can be reproduced, by name. Raises SettingsError."
+    "Check the name of a paper that can be reproduced, and return it. Raises SettingsError."
     return one_of("paper", list(_paper_plans()))(text)
 
 # %% ../../nbs/app/10_reproduce.ipynb #66d9fc4c

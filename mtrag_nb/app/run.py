@@ -31,7 +31,7 @@ from mtrag_nb.app.options import (
     SystemName,
     Variant,
     Web,
-    chosen,
+    choose_settings,
     done,
     load_name,
     minutes_of,
@@ -46,7 +46,7 @@ from ..core.run_folder import Run
 from ..core.settings import DEFAULT
 from ..core.shards import Shard
 from ..core.telemetry import telemetry
-from ..core.text import clipped
+from ..core.text import clip_text
 from mtrag_nb.core.types import (
     DOMAINS,
     DataError,
@@ -80,6 +80,7 @@ def _by_domain(turns: Collection[Trajectory]) -> str:
 
 # %% ../../nbs/app/04_run.ipynb #6c2b898f
 def print_run(run: Run) -> None:
+    "Print how the turns of a run ended, by domain, and why turns broke."
     turns = run.trajectories.values()
     profile = run.manifest["settings"]["profile"]
     print(
@@ -87,14 +88,14 @@ def print_run(run: Run) -> None:
     )
     print(_by_domain(turns))
     why = Counter(
-        (t.error.type, clipped(t.error.message, 300)) for t in turns if t.error
+        (t.error.type, clip_text(t.error.message, 300)) for t in turns if t.error
     )
     for (kind, message), n in why.most_common(5):
         print(f"{n} turn{'s' if n > 1 else ''} broke: {kind}: {message}")
 
 
 def whole(run: Run, **_) -> bool:
-    "Whether no turn broke."
+    "Whether no turn of a run broke."
     return not any(t.failed for t in run.trajectories.values())
 
 # %% ../../nbs/app/04_run.ipynb #c133f074
@@ -106,7 +107,7 @@ def _tasks_to_run(
     select: str = "all",
 ) -> tuple[Benchmark, Sequence[Task]]:
     "A file of tasks, and those of them that are to be run. Raises DataError if there are none."
-    from mtrag_nb.runs.run import selected
+    from mtrag_nb.runs.run import select_tasks
 
     # else the limit is one of what is selected
     read = limit if select == "all" else None
@@ -114,7 +115,7 @@ def _tasks_to_run(
     if file.left_out:
         counts = ", ".join(f"{n} {kind}" for kind, n in file.left_out.items())
         print(f"left out of the histories: {counts}", file=sys.stderr)
-    if todo := selected(file.tasks, select, limit):
+    if todo := select_tasks(file.tasks, select, limit):
         return file, todo
     remedy = "Check --domain and the file"
     raise DataError("holds no task, or none of the wanted domains", path, remedy=remedy)
@@ -184,9 +185,9 @@ def run(
 ) -> Run:
     "Run a system over the tasks of a file, or go on with an interrupted run."
     name = with_variant(system, variant)
-    value = load_name("systems.outside:system_named")(name)
+    value = load_name("systems.outside:find_system")(name)
     calibrated = getattr(settings, "calibrated", None)
-    settings = chosen(settings, name)
+    settings = choose_settings(settings, name)
     shard = on_ray(run, locals(), "out") if on else shard
     file, todo = _tasks_to_run(tasks, setting, domains, limit, select)
     from mtrag_nb.runs.run import open_web, run_tasks
@@ -267,7 +268,7 @@ def _print_demo(run: Run, sample: Benchmark) -> None:
     print("\nA conversation:")
     for t in talk:
         print(
-            f"  {t.turn}. {t.question}\n     {clipped(t.answer, 160) or t.error.message}"
+            f"  {t.turn}. {t.question}\n     {clip_text(t.answer, 160) or t.error.message}"
         )
     example = max(
         sorted(turns.values(), key=lambda t: t.task_id), key=lambda t: len(t.steps)
@@ -365,8 +366,8 @@ def demo(
     "Build the sample's index, let a self-correcting system answer, show the result."
     file = read_benchmark(sample_dir() / "reference.jsonl")
     if recorded:
-        defaults = ("runs/demo", 3.0, chosen(None), "")
-        if (str(out), minutes, chosen(settings), variant) != defaults:
+        defaults = ("runs/demo", 3.0, choose_settings(None), "")
+        if (str(out), minutes, choose_settings(settings), variant) != defaults:
             problem = "--recorded shows a stored run and takes no other option"
             raise SettingsError(problem)
         kept = _recorded_demo()
@@ -377,8 +378,8 @@ def demo(
     from mtrag_nb.runs.run import run_tasks
 
     out = Path(out)
-    system = load_name("systems.outside:system_named")(with_variant(DEFAULT, variant))
-    settings = chosen(settings, system.name)
+    system = load_name("systems.outside:find_system")(with_variant(DEFAULT, variant))
+    settings = choose_settings(settings, system.name)
     if models is None and (problems := profile_problems(settings)):
         raise ModelNotFound(
             "; ".join(problems) + ". Without models: mtrag demo --recorded"
@@ -436,13 +437,13 @@ def live(
 ) -> Run:
     "Hold the benchmark's conversations on the system's own answers."
     name = with_variant(system, variant)
-    settings = chosen(settings, name)
+    settings = choose_settings(settings, name)
     shard = on_ray(live, locals(), "out") if on else shard
     file, todo = _tasks_to_run(tasks, setting, domains, limit)
     from mtrag_nb.runs.run import run_tasks
 
     result = run_tasks(
-        load_name("systems.outside:system_named")(name),
+        load_name("systems.outside:find_system")(name),
         todo,
         out,
         settings,

@@ -287,7 +287,7 @@ def _kind_at(raw: Sequence[str], i: int, behind_number: bool) -> str:
 # %% ../../nbs/1_core/11_claims.ipynb #93822823
 @lru_cache(20_000)
 def claim_tokens(sentence: str) -> tuple[ClaimToken, ...]:
-    "A sentence in tokens: key (a number's by value), kind, text, whether it is negated, a number's unit."
+    "Split a sentence into words, names and numbers, with what a comparison needs; cached."
     raw = _raw_words(sentence)
     tokens: list[ClaimToken] = []
     since = _REACH  # words since the last negation
@@ -485,7 +485,7 @@ def _claim_features(claim: str, passages: Sequence[str]) -> _Features:
 # %% ../../nbs/1_core/11_claims.ipynb #clm00015
 @dataclass(frozen=True)
 class CheckedClaim:
-    "A sentence of a draft, held against passages."
+    "A sentence of a draft, checked against passages."
 
     text: str
     "The sentence."
@@ -510,7 +510,9 @@ def _score(features: Mapping[str, float], weights: Mapping[str, float]) -> float
 
 # %% ../../nbs/1_core/11_claims.ipynb #bc8400fb
 def claims_something(sentence: str) -> bool:
-    "Whether a sentence has at least two words of content, and is no question and no title."
+    """Whether a sentence makes a claim: it has at least two content words, and is no question and
+    no title.
+    """
     if sentence.endswith("?") or is_title(sentence):
         return False
     return len(content_words(sentence)) > 1
@@ -532,16 +534,18 @@ def _check_claim(sentence: str, passages: Sequence[str]) -> CheckedClaim:
 
 # %% ../../nbs/1_core/11_claims.ipynb #ff768f35
 def check_claims(draft: str, passages: Sequence[str]) -> list[CheckedClaim]:
-    """Hold each sentence of a draft against passages; those that claim nothing are supported, score 1.
+    """Check each sentence of a draft against passages; a sentence that claims nothing is supported
+    with score 1.
 
-    True sentences in free words are often rejected: 24 % in faithful answers
+    True sentences in free wording are often rejected: 24 % in faithful answers
     (`9_studies/04_released`).
 
     Args:
-        draft: a text without citation marks.
-        passages: those that are cited, or all that the generator saw.
+        draft: A text without citation marks.
+        passages: Those that are cited, or all that the generator saw.
 
-    Returns one checked claim a sentence, in order.
+    Returns:
+        One checked claim for each sentence, in order.
     """
     return [_check_claim(sentence, passages) for sentence in sentences(draft)]
 
@@ -560,7 +564,7 @@ def _draft_features(draft: str, passages: Sequence[str]) -> dict[str, float] | N
 
 # %% ../../nbs/1_core/11_claims.ipynb #eb336bd5
 def draft_score(draft: str, passages: Sequence[str]) -> float:
-    "How likely a draft is faithful to passages, in [0, 1]; 1 if it claims nothing."
+    "Return the probability that a draft is faithful to passages, in [0, 1]; 1 if it claims nothing."
     features = _draft_features(draft, passages)
     if features is None:
         return 1.0

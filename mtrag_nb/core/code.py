@@ -71,7 +71,7 @@ def _release(root: str) -> str:
 
 
 def library_name(module: str, name: str) -> str:
-    "The name of something in a library, with the version of the library."
+    "Return the name of an object in a library, with the library's version."
     return f"{module}.{name} {_release(module.partition('.')[0])}"
 
 # %% ../../nbs/1_core/01_code.ipynb #ident006
@@ -179,7 +179,7 @@ def _compiled(text: str, file: str, flags: int) -> tuple[dict, dict, ast.Module 
 
 # %% ../../nbs/1_core/01_code.ipynb #b66b3ef6
 class CleanCode(NamedTuple):
-    "A loaded code without its log lines."
+    "Compiled code without its log statements."
 
     code: CodeType
     "The code; as it is loaded where its source is not at hand or has changed."
@@ -203,7 +203,7 @@ def _node_at(tree: ast.AST, name: str, line: int) -> ast.AST | None:
 # %% ../../nbs/1_core/01_code.ipynb #4c0cf8af
 @cache
 def clean_code(code: CodeType) -> CleanCode:
-    "A loaded code without log lines, as far as its source is at hand and unchanged."
+    "Return compiled code without log statements, if its source file is there and unchanged."
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename))
     flags = code.co_flags & _FUTURES | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -235,7 +235,7 @@ def _instructions(code: CodeType) -> list[dis.Instruction]:
 
 # %% ../../nbs/1_core/01_code.ipynb #ab94b87a
 def code_text(code: CodeType) -> str:
-    "The instructions of a code as text, without lines, docstrings and file names."
+    "Return the instructions of compiled code as text, without line numbers, docstrings and file names."
     instructions = _instructions(code)
     arguments = code.co_argcount + code.co_kwonlyargcount
     shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
@@ -253,7 +253,7 @@ def code_text(code: CodeType) -> str:
 
 # %% ../../nbs/1_core/01_code.ipynb #ident011
 def names_read(code: CodeType) -> Iterator[tuple[str, ...]]:
-    "The global names that a code and the codes in it read, with the attributes behind each."
+    "Yield the global names that compiled code reads, each with the attributes behind it."
     for inner in _nested_codes(code):
         path: list[str] = []
         for one in _instructions(inner):
@@ -269,7 +269,7 @@ def names_read(code: CodeType) -> Iterator[tuple[str, ...]]:
 
 # %% ../../nbs/1_core/01_code.ipynb #840fcad9
 def imports_of(code: CodeType, package: str) -> Iterator[tuple[str, str]]:
-    "The modules that a code imports when it runs, each with a name of it or nothing."
+    "Yield what compiled code imports when it runs: module, and the imported name or ''."
     for inner in _nested_codes(code):
         module = ""
         level = 0
@@ -287,7 +287,7 @@ def imports_of(code: CodeType, package: str) -> Iterator[tuple[str, str]]:
 
 # %% ../../nbs/1_core/01_code.ipynb #06ac9c5a
 def strings_in(code: CodeType) -> set[str]:
-    "The texts that stand in a code."
+    "Return the string constants of compiled code."
     texts: set[str] = set()
     for inner in _nested_codes(code):
         texts |= {c for c in inner.co_consts if isinstance(c, str)}
@@ -295,7 +295,7 @@ def strings_in(code: CodeType) -> set[str]:
 
 
 def writes_files(code: CodeType) -> bool:
-    "Whether a code seems to write files."
+    "Whether compiled code seems to write files."
     names = {name for inner in _nested_codes(code) for name in inner.co_names}
     is_writer = bool(names & {"write_text", "write_bytes", "dump", "writerow"})
     return is_writer or bool(strings_in(code) & {"w", "a", "wb", "ab", "w+", "a+"})
@@ -310,7 +310,9 @@ _MOST_BYTES = 4 * 2**20
 
 
 def named_file(text: str, folder: Path) -> Path | None:
-    "The small text file that a text names, in a folder or in the present one; None if none."
+    """Find the small text file that a string names, in a folder or in the current one; None if
+    there is none.
+    """
     if not 2 < len(text) < 200 or PurePath(text).suffix not in _READ_FILES:
         return None
     for place in (folder / text, Path(text)):
@@ -362,7 +364,10 @@ def _targets_in(part: ast.AST) -> list[ast.expr]:
 
 
 def writes_of(node: ast.AST | None) -> set[Write]:
-    "What a function writes beside its local variables; nothing for an unknown one."
+    """Return what a function assigns besides its local variables: globals, attributes, items.
+
+    `node`: its syntax tree; None: nothing is known.
+    """
     writes: set[Write] = set()
     declared: set[str] = set()
     for part in ast.walk(node) if node else ():
@@ -415,7 +420,10 @@ def _running_methods(cls: type, entry: str) -> list[FunctionType]:
 
 # %% ../../nbs/1_core/01_code.ipynb #8a0d06e6
 def attributes_written(cls: type, entry: str) -> set[str]:
-    "The attributes of an object that its class changes while it answers, called by its method `entry`."
+    """Return the attributes that an object changes while it answers.
+
+    `cls`: its class. `entry`: the name of the method that is called.
+    """
     names: set[str] = set()
     for method in _running_methods(cls, entry):
         receiver = method.__code__.co_varnames[:1]

@@ -18,7 +18,9 @@ __all__ = ['checksum', 'size_in_words', 'need_room']
 
 # %% ../../nbs/1_core/07_download.ipynb #35411107
 def checksum(path: str | Path, like: str) -> str:
-    "A file's checksum in hex, of the same kind as another: 64 digits for SHA-256, 40 for git's."
+    """Compute a file's checksum in hex, of the kind of another one (`like`): 64 digits for SHA-256,
+    40 for git's.
+    """
     size = Path(path).stat().st_size
     is_git = len(like) != 64
     total = hashlib.sha1(f"blob {size}\0".encode()) if is_git else hashlib.sha256()
@@ -32,7 +34,7 @@ _SPARE = 2**28  # bytes to leave free
 
 
 def size_in_words(n: float) -> str:
-    "Bytes in words."
+    "Return a number of bytes as text, such as 1.2 GB."
     if n >= 1e9:
         return f"{n / 1e9:.1f} GB"
     if n >= 1e6:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import yaml
 
 # %% auto #0
-__all__ = ['LONGEST_LINE', 'parse_json', 'opened', 'read_jsonl', 'disk_full', 'make_folder', 'Unwritable', 'jsonl_line',
+__all__ = ['LONGEST_LINE', 'parse_json', 'open_file', 'read_jsonl', 'disk_full', 'make_folder', 'Unwritable', 'jsonl_line',
            'JsonlLog', 'only_writer', 'beside', 'write_whole', 'write_jsonl', 'write_json', 'require_replaceable',
            'keep_sums', 'take_out', 'check_log', 'read_json', 'reading_yaml', 'diff_identity', 'keep_identity',
            'data_dir']
@@ -81,7 +81,10 @@ def _depth(value: object) -> int:
 
 # %% ../../nbs/1_core/04_files.ipynb #606c2801
 def parse_json(text: str | bytes, nan_is_null: bool = False) -> object:
-    "A JSON value; NaN and Infinity are null if that is said. Raises ValueError, with the reason, for others."
+    """Parse JSON strictly.
+
+    `nan_is_null`: NaN and Infinity become null, else they raise ValueError as other errors do.
+    """
     text = text.decode("utf-8") if isinstance(text, bytes) else text
     constant = (lambda name: None) if nan_is_null else _finite
     try:
@@ -118,8 +121,11 @@ def _only_file(z: zipfile.ZipFile, path: Path) -> str:
 
 # %% ../../nbs/1_core/04_files.ipynb #e9318733
 @contextmanager
-def opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
-    "A plain, .gz or .zip file as bytes. Raises DataError, also if broken; `remedy`: if it is not there."
+def open_file(path: Path, remedy: str) -> Iterator[BinaryIO]:
+    """Open a plain, .gz or .zip file as bytes.
+
+    `remedy`: what to do if it is missing. Raises DataError, also if it is broken.
+    """
     if not path.is_file():
         is_folder = path.is_dir()
         problem = "this is a folder, not a file" if is_folder else "no such file"
@@ -187,7 +193,7 @@ _NO_FILE = (
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     "Line number (from 1) and bytes of each line. Raises DataError for one that is too long."
-    with opened(path, _NO_FILE) as f:
+    with open_file(path, _NO_FILE) as f:
         for n, line in enumerate(iter(lambda: f.readline(LONGEST_LINE + 1), b""), 1):
             if len(line) > LONGEST_LINE:
                 problem = f"a line of more than {LONGEST_LINE:,} bytes"
@@ -207,16 +213,17 @@ def _line_remedy(path: Path, n: int, line: bytes) -> str:
 def read_jsonl(
     path: str | Path, torn_tail: bool = False, nan_is_null: bool = False
 ) -> Iterator[tuple[int, dict]]:
-    """Line number (from 1) and object of each line but blank ones.
+    """Read a JSON-lines file: line number, from 1, and object of each line; blank lines are left
+    out.
 
     Args:
-        path: a .jsonl, .jsonl.gz or .zip file.
-        torn_tail: whether a torn last line is skipped, of a log whose writer was killed
-            or goes on.
-        nan_is_null: whether NaN is read as null; the benchmark's files have it for a
-            missing label.
+        path: A .jsonl, .jsonl.gz or .zip file.
+        torn_tail: Whether an incomplete last line is skipped, of a log whose writer was killed or
+            is still writing.
+        nan_is_null: Whether NaN is read as null; the benchmark's files have it for a missing label.
 
-    Raises DataError (file, line).
+    Raises:
+        DataError: (file, line) A line that is no object.
     """
     path = Path(path)
     for n, line in _lines(path):
@@ -248,7 +255,10 @@ def disk_full(
     path: str | Path,
     remedy: str = "Make room and start again",
 ) -> Exception:
-    "The error to raise for one: DiskFull with a remedy, DataError if nothing can be written, else itself."
+    """Return the exception to raise for an OSError:
+
+    DiskFull with a remedy, DataError if nothing can be written, else the error itself.
+    """
     if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
         return DiskFull("the disk is full", path, remedy=remedy)
     if error.errno not in _OS_ERRORS:
@@ -266,7 +276,7 @@ def _require_possible(path: str | Path) -> None:
 
 
 def make_folder(path: str | Path) -> Path:
-    "A folder, made if it isn't there. Raises DataError where that cannot be."
+    "Create a folder if it is not there, and return it. Raises DataError if that is impossible."
     _require_possible(path)
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -276,11 +286,14 @@ def make_folder(path: str | Path) -> Path:
 
 # %% ../../nbs/1_core/04_files.ipynb #f11e0001
 class Unwritable(DataError, ValueError):
-    "A value that cannot stand in a JSON-lines file: not finite, or longer than what is read again."
+    "A value that cannot be a line of a JSON-lines file: it is not finite, or too long."
 
 
 def jsonl_line(value: Mapping[str, object]) -> bytes:
-    "A value as a line of a JSON-lines file. Raises Unwritable for NaN, and beyond LONGEST_LINE bytes."
+    """Encode a value as a line of a JSON-lines file.
+
+    Raises Unwritable for NaN, and for more than `LONGEST_LINE` bytes.
+    """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError as e:
@@ -301,7 +314,9 @@ def _sums_of(path: Path) -> Path:
 
 # %% ../../nbs/1_core/04_files.ipynb #e7151838
 class JsonlLog(AbstractContextManager):
-    "An append-only, thread-safe JSON-lines file: what `append` returned from is kept."
+    """An append-only JSON-lines file, safe in several threads: a line is on the disk when `append`
+    returns.
+    """
 
     def __init__(self, path: str | Path, sums: bool = False):
         """Open a log, which is made if it isn't there; a torn last line is cut off.
@@ -340,7 +355,10 @@ class JsonlLog(AbstractContextManager):
         return len(tail)
 
     def append(self, value: Mapping[str, object]) -> None:
-        "Write a value as a line. DataError for a full disk, the file left as it was; Unwritable for NaN."
+        """Write a value as a line.
+
+        Raises DataError if the disk is full, with the file as it was, and Unwritable for NaN.
+        """
         line = jsonl_line(value)
         with self._lock:
             try:
@@ -391,7 +409,7 @@ def only_writer(folder: str | Path, what: str) -> Iterator[None]:
 
 # %% ../../nbs/1_core/04_files.ipynb #ee3f89df
 def beside(path: Path) -> Path:
-    "A new name beside a file or folder, for what is to take its place."
+    "Return an unused name beside a file or folder, for a new version that will replace it."
     return path.with_name(f"{path.name[:200]}.{secrets.token_hex(4)}.part")
 
 # %% ../../nbs/1_core/04_files.ipynb #9ff424e7
@@ -448,20 +466,24 @@ def write_jsonl(path: str | Path, lines: Iterable[dict]) -> int:
 
 
 def write_json(path: str | Path, value: object, **options: str) -> Path:
-    "Write one JSON value whole, for people to read; the options are those of `write_whole`."
+    "Write a JSON file with indentation, whole or not at all. `options`: those of `write_whole`."
     text = json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False)
     return write_whole(path, text + "\n", **options)
 
 # %% ../../nbs/1_core/04_files.ipynb #f11e0003
 def require_replaceable(path: str | Path, heads: Sequence[bytes], kind: str) -> Path:
-    "The path itself. Raises DataError for a folder, and for a file that begins with none of these heads."
+    """Check that a path may be overwritten, and return it.
+
+    Raises DataError for a folder, and for a file that does not begin with one of `heads` and so is
+    of another kind.
+    """
     _require_possible(path)
     path = Path(path)
     if path.is_dir():
         problem = f"is a folder, and {kind} is a file"
         raise DataError(problem, path, remedy="Name a file")
     if path.exists():
-        with opened(path, "Name another file") as f:
+        with open_file(path, "Name another file") as f:
             head = f.read(max(map(len, heads)))
         if head and not head.startswith(tuple(heads)):
             problem = f"is a file, and not {kind}"
@@ -476,13 +498,13 @@ def _line_sums(path: Path) -> list[bytes]:
 
 
 def keep_sums(path: Path) -> None:
-    "Keep checksums of a log's lines, where they can be written; `JsonlLog` goes on with them."
+    "Start to keep checksums of a log's lines, where they can be written; `JsonlLog` continues them."
     with suppress(DataError):
         write_whole(_sums_of(path), b"".join(_line_sums(path)))
 
 
 def take_out(path: Path, numbers: Collection[int]) -> None:
-    "Move lines of a file, by their numbers from 1, to the end of one beside it (`.aside`)."
+    "Move lines of a file, by their numbers from 1, to the end of a file beside it (`.aside`)."
     with path.open("rb") as f:
         lines = list(enumerate(f, 1))
     with path.with_name(f"{path.name}.aside").open("ab") as f:
@@ -491,13 +513,17 @@ def take_out(path: Path, numbers: Collection[int]) -> None:
 
 # %% ../../nbs/1_core/04_files.ipynb #3e435c63
 def check_log(path: Path, whole: bool = False) -> list[str]:
-    """Compare the lines of a log with their checksums, which are kept from now on.
+    """Compare the lines of a log with their checksums; from now on checksums are kept.
 
     Args:
-        path: the log.
-        whole: whether a changed log is an error; else its wrong lines are taken out.
+        path: The log.
+        whole: Whether a changed log is an error; else its wrong lines are moved out.
 
-    Returns what is wrong, in words. Raises DataError with these if `whole`.
+    Returns:
+        What is wrong, in words.
+
+    Raises:
+        DataError: With these words, if `whole`.
     """
     sums = _sums_of(path)
     written: list[bytes] = []
@@ -531,8 +557,11 @@ _LARGEST_JSON = 256 * 2**20
 def read_json(
     path: str | Path, kind: type = dict, nan_is_null: bool = False
 ) -> dict | list:
-    "The object or list (kind) in a JSON file, plain, .gz or .zip. Raises DataError for a file without."
-    with opened(Path(path), "Check the path") as f:
+    """Read a JSON file (plain, .gz or .zip) with an object or list (`kind`).
+
+    Raises DataError for another content.
+    """
+    with open_file(Path(path), "Check the path") as f:
         data = f.read(_LARGEST_JSON + 1)
     if len(data) > _LARGEST_JSON:
         problem = f"more than {_LARGEST_JSON:,} bytes"
@@ -543,7 +572,10 @@ def read_json(
 # %% ../../nbs/1_core/04_files.ipynb #adbe4a40
 @contextmanager
 def reading_yaml(path: str | Path, remedy: str = "") -> Iterator[yaml.SafeLoader]:
-    "A loader of a YAML file. Raises DataError (file, line) for what is wrong with the file."
+    """Open a YAML file with a loader.
+
+    Raises DataError (file, line) for anything that is wrong with the file.
+    """
     import yaml
 
     if not Path(path).is_file():
@@ -565,7 +597,7 @@ def reading_yaml(path: str | Path, remedy: str = "") -> Iterator[yaml.SafeLoader
 def diff_identity(
     recorded: Mapping[str, object], requested: Mapping[str, object]
 ) -> list[str]:
-    "What differs between two identities, in words."
+    "Describe the differences between a recorded identity and a requested one."
     differences = []
     for key in {**requested, **recorded}:
         here, wanted = recorded.get(key), requested.get(key)
@@ -614,7 +646,11 @@ def keep_identity(
 
 # %% ../../nbs/1_core/04_files.ipynb #1577a2c1
 def data_dir(name: str = "") -> Path:
-    "A folder of the project's data (sample, recorded, ...), here or installed. Raises DataError if missing."
+    """Return a folder of the project's data (sample, recorded, ...), in the repository or the
+    installed package.
+
+    Raises DataError if it is missing.
+    """
     package = Path(__file__).resolve().parents[1]
     for place in (package.parent / "data", package / "_data"):
         if (place / name).is_dir() and (place / "sample").is_dir():

@@ -38,12 +38,12 @@ _UNSHOWN = re.compile(
 
 
 def clean(text: object) -> str:
-    "Text for what takes plain text, such as a widget."
+    "Return a value as plain text without control characters, for a widget."
     return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", str(text))
 
 
 def esc(text: object) -> str:
-    "Text as HTML that shows it and does nothing else."
+    "Escape a value for HTML."
     safe = html.escape(clean(str(text).replace("\r\n", "\n")))
     return safe.replace("$", "<span>$</span>").replace("\\", "<span>\\</span>")
 
@@ -62,7 +62,9 @@ def _inline(text: object, chars: int = 90) -> str:
 
 # %% ../../nbs/1_core/12_html.ipynb #6c9b7a0d
 def show(value: object, digits: int = 3) -> str:
-    "A cell of a table: a number with `digits` decimals, a dash for None and NaN, anything else as text."
+    """Format a value for a table: a number with `digits` decimals, a dash for None and NaN, else as
+    text.
+    """
     is_float = isinstance(value, float)
     if value is None or is_float and value != value:
         return "–"
@@ -79,7 +81,7 @@ def _cells(
 def text_table(
     header: Sequence[str], rows: Sequence[Sequence[object]], digits: int = 3
 ) -> str:
-    "A table as text: the first column left, the others right."
+    "Format a table as text: the first column aligned left, the others right."
     cells = _cells(header, rows, digits)
     widths = [max(map(len, column)) for column in zip(*cells)]
     lines = []
@@ -92,7 +94,7 @@ def text_table(
 def html_table(
     header: Sequence[str], rows: Sequence[Sequence[object]], note: str = ""
 ) -> str:
-    "The same as escaped HTML, with a note below it; styled inline, since it stands in an output alone."
+    "Return a table as escaped HTML with inline styles, and a note below it."
     head, *cells = _cells(header, rows)
     return str(render("table.html", "plain", head, cells, note))
 
@@ -108,7 +110,7 @@ def _numeric(value: object) -> bool:
 
 
 def words_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    "An HTML table with words on the left of their cells and numbers on the right; long words wrap."
+    "Return an HTML table with words aligned left and numbers right; long words wrap."
     numeric = [all(map(_numeric, column)) for column in zip(*rows)]
     numeric = numeric or [True] * len(header)
     head, *cells = _cells(header, rows)
@@ -116,7 +118,10 @@ def words_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 # %% ../../nbs/1_core/12_html.ipynb #69f23358
 class Table:
-    "A table in a terminal and in a notebook: of `head` and `rows`, or of what `_table` gives in their stead."
+    """Base of objects shown as a table, in a terminal and in a notebook.
+
+    A subclass gives `head` and `rows`, or a method `_table` that returns both.
+    """
 
     head: Sequence[str]
     "The headings of the columns."
@@ -137,7 +142,7 @@ class Table:
 
 
 def fold(summary: str, body: str) -> str:
-    "What opens on a click, without a script; both are HTML. For an output that stands alone."
+    "Return HTML that opens on a click, without a script. `summary` and `body` are HTML."
     head = f"<summary style='cursor:pointer'>{summary}</summary>"
     inside = f"<div style='margin:.2em 0 .4em 1em'>{body}</div>"
     return f"<details style='margin:.2em 0'>{head}{inside}</details>"
@@ -189,7 +194,7 @@ def _text_of(page: str) -> str:
 
 
 def words_of(page: str) -> str:
-    "The words that a reader of some HTML sees, in one line: what a page is tested by."
+    "Return the words that a reader of some HTML sees, in one line; used to test pages."
     return " ".join(_text_of(page).split())
 
 # %% ../../nbs/1_core/12_html.ipynb #7abb72dd
@@ -260,18 +265,18 @@ def _templates() -> Environment:
 
 # %% ../../nbs/1_core/12_html.ipynb #0787d5c0
 def render(template: str, macro: str, *values: object, **more: object) -> str:
-    "A macro of a file of `data/page`, filled in: `markupsafe.Markup`, which other templates take as it is."
+    "Render a macro of a template in `data/page`; the result needs no escaping in other templates."
     return getattr(_templates().get_template(template).module, macro)(*values, **more)
 
 # %% ../../nbs/1_core/12_html.ipynb #6263978c
 def page(body: str, styled: bool = True) -> str:
-    "The frame of a view (HTML) in a notebook; without the style where the page has it already."
+    "Put HTML into the frame of a notebook output. `styled`: with the style sheet."
     style = f"<style>{_parts('style.css')['view']}</style>" if styled else ""
     return f"{style}<div class='mtrag tex2jax_ignore mathjax_ignore'>{body}</div>"
 
 
 def document(title: str, body: str, script: str = "") -> str:
-    "A page that stands alone, of HTML and a part of `page.js`."
+    "Make a complete HTML document from a body. `script`: the part of `page.js` that it needs."
     from markupsafe import Markup
 
     code = ""
@@ -285,7 +290,7 @@ def document(title: str, body: str, script: str = "") -> str:
 # %% ../../nbs/1_core/12_html.ipynb #016d3b58
 @dataclass(repr=False, eq=False)
 class View:
-    "A page with a plain text twin."
+    "A page that shows as HTML in a notebook and as plain text in a terminal."
 
     title: str
     "The title of the page."
@@ -301,7 +306,7 @@ class View:
         return page(self.body)
 
     def document(self) -> str:
-        "The page as it stands alone."
+        "Return the page as a complete HTML document."
         return document(self.title, page(self.body, styled=False))
 
     def save(self, path: str | Path) -> Path:
@@ -332,7 +337,10 @@ SERIES_COLOURS = (
 
 
 def end_colours(ends: Mapping[str, str]) -> dict[str, str]:
-    "How turns ended (`Trajectory.end`: answered, error, a reason's role) -> a colour, in drawing order."
+    """Assign a colour to each way in which turns ended (`Trajectory.end`), in the order of drawing.
+
+    `ends`: end -> outcome or the role of a reason.
+    """
     out: dict[str, str] = {}
     for role, colours in _ROLE_COLOURS.items():
         for n, end in enumerate(sorted(e for e, r in ends.items() if r == role)):
@@ -363,7 +371,7 @@ _HIDING = re.compile(_HIDDEN)
 
 
 def drop_unseen(text: str) -> str:
-    "A text without characters that nobody can see; line ends are newlines."
+    "Remove invisible characters from a text; line ends become newlines."
     return _UNSEEN.sub("", re.sub("\r\n?|\f", "\n", text))
 
 
@@ -375,7 +383,10 @@ def _closed(markup: str) -> str:
 
 # %% ../../nbs/1_core/12_html.ipynb #d9d737f0
 class ShownText(HTMLParser):
-    "The text of a page that a browser would show. Subclasses form it: `begin`, `end`, `text`."
+    """An HTML parser that passes on the text that a browser would show.
+
+    Subclasses override `begin`, `end` and `text`.
+    """
 
     def __init__(self):
         super().__init__(convert_charrefs=True)
@@ -385,12 +396,12 @@ class ShownText(HTMLParser):
         self._depth = 0
 
     def read(self, markup: str) -> None:
-        "A whole page."
+        "Parse a whole page."
         self.feed(_closed(markup))
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        "Begin an element, or count it inside a hidden one."
+        "Handle the start of an element; within a hidden element it is only counted."
         if self.hidden == tag == "p":
             self.hidden = ""  # a paragraph ends where the next begins
         if self.hidden:
@@ -402,7 +413,7 @@ class ShownText(HTMLParser):
             self.begin(tag, dict(attrs))
 
     def handle_endtag(self, tag: str) -> None:
-        "End an element, perhaps the hidden one."
+        "Handle the end of an element."
         if not self.hidden:
             self.end(tag)
             return
@@ -411,18 +422,18 @@ class ShownText(HTMLParser):
             self.hidden = ""
 
     def handle_data(self, data: str) -> None:
-        "A piece of text."
+        "Handle a piece of text."
         if not self.hidden:
             self.text(data)
 
     @staticmethod
     def style(attrs: Mapping[str, str | None]) -> str:
-        "The style of an element, lower case, without white space and comments."
+        "Return the style attribute of an element in lower case, without white space and comments."
         style = attrs.get("style") or ""
         return re.sub(r"/\*.*?(?:\*/|\Z)|\s", "", style, flags=re.S).lower()
 
     def left_out(self, tag: str, attrs: dict) -> str:
-        "Why an element is not shown; '' for one that is."
+        "Say why an element is not shown; '' if it is."
         hidden = "hidden" in attrs or attrs.get("aria-hidden") == "true"
         if hidden or _HIDING.search(self.style(attrs)):
             return "hidden"
@@ -431,11 +442,11 @@ class ShownText(HTMLParser):
         return ""
 
     def begin(self, tag: str, attrs: dict[str, str | None]) -> None:
-        "An element that is shown begins."
+        "Called when a visible element begins."
         self._separate(tag)
 
     def end(self, tag: str) -> None:
-        "An element that is shown ends."
+        "Called when a visible element ends."
         self._separate(tag)
 
     def _separate(self, tag: str) -> None:
@@ -444,12 +455,12 @@ class ShownText(HTMLParser):
             self.parts.append(" ")
 
     def text(self, data: str) -> None:
-        "A piece of text that is shown."
+        "Called with each piece of visible text."
         self.parts.append(data)
 
 # %% ../../nbs/1_core/12_html.ipynb #ba0abdda
 def shown_text(markup: str) -> str:
-    "The text of a page as a browser would show it."
+    "Return the text of an HTML page that a browser would show."
     page = ShownText()
     page.read(markup)
     return drop_unseen("".join(page.parts))

@@ -48,10 +48,10 @@ __all__ = ['ProgramIdentity', 'identify_program', 'keep_identity_of']
 # %% ../../nbs/1_core/02_identity.ipynb #ident014
 @dataclass(frozen=True)
 class ProgramIdentity:
-    "What a program is."
+    "A digest of a program, with what the digest cannot cover."
 
     digest: str
-    "The same in every process as long as the program is the same."
+    "Equal in every process as long as the program is the same."
 
     unseen: tuple[str, ...] = ()
     "Values that the program reads and that cannot be named, such as an open socket."
@@ -607,14 +607,15 @@ _BEFORE: dict[str, str] = {}  # the digest of a program after its turns -> befor
 
 
 def identify_program(value: object) -> ProgramIdentity:
-    """Name a program by all that it reaches.
+    """Compute a digest of a program: its code, and all values that its code reads.
 
     Args:
-        value: a function, an object that can be called, a list of these, a compiled graph of
-            LangGraph, or an engine, retriever or workflow of LlamaIndex.
+        value: A function, a callable object, a list of these, a compiled LangGraph graph, or a
+            LlamaIndex engine, retriever
+            or workflow.
 
     Returns:
-        Its identity. `unseen` lists what may differ without the digest showing it.
+        Its identity. `unseen` lists what may change without the digest.
     """
     entry = value.__name__ if inspect.ismethod(value) else "__call__"
     first = _Walk(entry=entry)
@@ -626,9 +627,10 @@ def identify_program(value: object) -> ProgramIdentity:
 
 
 def keep_identity_of(value: object, before: ProgramIdentity) -> None:
-    """Note that a program, as its own turns have left it, is the program of before.
+    """Declare that a program still has an earlier identity although its own turns have changed
+    objects in it.
 
-    For what the walk cannot tell: a memory or a counter in a library's object.
+    For what cannot be detected, such as a counter in a library's object.
     """
     after = identify_program(value)
     if after.digest != before.digest:

@@ -36,12 +36,12 @@ _THOUGHT_MARK = re.compile(
 
 
 def without_thinking(text: str) -> str:
-    'A reply without the thought that it begins with; "" for one that was cut off while the model thought.'
+    'Return a reply without the thought at its beginning; "" if it was cut off within the thought.'
     return _THOUGHT.sub("", text, count=1)
 
 
 def thought_in(text: str) -> str:
-    'The thought that a reply begins with, up to its end or to where it was cut off; "" for none.'
+    'Return the thought at the beginning of a reply, complete or cut off; "" if there is none.'
     found = _THOUGHT.match(text)
     if found:
         return _THOUGHT_MARK.sub(" ", found[0]).strip()
@@ -194,7 +194,8 @@ def _without_latex(text: str) -> str:
 # %% ../../nbs/1_core/05_plain_answer.ipynb #e3317a34
 @lru_cache(4096)
 def plain_answer(text: str) -> str:
-    """What an answer says: no JSON around it, thought before it, sources behind it, marks or LaTeX in it.
+    """Return the plain text of an answer, without JSON around it, thoughts, list of sources,
+    citation marks and LaTeX.
 
     An answer that would be empty without them is returned as it is.
     """

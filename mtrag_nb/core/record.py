@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
 from .replies import Label, Verdict
-from .text import clipped
+from .text import clip_text
 from mtrag_nb.core.types import (
     ROLES,
     Context,
@@ -25,7 +25,7 @@ from mtrag_nb.core.types import (
     Passage,
     Task,
     plain,
-    structured,
+    build_object,
 )
 
 # %% auto #0
@@ -144,9 +144,9 @@ class Rewritten(Step, kind="rewritten"):
 
     def summary(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
         "The query, and the model's own if a guard took it back."
-        text = clipped(self.text, 90)
+        text = clip_text(self.text, 90)
         if self.raw and not self.kept:
-            text += f"   (the model's own was taken back: {clipped(self.raw, 40)!r})"
+            text += f"   (the model's own was taken back: {clip_text(self.raw, 40)!r})"
         return [("rewrite", text)]
 
 # %% ../../nbs/1_core/13_record.ipynb #48256c92
@@ -184,7 +184,7 @@ class Retrieved(Step, kind="retrieved"):
 
     def summary(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
         "How many contexts were found, and the names of the first."
-        first = ", ".join(clipped(name(i), 28) for i in self.contexts[:3])
+        first = ", ".join(clip_text(name(i), 28) for i in self.contexts[:3])
         dots = " ..." if len(self.contexts) > 3 else ""
         return [("retrieve", f"{len(self.contexts)} found: {first}{dots}")]
 
@@ -300,7 +300,7 @@ class Drafted(Step, kind="drafted"):
 
     def summary(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
         "The beginning of the draft."
-        return [(f"draft {self.attempt + 1}", clipped(self.text, 90))]
+        return [(f"draft {self.attempt + 1}", clip_text(self.text, 90))]
 
 # %% ../../nbs/1_core/13_record.ipynb #b44abcdb
 @dataclass(frozen=True, kw_only=True)
@@ -318,7 +318,7 @@ class Checked(Step, kind="checked"):
         "The verdict on the draft, and its weakest part."
         text = _decision(self.verdict, self.asked)
         if self.unsupported:
-            text += f"; weakest: {clipped(self.unsupported, 60)}"
+            text += f"; weakest: {clip_text(self.unsupported, 60)}"
         return [("check", text)]
 
 # %% ../../nbs/1_core/13_record.ipynb #b13cbca2
@@ -355,7 +355,7 @@ class Clarified(Step, kind="clarified"):
         "The verdict on the question, and what the user is asked."
         lines = [("clarify", _decision(self.verdict, "clear enough"))]
         if self.text:
-            lines.append(("ask back", clipped(self.text, 90)))
+            lines.append(("ask back", clip_text(self.text, 90)))
         return lines
 
 # %% ../../nbs/1_core/13_record.ipynb #feaddda6
@@ -382,7 +382,7 @@ _OPTIONAL = ("note", "state_update", "thought")
 
 
 def step_line(step: Step) -> dict[str, object]:
-    "A step as the JSON object that is recorded: its kind, its fields, and what was unknown."
+    "Return a step as a JSON object for the record: its kind, its fields, and unknown ones."
     line = {"kind": step.path, **plain(step)}
     line.pop("path", None)
     for key in _OPTIONAL:
@@ -409,17 +409,16 @@ def read_step(line: Mapping[str, object]) -> Step:
     kind = _nearest_kind(line["kind"])
     content = {k: v for k, v in line.items() if k != "kind"}
     if kind.path == line["kind"]:
-        return structured(kind, content)
+        return build_object(kind, content)
     names = {f.name for f in fields(kind)} - {"unknown"}
     unknown = {k: v for k, v in line.items() if k not in names}
-    step = structured(kind, {k: v for k, v in content.items() if k in names})
+    step = build_object(kind, {k: v for k, v in content.items() if k in names})
     return replace(step, unknown=unknown)
 
 # %% ../../nbs/1_core/13_record.ipynb #947a309c
 def own_fields(step: Step) -> dict[str, object]:
-    """The fields of a step that its nearest shared kind does not have, as JSON values.
-
-    They are those of a system's own kind, whether this process knows it or not.
+    """Return the fields that a system's own kind of step adds to its nearest shared kind, as JSON
+    values.
     """
     shared = next(c for c in type(step).__mro__ if c.__module__ == __name__)
     names = {f.name for f in fields(shared)}
@@ -443,7 +442,9 @@ class Fault:
 
 # %% ../../nbs/1_core/13_record.ipynb #efeae727
 def without_places(text: str) -> str:
-    "A text without this machine's paths: package files as they are imported, `~` for the home folder."
+    """Remove this machine's paths from a text: package files are named as modules, the home folder
+    becomes `~`.
+    """
     package = Path(sys.modules["mtrag_nb"].__file__).parents[1]
     places = {str(p) for p in (*map(Path, sys.path), package) if p.is_absolute()}
     for place in sorted(places, key=len, reverse=True):
@@ -468,7 +469,9 @@ def _fault_of(error: BaseException) -> Fault:
 
 # %% ../../nbs/1_core/13_record.ipynb #232cfa57
 def kept_by(step: Graded | Ranked) -> tuple[str, ...]:
-    "Ids that a step left: by its system's own rule (`Step.state_update`), else what passed."
+    """Return the ids of the contexts that a grade or ranking kept: as the system says
+    (`Step.state_update`), else what passed.
+    """
     own_rule = step.state_update.get("kept")
     return step.kept if own_rule is None else tuple(own_rule)
 
@@ -510,7 +513,10 @@ class Trajectory:
     "The exception that ended the turn."
 
     def of(self, kind: type[StepKind]) -> list[StepKind]:
-        "The steps of a kind, in order; by its path, as a notebook may define the class anew."
+        """Return the steps of a kind, in order.
+
+        Kinds are compared by their path, since a notebook may define a class again.
+        """
         path = f"{kind.path}/"
         steps = []
         for step in self.steps:
@@ -519,7 +525,7 @@ class Trajectory:
         return steps
 
     def step(self, node: str) -> Step | None:
-        "The last step of a node; None if it was not visited."
+        "Return the last step of a node; None if the node was not visited."
         return next((s for s in reversed(self.steps) if s.node == node), None)
 
     @property
@@ -574,7 +580,7 @@ class Trajectory:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        "Ids of the contexts after the last grade or ranking; without one, those found last."
+        "Ids of the contexts that the last grade or ranking kept; without one, of those found last."
         for step in reversed(self.steps):
             if isinstance(step, (Graded, Ranked)):
                 return kept_by(step)
@@ -673,7 +679,7 @@ def trajectory(
 
 # %% ../../nbs/1_core/13_record.ipynb #a1436f58
 def turn_line(turn: Trajectory) -> dict[str, object]:
-    "A turn as the JSON object that is recorded."
+    "Return a turn as a JSON object for the record."
     line = plain(replace(turn, steps=()))
     return line | {"steps": [step_line(step) for step in turn.steps]}
 
@@ -687,7 +693,7 @@ def read_turn(line: Mapping[str, object]) -> Trajectory:
         if {"task", "steps"} & step.state_update.keys():
             problem = "put into the state is without task and steps"
             raise ValueError(f"what {step.node} {problem}")
-    turn = structured(Trajectory, {**line, "steps": steps})
+    turn = build_object(Trajectory, {**line, "steps": steps})
     if turn.failed and turn.error is None:
         raise ValueError("an error without what broke")
     return turn
@@ -704,17 +710,17 @@ def context_names(contexts: Mapping[str, Context]) -> Callable[[str], str]:
 
 
 def tell(turn: Trajectory, contexts: Mapping[str, Context] = {}) -> str:
-    """A turn as text, a line or two for each step.
+    """Describe a turn as text, a line or two for each step.
 
     Args:
-        turn: the record.
-        contexts: id -> context (`Run.passages`), for names in the place of ids.
+        turn: The record.
+        contexts: Id -> context (`Run.passages`), to show names in place of ids.
     """
-    lines = [("question", clipped(turn.question, 90))]
+    lines = [("question", clip_text(turn.question, 90))]
     for step in turn.steps:
         lines += step.lines(context_names(contexts))
     if turn.error:
-        message = clipped(turn.error.message, 90)
+        message = clip_text(turn.error.message, 90)
         lines.append(("error", f"in {turn.error.node}: {turn.error.type}: {message}"))
     because = f", because: {turn.reason}" if turn.refused else ""
     lines.append(("outcome", f"{turn.outcome}{because}"))
@@ -730,7 +736,9 @@ def is_web(i: str) -> bool:
 
 # %% ../../nbs/1_core/13_record.ipynb #cab3aa0b
 def ranking_scores(turn: Trajectory) -> dict[str, float]:
-    "Context id -> the score that ranked it: of its best hit, or of a later ranking by the system."
+    """Return the score that ranked each context: context id -> that of its best hit, or of a later
+    ranking.
+    """
     scores: dict[str, float] = {}
     for search in turn.retrievals:
         for hit in search.hits:
@@ -744,9 +752,9 @@ def ranking_scores(turn: Trajectory) -> dict[str, float]:
 def predicted_passages(
     contexts: Sequence[Context], scores: Mapping[str, float]
 ) -> list[tuple[Passage, float]]:
-    """The corpus passages of ranked contexts, best first, each with its score.
+    """Return the corpus passages of ranked contexts with their scores, best first.
 
-    Contexts of one passage are joined; the first one's score (`scores`, by id) is the passage's.
+    Contexts of one passage are joined, with the score of the first. `scores`: context id -> score.
     """
     pieces: dict[str, list[Context]] = defaultdict(list)
     for context in contexts:

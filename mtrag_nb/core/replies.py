@@ -18,8 +18,8 @@ from enum import Enum
 from .plain_answer import without_thinking
 
 # %% auto #0
-__all__ = ['Pairs', 'Label', 'Verdict', 'scored', 'ReplyField', 'json_objects', 'field_label', 'read_field', 'parse_verdict',
-           'read_verdict']
+__all__ = ['Pairs', 'Label', 'Verdict', 'score_verdict', 'ReplyField', 'json_objects', 'field_label', 'read_field',
+           'parse_verdict', 'read_verdict']
 
 # %% ../../nbs/1_core/09_replies.ipynb #8ed2d798
 class Label(str, Enum):
@@ -62,23 +62,24 @@ class Verdict:
         return self.label is Label.YES
 
 # %% ../../nbs/1_core/09_replies.ipynb #b79d9462
-def scored(
+def score_verdict(
     score: float,
     threshold: float,
     how: str,
     ambiguous_from: float | None = None,
     scale: tuple[float, float] | None = None,
 ) -> Verdict:
-    """The verdict of a score, which is rounded first: yes at or above the threshold.
+    """Make a verdict from a score: yes at or above the threshold. The score is rounded first.
 
     Args:
-        score: higher means yes.
-        threshold: where yes begins.
-        how: name of the score.
-        ambiguous_from: from here to the threshold it is AMBIGUOUS; None: never.
-        scale: the ends between which the score must lie.
+        score: Higher means yes.
+        threshold: Where yes begins.
+        how: Name of the score.
+        ambiguous_from: From here to the threshold it is AMBIGUOUS; None: never.
+        scale: The ends between which the score must lie.
 
-    Raises ValueError for a score that is not finite or outside its scale.
+    Raises:
+        ValueError: A score that is not finite, or outside its scale.
     """
     score = round(float(score), 4)
     if not math.isfinite(score):
@@ -97,14 +98,14 @@ _SAME_AS = {"true": "yes", "false": "no", "1": "yes", "0": "no"}  # for yes or n
 
 @dataclass(frozen=True)
 class ReplyField:
-    "Something that a model's reply has to state."
+    "A field that a model's reply should state, and the values that it may have."
 
     name: str
     "Its label in the reply."
     options: tuple[str, ...]
-    "What it may be: words, or whole numbers, with what lies between them."
+    "The allowed values: words, or whole numbers and what lies between them."
     default: str | None = None
-    "The pessimistic reading; None: there is none."
+    "The pessimistic value, used if the field cannot be read; None: there is none."
     aliases: tuple[str, ...] = ()
     "Other labels for it."
 
@@ -183,7 +184,11 @@ _MOST_UNREAD = 100  # broken objects after which a text is read no further
 
 
 def json_objects(text: str) -> list[Pairs | None]:
-    "The outermost JSON objects of a text as pairs, since a key may stand twice, objects in them, too; None for one that cannot be read."
+    """Find the outermost JSON objects in a text, each as a list of pairs, since a key may occur
+    twice.
+
+    None stands for one that cannot be read.
+    """
     decode = json.JSONDecoder(object_pairs_hook=tuple).raw_decode
     python = text.replace("'", '"').replace("True", "true").replace("False", "false")
     objects: list[Pairs | None] = []
@@ -233,7 +238,7 @@ def _in_object(pairs: Pairs, f: ReplyField) -> list[str | float | None]:
 
 # %% ../../nbs/1_core/09_replies.ipynb #67c8d871
 def field_label(f: ReplyField) -> re.Pattern:
-    "Where a field's label stands, perhaps with a scale, and what may lie between it and the value."
+    "Return a pattern for a field's label in a reply, with what may stand between it and the value."
     names = "|".join(n.replace(" ", r"[\s_]+") for n in f.names)
     # "No hallucination: true" says something else
     turned = "".join(rf"(?<!\b{w}[ -])" for w in ("no", "not", "non", "of", "without"))
@@ -304,9 +309,12 @@ def _first(text: str, f: ReplyField) -> str | float | None:
 def read_field(
     text: str, f: ReplyField, alone: bool = True, cut: bool = False
 ) -> str | float | None:
-    """What a reply states for a field: an option, or a number on its scale. None if it is not stated, or in two ways.
+    """Read a field from a reply: one of its options, or a number; None if it is missing, or has two
+    values.
 
-    It stands in a JSON object, behind its label or, where it is to be said alone, at the beginning. cut: at max_new_tokens.
+    It may stand in a JSON object, behind its label or, if `alone`, at the beginning. `cut`: the
+    reply ended at the limit of new
+    tokens.
     """
     reply = without_thinking(text)
     values = _stated(reply, f, cut)
@@ -327,7 +335,7 @@ _SENTENCE = re.compile(  # a reply that is this sentence and no more
 
 
 def parse_verdict(text: str) -> Label:
-    "YES or NO of a reply; UNPARSED where it states neither, or both."
+    "Read YES or NO from a reply; UNPARSED if it states neither, or both."
     sentence = _SENTENCE.fullmatch(without_thinking(text))
     if sentence:
         return Label.NO if sentence[1] else Label.YES
@@ -335,7 +343,10 @@ def parse_verdict(text: str) -> Label:
 
 # %% ../../nbs/1_core/09_replies.ipynb #bfcb9591
 def read_verdict(text: str, default: str = "no") -> Verdict:
-    "A verdict from generated text, which stays in it; an unreadable one has the default's label, yes or no, and `defaulted` set."
+    """Read a verdict from a model's reply, which is kept in it.
+
+    An unreadable reply has the label of `default` (yes or no), and `defaulted` set.
+    """
     label = parse_verdict(text)
     unread = label is Label.UNPARSED
     label = Label(default) if unread else label

@@ -30,7 +30,7 @@ from mtrag_nb.core.types import (
     SettingsError,
     Task,
     digest,
-    structured,
+    build_object,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Judgement:
 
     @property
     def said(self) -> str:
-        "The verdict in words."
+        "The judgement in words."
         words = ["hallucination"] if self.flag else []
         if self.unparsed:
             words.append(f"not read: {', '.join(self.unparsed)}")
@@ -115,12 +115,12 @@ class Judged:
 
 
 def answer_digest(answer: str, contexts: Sequence[str]) -> str:
-    "Names an answer and the contexts (ids) that it was made from."
+    "Return a digest of an answer and the contexts (ids) that it was made from."
     return digest([answer, list(contexts)])
 
 
 def scored_digest(turn: Trajectory) -> str:
-    "Names what the scores of a turn are made of: its answer, outcome, contexts and ranking."
+    "Return a digest of what a turn's scores depend on: answer, outcome, contexts and ranking."
     outcome = turn.outcome.value if turn.outcome else ""
     scores = ranking_scores(turn)
     return digest([turn.answer, outcome, list(turn.contexts), scores])
@@ -208,7 +208,7 @@ class RunManifest(TypedDict):
 
 # %% ../../nbs/1_core/14_run_folder.ipynb #619b5d56
 def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """The manifest of a run folder, as it is written.
+    """Read the manifest of a run folder.
 
     Raises DataError if it is missing, damaged or of another version.
     """
@@ -226,7 +226,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         remedy = "Run it again into another folder, or use the mtrag_nb that wrote it"
         raise DataError(problem, folder, remedy=remedy)
     try:
-        structured(RunManifest, manifest, extra="ignore")
+        build_object(RunManifest, manifest, extra="ignore")
     except TypeError as e:
         problem = f"not the manifest of a run ({e})"
         raise DataError(problem, path, remedy=_OTHER_VERSION) from None
@@ -244,17 +244,17 @@ def read_lines(
     log: bool = True,
     remedy: str = _OTHER_VERSION,
 ) -> Iterator[Record]:
-    """Each line of a JSON-lines file as `read` gives it; none where there is no file.
+    """Read a JSON-lines file, each line by a function; nothing if the file is missing.
 
     Args:
-        path: the file.
-        read: makes a record of a line, or raises TypeError, ValueError, KeyError or
-            AttributeError.
-        what: what a line is, for the message: "a trajectory".
-        log: whether a torn last line is passed over.
-        remedy: what to do about a line that is none.
+        path: The file.
+        read: Makes a record of a line, or raises TypeError, ValueError, KeyError or AttributeError.
+        what: What a line is, for errors: "a trajectory".
+        log: Whether an incomplete last line is skipped.
+        remedy: What to do about a line that cannot be read.
 
-    Raises DataError (file, line) for a line that cannot be read.
+    Raises:
+        DataError: (file, line) A line cannot be read.
     """
     if not Path(path).exists():
         return
@@ -266,19 +266,19 @@ def read_lines(
 
 # %% ../../nbs/1_core/14_run_folder.ipynb #b505eea7
 def read_trajectories(path: str | Path) -> dict[str, Trajectory]:
-    "The trajectories of a file by task, the last line of each."
+    "Read a file of trajectories: task id -> trajectory; of several lines the last counts."
     return {t.task_id: t for t in read_lines(path, read_turn, "a trajectory")}
 
 
 def read_contexts(path: str | Path) -> dict[str, Context]:
-    "Context id -> text and origin."
-    contexts = read_lines(path, partial(structured, Context), "a passage")
+    "Read a file of passages: context id -> context."
+    contexts = read_lines(path, partial(build_object, Context), "a passage")
     return {c.id: c for c in contexts}
 
 # %% ../../nbs/1_core/14_run_folder.ipynb #bb5fc526
 def _read_judged(line: Mapping[str, object]) -> Judged:
     "A line of judgements. Raises TypeError, or ValueError for a score that its protocol does not have."
-    judged = structured(Judged, line)
+    judged = build_object(Judged, line)
     for protocol, judgement in judged.judgements.items():
         scale = judgement.scale
         for score in (judgement.score, judgement.low, judgement.high):
@@ -318,14 +318,14 @@ _SCORE_LINE = (
 
 def _read_scores(path: str | Path) -> dict[str, ScoreLine]:
     "Task id -> its last line of scores."
-    read = partial(structured, ScoreLine, extra="ignore")
+    read = partial(build_object, ScoreLine, extra="ignore")
     remedy = "Score the run again: mtrag score RUN"
     lines = read_lines(path, read, _SCORE_LINE, remedy=remedy)
     return {line["task_id"]: line for line in lines}
 
 # %% ../../nbs/1_core/14_run_folder.ipynb #e7c2b6c4
 class Run:
-    "A recorded run at one moment: each file is read once, when it is first asked for."
+    "A recorded run. Each file is read once, on first use."
 
     def __init__(
         self, folder: str | Path, name: str = "", judged: str | Path | None = None
@@ -350,7 +350,7 @@ class Run:
         passages: Iterable[Context] = (),
         **attributes: object,
     ) -> Run:
-        "A run that lies in no folder, of turns and contexts; `attributes`: any other of its attributes."
+        "Make a run without a folder from turns and contexts. `attributes`: any other attribute of it."
         run = cls.__new__(cls)
         run.name = name
         run.folder = run.judged_in = Path(name)
@@ -369,22 +369,24 @@ class Run:
 
     @property
     def state(self) -> str:
-        "Digest of the identity and of the recorded turns: what a replay of the run names it by."
+        "A digest of the identity and of all recorded turns; a replay names the run by it."
         turns = [turn_line(t) for _, t in sorted(self.trajectories.items())]
         return digest([self.manifest["identity"], turns])
 
     @cached_property
     def trajectories(self) -> dict[str, Trajectory]:
-        "Task id -> trajectory, in the order of the tasks, not in that in which they ended."
+        "Task id -> trajectory, in the order of the tasks."
         turns = read_trajectories(self.folder / "trajectories.jsonl")
         ordered = {i: turns.pop(i) for i in self.tasks if i in turns}
         return ordered | turns
 
     @cached_property
     def tasks(self) -> dict[str, Task]:
-        "Task id -> task, without the passages that came with it; of every task that was ever begun."
+        "Task id -> task, of every task that was begun; without the passages that came with it."
         path = self.folder / "tasks.jsonl"
-        tasks = read_lines(path, lambda line: structured(Task, line["task"]), "a task")
+        tasks = read_lines(
+            path, lambda line: build_object(Task, line["task"]), "a task"
+        )
         return {t.id: t for t in tasks}
 
     @cached_property
@@ -399,12 +401,12 @@ class Run:
 
     @cached_property
     def score_lines(self) -> dict[str, ScoreLine]:
-        "Task id -> line of scores by `mtrag score`, also of an answer that has changed since."
+        "Task id -> line of scores.jsonl, also if the answer has changed since."
         return _read_scores(self._file_of_scores("scores.jsonl"))
 
     @cached_property
     def scores(self) -> dict[str, Mapping[str, float | None]]:
-        "Task id -> measure -> score, by `mtrag score`, of the present answers."
+        "Task id -> measure -> score, of the answers as they are now."
         scores = {}
         for i, line in self.score_lines.items():
             turn = self.trajectories.get(i)
@@ -420,12 +422,12 @@ class Run:
 
     @cached_property
     def judge_lines(self) -> dict[str, Judged]:
-        "Task id -> what was judged, also of an answer that has changed since."
+        "Task id -> line of judgements.jsonl, also if the answer has changed since."
         return _read_judgements(self.judged_in / "judgements.jsonl")
 
     @cached_property
     def judgements(self) -> dict[str, Mapping[str, Judgement]]:
-        "Task id -> protocol -> judgement, of the present answers."
+        "Task id -> protocol -> judgement, of the answers as they are now."
         judgements = {}
         for i, line in self.judge_lines.items():
             turn = self.trajectories.get(i)
@@ -444,10 +446,12 @@ class Run:
         return turns
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A row a turn, by task id: trajectory, query, calls, tokens, scores.
+        """Return a table of the turns: trajectory, query, calls, tokens and scores, indexed by task
+        id.
 
-        Texts are as recorded: in a CSV file a spreadsheet takes those that begin with
-        =, +, - or @ for formulas. Raises SettingsError without pandas.
+        Texts are as recorded: in a CSV file a spreadsheet takes those that begin with =, +, - or @
+        for formulas. Raises
+        SettingsError without pandas.
         """
         try:
             import pandas
@@ -472,7 +476,7 @@ class Run:
 
 # %% ../../nbs/1_core/14_run_folder.ipynb #f4fb2a1b
 def as_run(source: Run | str | Path) -> Run:
-    "A run, or the run in a folder."
+    "Return a run, given as run or as folder."
     if isinstance(source, Run):
         return source
     return Run(source)

@@ -23,7 +23,7 @@ Thing = TypeVar("Thing")
 
 
 class Shard(NamedTuple):
-    "One of so many equal parts of a work."
+    "One of several equal parts of a work, as 2 of 8."
 
     part: int
     "Which part it is, from 1."
@@ -32,7 +32,7 @@ class Shard(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Shard | None:
-        "`2/8` is the second of eight parts; None for an empty text. Raises SettingsError."
+        "Parse `2/8`, the second of eight parts; None for an empty text. Raises SettingsError."
         if not text:
             return None
         part, _, of = text.partition("/")
@@ -45,7 +45,7 @@ class Shard(NamedTuple):
         return f"{self.part}/{self.of}"
 
     def own(self, things: Iterable[Thing]) -> Iterator[Thing]:
-        "Those of the things that fall to this part: every n-th."
+        "Yield the things that belong to this part: every n-th."
         return islice(things, self.part - 1, None, self.of)
 
 # %% ../../nbs/1_core/06_shards.ipynb #1144f8c9
@@ -92,7 +92,11 @@ def _shard_in(folder: Path) -> tuple[Shard, str]:
 
 # %% ../../nbs/1_core/06_shards.ipynb #5bd770c1
 def shards_in(folders: Iterable[str | Path], mismatch: type[Exception]) -> list[Path]:
-    "The folders of all shards of one work, in order. Raises DataError; `mismatch`: other, missing, twice."
+    """Check that folders hold all shards of one work, each once, and return them in order.
+
+    Raises DataError, and `mismatch` for shards of another work, missing ones, or one that is there
+    twice.
+    """
     works: dict[Path, dict[str, object]] = {}
     by_part: dict[int, Path] = {}
     for folder in map(Path, folders):

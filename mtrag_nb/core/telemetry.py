@@ -61,14 +61,14 @@ class Telemetry(Table):
 
     @property
     def ends(self) -> dict[str, int]:
-        "Turns by `Trajectory.end`: answered, the reasons of refusals, not_recorded, error."
+        "Number of turns for each way to end (`Trajectory.end`)."
         counts = {"answered": self.outcomes.get("answered", 0), **self.reasons}
         counts |= {outcome: self.outcomes.get(outcome, 0) for outcome in _RARE}
         return {end: n for end, n in counts.items() if n}
 
     @property
     def rows(self) -> list[tuple[str, str, int, str]]:
-        "Table, name, count, share of all turns."
+        "The rows of the table: group, name, count, share of all turns."
         tables = (self.outcomes, self.reasons, self.errors)
         rows = []
         for table, counts in zip(("outcome", "reason", "error"), tables):
@@ -78,7 +78,7 @@ class Telemetry(Table):
 
     @property
     def note(self) -> str:
-        "The retry loop, unreadable verdicts and rewrites, on one line."
+        "Retry loop, unreadable verdicts and rewrites in one line."
         loop = ", ".join(f"{k} {v}" for k, v in self.loop.items())
         rewrites = f"rewrites kept: {self.rewrites['kept']} of {self.rewrites['asked']}"
         return f"retry loop: {loop}; unreadable verdicts: {self.unparsed}; {rewrites}"
@@ -125,7 +125,7 @@ def _rewrite_counts(turns: Iterable[Trajectory]) -> dict[str, int]:
 
 
 def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
-    "Count how turns ended and add up what they cost."
+    "Count how turns ended, and add up what they cost."
     turns = list(trajectories)
     refused = [t for t in turns if t.refused]
     errors = [t.error for t in turns if t.failed]

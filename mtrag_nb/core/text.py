@@ -21,10 +21,10 @@ from .files import data_dir, read_json
 from .types import Context, Turn
 
 # %% auto #0
-__all__ = ['STOPWORDS', 'level', 'squeeze', 'contains_text', 'word_count', 'all_words', 'content_spans', 'spaced', 'script_of',
-           'language_by_words', 'without_points', 'content_words', 'unread_number', 'known_words', 'share_known',
-           'support', 'sentences', 'spans_of', 'cite', 'is_title', 'clipped', 'format_docs_for_gen', 'view_text',
-           'escape_marks']
+__all__ = ['STOPWORDS', 'level', 'squeeze', 'contains_text', 'word_count', 'all_words', 'content_spans', 'separate_words',
+           'script_of', 'language_by_words', 'without_points', 'content_words', 'unread_number', 'known_words',
+           'share_known', 'support', 'sentences', 'spans_of', 'cite', 'is_title', 'clip_text', 'format_docs_for_gen',
+           'view_text', 'escape_marks']
 
 # %% ../../nbs/1_core/08_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -62,7 +62,9 @@ _FRACTION = re.compile(r"(?<=\d)(?=[\u00bc-\u00be\u2150-\u215e])")
 
 @lru_cache(1024)
 def level(text: str) -> str:
-    "A text in one spelling (NFKC): quotes, dashes, apostrophes alike, nothing invisible; ASCII as it is."
+    """Normalize the spelling of a text (NFKC): quotes, dashes and apostrophes alike, no invisible
+    characters.
+    """
     if text.isascii():
         return text
     text = _RANGE.sub("-", _FRACTION.sub(" ", _RAISED.sub("^", text))).translate(_LEVEL)
@@ -84,12 +86,14 @@ def _runs(text: str) -> list[str]:
 
 @lru_cache(8192)
 def squeeze(text: str) -> str:
-    "The letters and digits of a text alone, in small letters, with the marks inside numbers."
+    "Reduce a text to lower-case letters and digits, with the marks inside numbers."
     return "".join(_runs(text))
 
 # %% ../../nbs/1_core/08_text.ipynb #6821d7d9
 def contains_text(text: str, part: str) -> bool:
-    "Whether a text has a part, no word or number cut; blanks, case, hyphens, quotes and markup do not count."
+    """Whether a text contains another at word boundaries; blanks, case, hyphens, quotes and markup
+    are ignored.
+    """
     whole = squeeze(text)
     short = squeeze(part)
     if not short or short not in whole:
@@ -105,7 +109,7 @@ def contains_text(text: str, part: str) -> bool:
 
 # %% ../../nbs/1_core/08_text.ipynb #549117e4
 def word_count(text: str) -> int:
-    "Words; of scripts without blanks two characters count as one."
+    "Count the words of a text; in scripts without blanks two characters count as one."
     unspaced = 0 if text.isascii() else len(_UNSPACED.findall(text))
     return max(len(text.split()), unspaced // 2)
 
@@ -155,17 +159,17 @@ def _word_spans(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def all_words(text: str) -> list[str]:
-    "The words of a text in one spelling; of scripts without blanks pairs of characters."
+    "Return the words of a text in normalized spelling; in scripts without blanks, pairs of characters."
     return [word for _, _, word in _word_spans(level(text))]
 
 
 def content_spans(text: str) -> list[tuple[int, int, str]]:
-    "Where the content words of a text stand: start, end, the word in one spelling."
+    "Find the content words of a text: start, end, and the word in normalized spelling."
     return [span for span in _word_spans(text) if span[2] not in STOPWORDS]
 
 # %% ../../nbs/1_core/08_text.ipynb #33bf5063
-def spaced(text: str) -> str:
-    "A composed (NFC) text that blanks cut into words; in a script without blanks into words and pairs."
+def separate_words(text: str) -> str:
+    "Put blanks between the words of a text; in scripts without blanks, between pairs of characters."
     text = unicodedata.normalize("NFC", text)
     unspaced = _UNSPACED.findall(text)
     if 5 * len(unspaced) > len(text):
@@ -181,7 +185,10 @@ _SCRIPT = regex.compile(
 
 @lru_cache(4096)
 def script_of(text: str) -> str:
-    'The script of most letters: Latin, Cyrillic, Arabic, Devanagari, Han, Kana, other; "" without letters.'
+    """Return the script of most letters:
+
+    Latin, Cyrillic, Arabic, Devanagari, Han, Kana, other; "" without letters.
+    """
     counts = Counter({"Latin": 0})  # the first of those that have most letters
     counts.update(match.lastgroup for match in _SCRIPT.finditer(text[:5000]))
     if counts["Kana"] and counts["Kana"] + counts["Han"] > counts["Latin"]:
@@ -202,7 +209,9 @@ def _function_words() -> dict[str, frozenset[str]]:
 # %% ../../nbs/1_core/08_text.ipynb #397c83dd
 @lru_cache(4096)
 def language_by_words(text: str, sure: bool = True) -> str:
-    'The language of a text ("de", "tr") by its function words in small letters; "" for English, or too few.'
+    """Guess the language of a text ("de", "tr") from its function words; "" for English, or if
+    there are too few.
+    """
     words = _WORD.findall(level(text))
     english = sum(word.lower() in STOPWORDS for word in words)
     hits = {
@@ -221,7 +230,7 @@ _GROUPED_BY_POINTS = ("de", "es", "it", "pt", "tr")
 
 
 def without_points(text: str, language: str = "") -> str:
-    "A text without points between thousands, where its language has them: German 1.200 is 1200."
+    "Remove points between thousands, where a language has them: German 1.200 becomes 1200."
     if not _POINTED.search(text):
         return text
     if (language or language_by_words(text)) not in _GROUPED_BY_POINTS:
@@ -230,7 +239,7 @@ def without_points(text: str, language: str = "") -> str:
 
 # %% ../../nbs/1_core/08_text.ipynb #0de4e72e
 def content_words(text: str) -> list[str]:
-    "The words that carry content, in one spelling: no stop words, nor function words of its language."
+    "Return the content words of a text in normalized spelling: neither stop words nor function words."
     words = all_words(without_points(text))
     carrying = [word for word in words if word not in STOPWORDS]
     if 5 * len(carrying) < 4 * len(words) or len(words) < 8:
@@ -252,7 +261,7 @@ _UNREAD_NUMBER = re.compile(
 
 
 def unread_number(text: str) -> str:
-    'A number in Han numerals, which are not read: 二十五; "" for none. Those inside words are none.'
+    'Return a number in Han numerals (二十五), which is not read as a number; "" if there is none.'
     match = _UNREAD_NUMBER.search(text)
     if match:
         return match[0]
@@ -269,12 +278,12 @@ def _vocabulary(text: str) -> frozenset[str]:
 
 
 def known_words(documents: Iterable[str]) -> frozenset[str]:
-    "The content words of all documents together."
+    "Return the content words that occur in some documents."
     return frozenset().union(*map(_vocabulary, documents))
 
 
 def share_known(text: str, known: frozenset[str]) -> float:
-    "The share of a text's content words that are known; 1 for a text without any: it claims nothing."
+    "Return the share of a text's content words that are in a set; 1 if it has none."
     words = content_words(text)
     if words:
         return sum(w in known for w in words) / len(words)
@@ -282,7 +291,9 @@ def share_known(text: str, known: frozenset[str]) -> float:
 
 # %% ../../nbs/1_core/08_text.ipynb #8b0c755d
 def support(answer: str, documents: Sequence[str]) -> float:
-    "K-precision, in [0, 1]: the share of the answer's content words that stand in at least one document."
+    """Return K-precision in [0, 1]: the share of an answer's content words that occur in at least
+    one document.
+    """
     return share_known(answer, known_words(documents))
 
 # %% ../../nbs/1_core/08_text.ipynb #9c2b16c9
@@ -294,12 +305,12 @@ _SENTENCE_END = regex.compile(
 
 
 def sentences(text: str) -> list[str]:
-    "A text cut at sentence ends and line breaks."
+    "Split a text at sentence ends and line breaks."
     return [s.strip() for s in _SENTENCE_END.split(text) if s.strip()]
 
 
 def spans_of(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
-    "Where consecutive parts of a text stand in it."
+    "Find consecutive parts of a text in it: start and end of each."
     spans = []
     end = 0
     for part in parts:
@@ -310,7 +321,9 @@ def spans_of(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
 
 # %% ../../nbs/1_core/08_text.ipynb #ded87d5e
 def cite(answer: str, documents: Sequence[str]) -> list[int]:
-    "For each sentence of support .5 or more its best document: positions in `documents`, ascending."
+    """Return the best document for each sentence with a support of at least .5: indices into
+    `documents`, ascending.
+    """
     cited = set()
     for sentence in sentences(answer):
         scores = [support(sentence, [document]) for document in documents]
@@ -320,7 +333,7 @@ def cite(answer: str, documents: Sequence[str]) -> list[int]:
 
 # %% ../../nbs/1_core/08_text.ipynb #titles02
 def is_title(line: str) -> bool:
-    "Whether a line is a heading, a title or names its authors, and so claims nothing."
+    "Whether a line is a heading, a title or a list of authors, and so makes no claim."
     line = line.strip()
     words = re.findall(r"[^\W\d_]+", line)
     if not words or line[-1] in ".!?:;\"')]":
@@ -330,8 +343,8 @@ def is_title(line: str) -> bool:
     return capital and bool(authors or not re.search(r"\d", line))
 
 
-def clipped(text: str, chars: int) -> str:
-    "A text on one line, cut at a word after so many characters."
+def clip_text(text: str, chars: int) -> str:
+    "Return a text in one line, cut at a word after at most `chars` characters."
     line = " ".join(text.split())
     if len(line) <= chars:
         return line
@@ -339,7 +352,7 @@ def clipped(text: str, chars: int) -> str:
 
 # %% ../../nbs/1_core/08_text.ipynb #e7a10005
 def format_docs_for_gen(contexts: Sequence[Context]) -> str:
-    "The documents as the generator reads them: numbered, with title and source where they have one."
+    "Format contexts for the generator's prompt: numbered, with title and source if they have one."
     blocks = []
     for n, c in enumerate(contexts, 1):
         place = c.url.partition("&next=")[0]
@@ -355,12 +368,12 @@ def format_docs_for_gen(contexts: Sequence[Context]) -> str:
 
 # %% ../../nbs/1_core/08_text.ipynb #1c8b1e7e
 def view_text(view: str, query: str, turns: Sequence[Turn]) -> str:
-    """The text of a view of a conversation. Without turns the query stands alone.
+    """Return the text with which a view of the conversation searches; without turns, the query.
 
     Args:
-        view: its name, e.g. "follows".
-        query: what the rewriter made of the last question, or the last question.
-        turns: the conversation, its last question included.
+        view: Its name, such as "follows".
+        query: The rewritten question, or the last question.
+        turns: The conversation, with its last question.
     """
     questions = [t.text for t in turns if t.speaker == "user"] or [query]
     answers = [t.text for t in turns if t.speaker != "user"]
@@ -396,7 +409,11 @@ def _broken(mark: re.Match) -> str:
 
 
 def escape_marks(text: str, own: tuple[str, ...] = ()) -> str:
-    "A text whose chat marks, and those of a tokenizer, are broken by a space: no control tokens any more."
+    """Break the chat template's control tokens in a text by a space, so that a tokenizer reads them
+    as text.
+
+    `own`: further control tokens of the tokenizer.
+    """
 
     marks = _marks(own)
     whole = ""

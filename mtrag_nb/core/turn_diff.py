@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from .html import render
 from .record import Step, Trajectory, context_names, step_line
-from .text import clipped
+from .text import clip_text
 from .types import Context
 
 # %% auto #0
@@ -36,7 +36,7 @@ def _one_line(
     if step is None:
         return ""
     text = "; ".join(text for _, text in step.lines(name))
-    return clipped(text or type(step).__name__.lower(), chars)
+    return clip_text(text or type(step).__name__.lower(), chars)
 
 # %% ../../nbs/1_core/15_turn_diff.ipynb #81edc010
 def _step_pairs(
@@ -62,12 +62,12 @@ def _step_pairs(
 # %% ../../nbs/1_core/15_turn_diff.ipynb #8d2000a2
 def _end_in_words(turn: Trajectory) -> str:
     "How a turn ended, and the beginning of its answer."
-    return f"{turn.end}: {clipped(turn.answer, 80)}" if turn.answer else turn.end
+    return f"{turn.end}: {clip_text(turn.answer, 80)}" if turn.answer else turn.end
 
 
 @dataclass(frozen=True, repr=False)
 class TurnDiff:
-    "Two records of one turn, side by side."
+    "Two records of one turn, compared side by side."
 
     before: Trajectory
     "The first record."
@@ -78,7 +78,7 @@ class TurnDiff:
 
     @property
     def same(self) -> bool:
-        "Whether the two have the same content, whatever they cost."
+        "Whether both records have the same content; time and cost may differ."
         end = attrgetter("outcome", "reason", "answer", "cited", "contexts")
         if end(self.before) != end(self.after):
             return False
@@ -98,7 +98,7 @@ class TurnDiff:
     def __repr__(self) -> str:
         rows = []
         for mark, node, *texts in self._rows(60):
-            rows.append((mark, node, *(clipped(text, 60) for text in texts)))
+            rows.append((mark, node, *(clip_text(text, 60) for text in texts)))
         node_width = max(len(node) for _, node, _, _ in rows)
         old_width = max(len(old) for _, _, old, _ in rows)
         lines = []

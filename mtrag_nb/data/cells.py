@@ -17,7 +17,7 @@ from decimal import Decimal
 from enum import Enum
 from pathlib import Path, PurePath
 
-from ..core.files import opened
+from ..core.files import open_file
 from ..core.types import DataError, kind_words
 
 # %% auto #0
@@ -142,7 +142,7 @@ TABLES = {".csv": ",", ".tsv": "\t"}  # ending of a file's name -> what parts it
 
 def _decoded(path: Path, remedy: str) -> str:
     "The text of a file, without a byte order mark. Raises DataError (file, line) if it is not UTF-8."
-    with opened(path, "Check the path") as f:
+    with open_file(path, "Check the path") as f:
         data = f.read()
     try:
         return data.decode("utf-8-sig")

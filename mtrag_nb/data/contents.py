@@ -14,7 +14,7 @@ from openinference.semconv.trace import RerankerAttributes, SpanAttributes
 
 from ..core.record import Calls
 from ..core.replies import Label, Verdict, parse_verdict
-from ..core.text import clipped
+from ..core.text import clip_text
 from .literals import QUOTED, read_literal
 from .messages import content_text, messages_of
 from .passages import SpanDocument, is_number, lists_of
@@ -111,7 +111,11 @@ def _texts_under(value: Mapping, keys: Sequence[str], speaker: str) -> Iterator[
 
 # %% ../../nbs/2_data/15_contents.ipynb #b2521cd7
 def text_in(value: object, keys: Sequence[str], speaker: str) -> str:
-    "A text of an input or output: itself, under a key, or the speaker's last message; '' for none."
+    """Find the text in an input or output of a span: itself, under one of some keys, or the
+    speaker's last message.
+
+    '' if there is none.
+    """
     value = read_literal(value)
     if isinstance(value, str):
         text = content_text(value).strip()
@@ -135,7 +139,7 @@ PROMPT_PATHS = (
 
 
 def texts_in(value: object) -> Iterator[str]:
-    "All texts in a value, in order."
+    "Yield all texts in a nested value, in order."
     stack = [value]
     while stack:
         part = stack.pop()
@@ -153,12 +157,12 @@ _CUT = ("...", "\u2026")  # how a text ends that a tracer has cut off
 
 
 def span_output(span: Span) -> object:
-    "What came out of a span: its output, or what is written in its place."
+    "Return the output of a span, or what its convention writes in place of it."
     return span.at(SpanAttributes.OUTPUT_VALUE, "gen_ai.tool.call.result", "output")
 
 
 def uncut_text(cut: str, text: str) -> str:
-    "A text, if it is what another was before it was cut off; else ''."
+    "Return `text` if `cut` is a shortened form of it; else ''."
     begin = cut.removesuffix("...").removesuffix("\u2026")
     is_begin = len(begin) > 20 and cut.endswith(_CUT) and text.startswith(begin)
     if is_begin and not text.endswith(_CUT):
@@ -167,7 +171,7 @@ def uncut_text(cut: str, text: str) -> str:
 
 # %% ../../nbs/2_data/15_contents.ipynb #1ea8f93e
 def visit_reply(visit: SpanVisit, keys: Sequence[str] = ANSWER_KEYS) -> str:
-    "The last text that a visit gave: of its own output, whole, or of the last model call in it."
+    "Return the last text that a visit produced: its own output, or that of the last model call in it."
     output = text_in(span_output(visit.span), keys, "agent")
     if output and not output.endswith(_CUT):
         return output
@@ -190,7 +194,7 @@ def _tokens(spans: Sequence[Span], path: str) -> int:
 
 # %% ../../nbs/2_data/15_contents.ipynb #d954c6df
 def count_calls(visit: SpanVisit) -> Calls:
-    "The model calls of a visit, with their tokens and seconds."
+    "Count the model calls of a visit, with their tokens and seconds."
     models = visit.models
     return Calls(
         generate=len(models),
@@ -270,18 +274,18 @@ def _labels_in(output: object) -> set[Label]:
 
 # %% ../../nbs/2_data/15_contents.ipynb #e6363e53
 def visit_verdict(visit: SpanVisit) -> Verdict | None:
-    "The one verdict of a visit; None if it gives none that can be read."
+    "Return the verdict that a visit gave; None if it gave none that can be read, or several."
     output = span_output(visit.span)
     labels = _labels_in(output)
     if len(labels) == 1:
-        return Verdict(labels.pop(), "trace", raw=clipped(str(output), 200))
+        return Verdict(labels.pop(), "trace", raw=clip_text(str(output), 200))
     if labels:
         return None  # of several, it is not said which one counts
     reply = visit_reply(visit)
     label = _label(reply)
     if not label and visit.kind == "gate" and re.fullmatch(r"\w{1,60}", reply):
         label = _THEN.get(by_name(reply))  # the node that follows
-    return Verdict(label, "trace", raw=clipped(reply, 200)) if label else None
+    return Verdict(label, "trace", raw=clip_text(reply, 200)) if label else None
 
 # %% ../../nbs/2_data/15_contents.ipynb #aff95ba0
 _SHOWN = (
@@ -315,7 +319,7 @@ def _documents_of_parts(visit: SpanVisit) -> list[SpanDocument] | None:
 
 # %% ../../nbs/2_data/15_contents.ipynb #c93561a4
 def output_documents(visit: SpanVisit) -> list[SpanDocument] | None:
-    "The documents that came out of a visit; None if it shows none."
+    "Return the documents among the outputs of a visit; None if it shows none."
     documents = _documents_shown(visit.span)
     if documents is not None or visit.kind not in ("retrieve", "rerank"):
         return documents
@@ -326,7 +330,7 @@ def output_documents(visit: SpanVisit) -> list[SpanDocument] | None:
 
 # %% ../../nbs/2_data/15_contents.ipynb #e0694408
 def input_documents(visit: SpanVisit) -> list[SpanDocument] | None:
-    "The documents that went into a visit; None if it shows none."
+    "Return the documents among the inputs of a visit; None if it shows none."
     span = visit.span
     shown = span.at(
         RerankerAttributes.RERANKER_INPUT_DOCUMENTS, SpanAttributes.INPUT_DOCUMENTS
@@ -342,7 +346,7 @@ def input_documents(visit: SpanVisit) -> list[SpanDocument] | None:
 
 # %% ../../nbs/2_data/15_contents.ipynb #6aa65c66
 def search_queries(visit: SpanVisit) -> list[str]:
-    "What was searched for in a visit."
+    "Return the queries that a visit searched for."
     queries = []
     for span in visit.spans:
         query = span.at("gen_ai.retrieval.query.text", "retrieval.query")

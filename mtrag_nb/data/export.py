@@ -47,7 +47,7 @@ __all__ = ['LOST', 'TurnNotes', 'export_spans']
 # %% ../../nbs/2_data/17_export.ipynb #ex000006
 @dataclass(frozen=True)
 class TurnNotes:
-    "What an evaluation says of a turn."
+    "What an evaluation says of a turn, as it is written into its exported span."
 
     label: str
     "The stage to blame, or the verdict."

@@ -33,7 +33,7 @@ from .passages import SpanDocument
 from .tasks import BY_TEXT
 
 # %% auto #0
-__all__ = ['KnownPassages', 'same_text', 'bare_words', 'Tasks', 'Read', 'Written', 'write_imported']
+__all__ = ['KnownPassages', 'same_text', 'bare_words', 'Tasks', 'ImportedTurn', 'ImportSource', 'write_imported']
 
 # %% ../../nbs/2_data/13_imports.ipynb #im000007
 def _key(text: str) -> bytes:
@@ -43,7 +43,7 @@ def _key(text: str) -> bytes:
 
 # %% ../../nbs/2_data/13_imports.ipynb #d389edd8
 class KnownPassages:
-    "The passages that are known, by id and by text."
+    "The passages of a corpus or benchmark, found by id or by text."
 
     def __init__(self, gold: Iterable[Passage] = (), passages: Iterable[Passage] = ()):
         "Gold passages, of which pieces are known, too; passages of a corpus."
@@ -61,7 +61,9 @@ class KnownPassages:
         self._known: dict[str, bytes] = {}  # context id -> its text
 
     def passage_of(self, document: SpanDocument) -> str:
-        "The id of the passage that a document is, or is a piece of."
+        """Return the id of the passage that a span's document is: a known id, else the gold passage
+        that contains its text, else an id of its own.
+        """
         named = next((i for i in document.ids if i in self.ids), "")
         if named:
             return named
@@ -84,7 +86,10 @@ class KnownPassages:
         return BY_TEXT + digest(document.text)
 
     def context_of(self, document: SpanDocument, domain: str) -> Context:
-        "A document as a context. One id has one text: a second text gets an id of its own."
+        """Return a span's document as a context.
+
+        If its id stands for another text already, it gets an id of its own.
+        """
         passage_id = self.passage_of(document)
         gold = self.gold.get(passage_id, Passage(passage_id, ""))
         text = document.text or gold.text
@@ -105,7 +110,7 @@ def same_text(a: str, b: str) -> bool:
 
 
 def bare_words(text: str) -> str:
-    "A text in small letters, its words one blank apart."
+    "Normalize a text for comparison: lower case, one blank between words."
     return " ".join(text.split()).casefold()
 
 
@@ -115,7 +120,7 @@ def _words_of(history: Sequence[Turn]) -> list[str]:
 
 # %% ../../nbs/2_data/13_imports.ipynb #e3a08e1d
 class Tasks:
-    "The tasks that may have been asked."
+    "The tasks that an imported file may have been run on."
 
     def __init__(self, tasks: Iterable[Task] = ()):
         self.by_id = {task.id: task for task in tasks}
@@ -134,7 +139,9 @@ class Tasks:
         history: Sequence[Turn],
         asks: Callable[[str], bool] | None = None,  # whether its spans ask a question
     ) -> tuple[Task | None, str]:
-        "The task of a turn, and how it was found; None and '' if it is none of these."
+        """Find the task of an imported turn, and say how it was found; (None, '') if it is none of
+        these.
+        """
         if task_id in self.by_id:
             return self.by_id[task_id], "by the task id in their metadata"
         same = self.by_question.get(bare_words(question), [])
@@ -164,31 +171,31 @@ def _narrowed(
     return None, ""
 
 # %% ../../nbs/2_data/13_imports.ipynb #im000013
-class Read(NamedTuple):
-    "An imported turn."
+class ImportedTurn(NamedTuple):
+    "An imported turn with its task and the passages that it names."
 
     task: Task
     "What was asked."
     turn: Trajectory
-    "What became of it."
+    "Its record."
     contexts: tuple[Context, ...]
     "The passages that its steps name."
 
 
-class Written(NamedTuple):
-    "What was imported, for the manifest and the reader."
+class ImportSource(NamedTuple):
+    "What a manifest says of an imported run."
 
     system: str
-    "Its name."
+    "Name of the system."
     form: str
-    "Of the file, in words."
+    "The form of the imported file, in words."
     setting: str = "rag"
     "'reference': the passages came with the tasks."
     notes: tuple[str, ...] = ()
     "What such a file cannot tell."
 
 # %% ../../nbs/2_data/13_imports.ipynb #49e529eb
-def _write_turns(folder: Path, turns: Iterable[Read], source: Path) -> int:
+def _write_turns(folder: Path, turns: Iterable[ImportedTurn], source: Path) -> int:
     "Write tasks, passages and turns; return how many tasks came again. Raises DataError, naming the source, for none."
     seen: set[str] = set()
     has_text: dict[str, bool] = {}  # of the passages that are written
@@ -218,7 +225,7 @@ def _write_turns(folder: Path, turns: Iterable[Read], source: Path) -> int:
 
 # %% ../../nbs/2_data/13_imports.ipynb #im000014
 def _manifest(
-    source: Path, about: Written, counts: Mapping[str, Mapping[str, int]]
+    source: Path, about: ImportSource, counts: Mapping[str, Mapping[str, int]]
 ) -> dict:
     "The manifest of an imported run."
     checked = checksum(source, "0" * 64)
@@ -249,13 +256,13 @@ def _manifest(
 def write_imported(
     out: str | Path,  # the run folder; it must not be there, or be empty
     source: str | Path,  # the file
-    about: Written,
-    turns: Iterable[Read],
+    about: ImportSource,
+    turns: Iterable[ImportedTurn],
     counts: Callable[
         [], Mapping[str, Mapping[str, int]]
     ] = dict,  # asked when all turns are read
 ) -> Run:
-    "Write turns as they are read into a run folder, which appears when all of it is there. Raises DataError."
+    "Write imported turns into a run folder; the folder appears when all are written. Raises DataError."
     out = Path(out)
     source = Path(source)
     remedy = "Name another folder with --out"

@@ -15,7 +15,7 @@ from contextlib import suppress
 from ..core.files import LONGEST_LINE, parse_json
 
 # %% auto #0
-__all__ = ['QUOTED', 'nested', 'at', 'read_literal']
+__all__ = ['QUOTED', 'nest_keys', 'at', 'read_literal']
 
 # %% ../../nbs/2_data/01_literals.ipynb #bf4b7f1b
 _LEVELS = 24  # of an attribute's dotted key; deeper ones are kept as one key
@@ -26,8 +26,11 @@ def _as_object(value: object) -> dict:
     return value if isinstance(value, dict) else {"": value}
 
 # %% ../../nbs/2_data/01_literals.ipynb #8e4f56a0
-def nested(flat: Mapping[str, object]) -> dict:
-    "Attributes with dotted keys as nested objects and lists; a value that has parts, too, under the key ''."
+def nest_keys(flat: Mapping[str, object]) -> dict:
+    """Turn attributes with dotted keys into nested objects and lists.
+
+    A value whose key also has sub-keys stands under the key ''.
+    """
     root: dict = {}
     for key, value in flat.items():
         *parts, last = str(key).split(".", _LEVELS)
@@ -48,7 +51,7 @@ def nested(flat: Mapping[str, object]) -> dict:
 def _nested_part(value: object) -> object:
     "A value with the objects in it nested."
     if isinstance(value, dict):
-        return nested(value)
+        return nest_keys(value)
     if isinstance(value, list):
         return [_nested_part(v) for v in value]
     return value
@@ -65,7 +68,7 @@ def _lists(value: object) -> object:
 
 # %% ../../nbs/2_data/01_literals.ipynb #aa94000b
 def at(value: object, path: str) -> object:
-    "What stands at a dotted path of nested attributes; None if nothing does."
+    "Return the value at a dotted path of nested attributes; None if there is none."
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     if isinstance(value, dict):
@@ -116,7 +119,9 @@ def _pydantic_value(text: str) -> object:
 
 # %% ../../nbs/2_data/01_literals.ipynb #5d5840d7
 def read_literal(value: object) -> object:
-    "The value of a text that JSON, Python or LangChain wrote of an object, list or text; others as they are."
+    """Parse a text in which JSON, Python or LangChain wrote an object, list or text; anything else
+    stays as it is.
+    """
     if not isinstance(value, str) or len(value) >= LONGEST_LINE:
         return value
     text = value.strip()

@@ -103,9 +103,9 @@ def _written_roles(message: Mapping) -> list[str]:
 
 
 def role_of(value: object) -> str:
-    """Return the role of a message as it is written: the first that is known, else the first that is there.
+    """Return the role of a message as it is written; '' if it names none.
 
-    An empty text is returned for what names no role.
+    Of several fields, the first with a known role counts.
     """
     message = _mapping_of(value)
     written = [] if message is None else _written_roles(message)
@@ -204,7 +204,7 @@ def _message(value: object, left_out: Counter | None = None) -> Turn | None:
 
 # %% ../../nbs/2_data/02_messages.ipynb #e943f3b6
 def messages_of(value: object) -> list[Turn]:
-    "The messages of user and agent in a value, in order; none if it holds none."
+    "Find the messages of user and agent in a value, in order; [] if there are none."
     if isinstance(value, Mapping) and "messages" in value:
         value = value["messages"]
     while isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
@@ -373,7 +373,7 @@ def read_history(history: object) -> History:
 
 # %% ../../nbs/2_data/02_messages.ipynb #msgout01
 def chat_messages(task: Task) -> list[dict[str, str]]:
-    "The conversation of a task as chat messages; the last one is the question."
+    "Return the conversation of a task as chat messages, its question last."
     roles = {"user": "user", "agent": "assistant"}
     before = [{"role": roles[t.speaker], "content": t.text} for t in task.history]
     return [*before, {"role": "user", "content": task.question}]

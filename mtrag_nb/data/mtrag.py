@@ -17,7 +17,7 @@ from pathlib import Path
 
 from typing_extensions import Required, TypedDict
 
-from ..core.files import LONGEST_LINE, data_dir, opened, read_jsonl
+from ..core.files import LONGEST_LINE, data_dir, open_file, read_jsonl
 from ..core.types import DOMAINS, DataError, Gold, Passage, Task
 from .cells import TABLES, read_table
 from .literals import read_literal
@@ -39,16 +39,16 @@ __all__ = ['Benchmark', 'require_new', 'read_benchmark', 'read_tasks', 'with_rew
 # %% ../../nbs/2_data/06_mtrag.ipynb #b3c0ffd0
 @dataclass(frozen=True, repr=False)
 class Benchmark:
-    "A file of tasks, read once."
+    "The tasks of a benchmark file, with their gold."
 
     tasks: tuple[Task, ...]
-    "Those that were asked for, in the file's order."
+    "The selected tasks, in the file's order."
     gold: Mapping[str, Gold]
-    "Task id -> what the file knows of it: of all its tasks."
+    "Task id -> label, targets and passages, of all tasks of the file."
     lines: Mapping[str, dict]
-    "Task id -> the line as it was read: of all its tasks."
+    "Task id -> the line as it was read, of all tasks of the file."
     left_out: Mapping[str, int] = field(default_factory=dict)
-    "What histories hold beside turns, and how many: system messages, tool messages, images."
+    "Kind of message that is no turn (system, tool, image) -> how many the histories have."
 
     @property
     def conversations(self) -> dict[str, list[Task]]:
@@ -65,7 +65,10 @@ class Benchmark:
 def require_new(
     seen: dict, id: str, place: str, twice: str, path: object, n: int
 ) -> None:
-    "Raises DataError (file, line) for an id that `seen` has; `twice` is the complaint up to its place."
+    """Check that an id is not in `seen`.
+
+    `twice`: the error's text up to its place. Raises DataError (file, line).
+    """
     if id in seen:
         problem = f"{twice.format(id)} {seen[id]}"
         raise DataError(problem, path, n, "Remove one of the two")
@@ -95,7 +98,10 @@ def read_benchmark(
     domains: Iterable[str] | None = None,  # only tasks of these domains
     limit: int | None = None,  # only the first so many of them
 ) -> Benchmark:
-    "A file of tasks. Raises DataError (file, line) for a line that is no task, or whose id stood already."
+    """Read a file of tasks with their gold.
+
+    Raises DataError (file, line) for an invalid task, or an id that is there twice.
+    """
     wanted = {short_domain(d) for d in domains} if domains else None
     tasks = []
     gold = {}
@@ -121,14 +127,14 @@ def read_tasks(
     contexts: bool = False,  # as in `read_benchmark`
     domains: Iterable[str] | None = None,  # as in `read_benchmark`
 ) -> list[Task]:
-    "The tasks of a file. Raises DataError, as `read_benchmark` does."
+    "Read the tasks of a file. Raises DataError, as `read_benchmark` does."
     return list(read_benchmark(path, contexts, domains).tasks)
 
 # %% ../../nbs/2_data/06_mtrag.ipynb #b3aa5c62
 def with_rewrites(
     gold: Mapping[str, Gold], rewrites: Mapping[str, str]
 ) -> dict[str, Gold]:
-    "Gold with the human rewrites (by task id) in it, where it has none."
+    "Add human rewrites (task id -> question) to gold that has none."
     filled = dict(gold)
     for i, task_gold in gold.items():
         if i in rewrites and not task_gold.rewrite:
@@ -137,7 +143,10 @@ def with_rewrites(
 
 
 def read_gold(path: str | Path, rewrites: Mapping[str, str] = {}) -> dict[str, Gold]:
-    "The gold of a reference file, by task id, with human rewrites (by task id) where the file has none."
+    """Read the gold of a reference file: task id -> gold.
+
+    `rewrites`: task id -> human rewrite, used where the file has none.
+    """
     return with_rewrites(read_benchmark(path).gold, rewrites)
 
 # %% ../../nbs/2_data/06_mtrag.ipynb #3b8e6c03
@@ -181,7 +190,11 @@ def read_corpus(
     domains: Iterable[str] | None = None,  # only these domains
     limit: int | None = None,  # only the first so many passages
 ) -> Iterator[Passage]:
-    "Passages, in file order. DataError (file, line): no id, one there twice, no text, an unknown domain."
+    """Yield the passages of corpus files, in file order.
+
+    Raises DataError (file, line) for a missing or repeated id, a missing text, or an unknown
+    domain.
+    """
     wanted = {short_domain(d) for d in domains} if domains else None
     passages = (p for p in _passages_in(paths, domain) if _fits(wanted, p.domain))
     return islice(passages, limit)
@@ -206,7 +219,10 @@ class _Query(TypedDict):
 
 
 def read_queries(path: str | Path) -> dict[str, str]:
-    "Task id -> query without speaker marks, of `<domain>_lastturn.jsonl`, ... DataError (file, line)."
+    """Read queries, such as `<domain>_lastturn.jsonl`: task id -> query without speaker marks.
+
+    Raises DataError (file, line).
+    """
     out = {}
     seen = {}
     for n, obj in read_jsonl(path, nan_is_null=True):
@@ -219,11 +235,14 @@ def read_queries(path: str | Path) -> dict[str, str]:
 
 # %% ../../nbs/2_data/06_mtrag.ipynb #7553b323
 def read_rows(path: str | Path) -> Iterator[tuple[int, str]]:  # line number and row
-    "The rows of a text file (or .gz), no blank ones, no byte order mark. Raises DataError (file, line)."
+    """Yield the rows of a text file (or .gz) without blank ones and byte order mark.
+
+    Raises DataError (file, line).
+    """
     path = Path(path)
     n = 1
     try:
-        with opened(path, "Check the path, or fetch it again") as f:
+        with open_file(path, "Check the path, or fetch it again") as f:
             for n, row in enumerate(iter(lambda: f.readline(LONGEST_LINE), b""), 1):
                 if n == 1:
                     row = row.removeprefix(codecs.BOM_UTF8)
@@ -238,7 +257,10 @@ _QRELS_ROW = re.compile(r"([^\t]*)\t([^\t]*)\t(-?[0-9]{1,9})")
 
 
 def read_qrels(*paths: str | Path) -> dict[str, dict[str, int]]:
-    "Task id -> passage id -> relevance, of tables query-id, corpus-id, score. DataError (file, line)."
+    """Read qrels from tables with query-id, corpus-id, score: task id -> passage id -> relevance.
+
+    Raises DataError (file, line).
+    """
     qrels = defaultdict(dict)
     for path in paths:
         for n, row in read_rows(path):
@@ -257,10 +279,13 @@ def read_qrels(*paths: str | Path) -> dict[str, dict[str, int]]:
 
 # %% ../../nbs/2_data/06_mtrag.ipynb #e521bc5d
 def sample_dir() -> Path:
-    "The folder of the sample, wherever the package lies. Raises DataError if it is not there."
+    """Return the folder of the sample data, in the repository or the installed package.
+
+    Raises DataError if it is missing.
+    """
     return data_dir("sample")
 
 
 def sample_corpus(level: str = "passage") -> list[Path]:  # "passage" or "document"
-    "The sample's corpus files, one a domain."
+    "Return the corpus files of the sample, one for each domain."
     return [sample_dir() / "corpora" / f"{level}_level" / f"{d}.jsonl" for d in DOMAINS]

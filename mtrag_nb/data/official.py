@@ -37,19 +37,22 @@ PARTS = {
 
 @dataclass(frozen=True)
 class OfficialKind:
-    "A kind of official file."
+    "A kind of file of the official benchmark: its path, and checksums by domain."
 
     part: str
-    "What it belongs to: a key of `PARTS`."
+    "The part of the data that it belongs to: a key of `PARTS`."
     path: str
-    "In the repository, and in the folder that is fetched; {d} is the domain."
+    "Path in the repository and in the fetched folder; {d} is the domain."
     other: str
-    "Where else it may lie; '' if nowhere."
+    "Another path at which it may lie; '' if there is none."
     sums: dict[str, str]
-    "Domain, or '' -> git's name of the content."
+    "Domain, or '' -> git's hash of the content."
 
     def domains(self, wanted: Iterable[str] | None = None) -> list[str]:
-        "The domains of its files, of these all or those that are wanted. Raises DataError for an unknown one."
+        """Return the domains that have such a file, or those wanted.
+
+        Raises DataError for an unknown one.
+        """
         if not wanted or "{d}" not in self.path:
             return [*self.sums]
         domains = [short_domain(d) for d in wanted]
@@ -60,13 +63,13 @@ class OfficialKind:
         return domains
 
     def paths(self, wanted: Iterable[str] | None = None) -> dict[str, str]:
-        "Path in the repository -> checksum, of some domains or all."
+        "Return path in the repository -> checksum, for all domains or those wanted."
         return {self.path.format(d=d): self.sums[d] for d in self.domains(wanted)}
 
     def places(
         self, root: Path, wanted: Iterable[str] | None = None
     ) -> dict[str, Path | None]:
-        "Path in the repository -> where the file lies in a folder; None where it is missing."
+        "Return path in the repository -> place in a folder, None if the file is missing."
         places = {}
         for d in self.domains(wanted):
             path = self.path.format(d=d)
@@ -77,7 +80,7 @@ class OfficialKind:
 # %% ../../nbs/2_data/08_official.ipynb #4bf10c86
 @cache
 def official_kinds() -> dict[str, OfficialKind]:
-    "Name -> kind of official file."
+    "Return the kinds of official files by name."
     kinds = read_json(data_dir("paper") / "official.json")
     return {name: OfficialKind(**about) for name, about in kinds.items()}
 
@@ -86,7 +89,10 @@ FETCHED = Path("data/official")
 
 
 def official_dir(needed_for: str = "", having: str = "") -> Path | None:
-    "The official folder ($MTRAG_DATA, data/official) with the path `having`; None, or DataError if needed."
+    """Find the folder of official data ($MTRAG_DATA, data/official) that has the path `having`.
+
+    Returns None if there is none; raises DataError then if it is `needed_for` something.
+    """
     named = os.environ.get("MTRAG_DATA")
     folder = Path(named) if named else FETCHED
     is_there = bool(named) or folder.is_dir()
@@ -111,13 +117,16 @@ def _kind(name: str) -> OfficialKind:
 
 
 def files_there(root: str | Path, name: str) -> list[Path]:
-    "Those files of a kind that a folder has."
+    "Return the files of a kind that a folder has."
     places = _kind(name).places(Path(root))
     return list(filter(None, places.values()))
 
 # %% ../../nbs/2_data/08_official.ipynb #d0cd2b50
 def human_rewrites(files: Iterable[str | Path] = ()) -> dict[str, str]:
-    "Task id -> the question rewritten by people, of `files`, or what was fetched; and of the sample."
+    """Return the human rewrites of questions: task id -> question.
+
+    From `files`, or from what was fetched, and from the sample.
+    """
     paths = list(files)
     if not paths:
         root = official_dir()
@@ -135,7 +144,10 @@ def official_files(
     domains: Iterable[str]
     | None = None,  # of a kind that has a file for each domain: only these
 ) -> list[Path]:
-    "The files of a kind, in the order of the domains. Raises DataError if one is not there."
+    """Return the official files of a kind, in the order of the domains.
+
+    Raises DataError if one is missing.
+    """
     kind = _kind(name)
     root = Path(root or official_dir(name))
     places = kind.places(root, domains)
@@ -148,7 +160,10 @@ def official_files(
 
 # %% ../../nbs/2_data/08_official.ipynb #f0ffaad8
 def official_file(root: str | Path | None, name: str, domain: str = "") -> Path:
-    "The file of a kind, as `official_files`; DataError also if each domain has one and none is named."
+    """Return the official file of a kind.
+
+    Raises DataError if it is missing, or if each domain has one and none is named.
+    """
     if "{d}" in _kind(name).path and not domain:
         raise DataError(f"{name} has a file for each domain", remedy="Name the domain")
     return official_files(root, name, [domain] if domain else None)[0]
@@ -194,7 +209,7 @@ def fetch_file(
     tries: int = 4,
     seen: Callable[[int], object] = lambda n: None,  # called with the bytes that came
 ) -> Path:
-    "Fetch a file that is not there yet. Raises DataError."
+    "Download a file unless it is there. Raises DataError."
     import pooch
     from requests import RequestException
 
@@ -249,7 +264,10 @@ def fetch_data(
     tries: int = 4,
     seen: Callable[[int], object] = lambda n: None,  # called with the bytes that came
 ) -> list[Path]:
-    "Fetch the official files that are not there, all returned; resumed at a broken file. Raises DataError."
+    """Fetch the official files that are missing, and return all; an interrupted file is resumed.
+
+    Raises DataError.
+    """
     root = Path(folder or official_dir() or FETCHED)
     parts = list(parts)
     for part in parts:

@@ -13,7 +13,7 @@ from numbers import Real
 from typing import NamedTuple
 
 from .cells import is_empty
-from .literals import nested, read_literal
+from .literals import nest_keys, read_literal
 from .messages import content_text
 
 # %% auto #0
@@ -59,7 +59,7 @@ _INSIDE = ("loc", "dl_meta", "origin")  # objects within metadata that hold fiel
 
 # %% ../../nbs/2_data/10_passages.ipynb #52883f95
 def field_of(value: object, name: str) -> object:
-    "A field of a mapping or an object; None where it has none."
+    "Return a field of a mapping or an object; None if it has none."
     if isinstance(value, Mapping):
         content = value.get(name)
     else:
@@ -134,9 +134,8 @@ _PAGE_RANGE = re.compile(r"(?i)^\D{0,8}(\d{1,6})\s*[-\u2013\u2014]\s*(\d{1,6})\s
 
 # %% ../../nbs/2_data/10_passages.ipynb #576f81b6
 def page_numbers(value: object) -> list[int]:
-    """The numbers of pages in a value: a number, its text ("3", "p. 3", "3 of 9", "3-4"), or a list of them.
-
-    An empty list is returned where there is none.
+    """Read page numbers from a number, a text ("3", "p. 3", "3 of 9", "3-4"), or a list of these;
+    [] if there are none.
     """
     if isinstance(value, (list, tuple, set)):
         return [number for entry in value for number in page_numbers(entry)]
@@ -273,7 +272,7 @@ def _name_of_file(files: Sequence[object], url: str) -> tuple[str, object]:
 
 # %% ../../nbs/2_data/10_passages.ipynb #e57a4a73
 def fields_of(value: object) -> PassageFields:
-    "Read the fields of a passage, which may be a mapping or an object; what it has not is None or empty."
+    "Read the fields of a passage, which may be a mapping or an object; missing ones are None or empty."
     sources = _sources_of(value)
     url = _first_value(sources, ("url",))
     url = url if isinstance(url, str) else ""
@@ -294,7 +293,7 @@ def fields_of(value: object) -> PassageFields:
 
 # %% ../../nbs/2_data/10_passages.ipynb #9fe9fee7
 def lacks_text(value: object) -> bool:
-    "Whether a passage has a place for its text, and nothing in it: None, a blank page, an image."
+    "Whether a passage has a place for a text but no text: None, a blank page, an image."
     texts = []
     for holder in _holders_of(value):
         texts += [field_of(holder, name) for name in _TEXT if _has(holder, name)]
@@ -314,7 +313,7 @@ def _has(value: object, name: str) -> bool:
 
 # %% ../../nbs/2_data/10_passages.ipynb #e83582ef
 class SpanDocument(NamedTuple):
-    "A document as it is in a span."
+    "A retrieved document as a span of a trace describes it."
 
     ids: tuple[str, ...]
     "Candidates for its id, the likeliest first."
@@ -369,12 +368,14 @@ def _is_message(value: object) -> bool:
 
 # %% ../../nbs/2_data/10_passages.ipynb #ace98af3
 def read_document(value: object) -> SpanDocument | None:
-    "A document of OpenInference, OpenTelemetry, LangChain or LlamaIndex (as text: its id alone), or None."
+    """Read a document that OpenInference, OpenTelemetry, LangChain or LlamaIndex wrote; None if it
+    is none.
+    """
     value = read_literal(value)
     if isinstance(value, str):
         return _written_node(value)
     if isinstance(value, Mapping) and any("." in str(key) for key in value):
-        value = nested(value)
+        value = nest_keys(value)
     if _is_message(value):
         return None
     fields = fields_of(value)
@@ -420,7 +421,10 @@ def _documents_in(entries: object, named: bool) -> list[SpanDocument] | None:
 
 # %% ../../nbs/2_data/10_passages.ipynb #3f4ae15e
 def lists_of(value: object) -> dict[str, list[SpanDocument]]:
-    "The lists of documents in a value, by name; '' for the value itself; an empty one only if so named."
+    """Find the lists of documents in a value: name -> documents, '' for the value itself.
+
+    An empty list counts only if its name says that it holds documents.
+    """
     if isinstance(value, list):
         documents = list(filter(None, map(read_document, value)))
         return {"": documents} if documents or not value else {}

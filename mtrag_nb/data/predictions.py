@@ -44,9 +44,9 @@ from mtrag_nb.core.types import (
 )
 from mtrag_nb.data.imports import (
     KnownPassages,
-    Read,
+    ImportedTurn,
     Tasks,
-    Written,
+    ImportSource,
     same_text,
     write_imported,
 )
@@ -177,7 +177,7 @@ def _lines_of(
 
 # %% ../../nbs/2_data/18_predictions.ipynb #0e8548e7
 def read_rewrites(path: str | Path) -> dict[str, str]:
-    "Task id -> what was searched for, of a file of rewrites. Raises DataError."
+    "Read a file of rewrites: task id -> query. Raises DataError."
     form, lines = _lines_of(path)
     if form != "rewrites":
         remedy = "Wanted are lines of task_id and query, or of _id and text"
@@ -600,7 +600,7 @@ def import_predictions(
     used: bool = True,  # False: the answers were not made from the passages that are listed
     duplicates: str = "",  # of a task that appears twice, which counts: first or last; "": an error
 ) -> Run:
-    "A file of predictions as a run. Raises DataError (file, line), SettingsError."
+    "Turn a file of predictions into a run folder. Raises DataError (file, line), SettingsError."
     path = Path(path)
     benchmark = _benchmark_of(tasks)
     gold = benchmark.gold
@@ -620,14 +620,14 @@ def import_predictions(
     texts = _texts_for(lines, corpus, passages)
     contexts = [_contexts_of(line, corpus, texts) for line in lines]
     blank = len({c.id for c in chain.from_iterable(contexts) if not c.text})
-    about = Written(
+    about = ImportSource(
         name or path.name.split(".json")[0],
         form,
         "reference" if kind == "B" else "rag",
         notes=tuple(_notes(kind, lines, gold, labels, blank)),
     )
     turns = (
-        Read(line.task, _turn_of(line, shown, labels), tuple(shown))
+        ImportedTurn(line.task, _turn_of(line, shown, labels), tuple(shown))
         for line, shown in zip(lines, contexts)
     )
     counts = _counts(lines, contexts)
@@ -653,7 +653,7 @@ def _beginning(path: Path) -> tuple[str, bytes]:
 
 # %% ../../nbs/2_data/18_predictions.ipynb #3bf20ae0
 def holds_predictions(path: str | Path) -> bool:
-    "Whether a file looks like one of predictions, not of spans; its beginning is read."
+    "Whether a file looks like one of predictions, not of spans; only its beginning is read."
     path = Path(path)
     if path.suffix == ".zip":
         return True

@@ -163,7 +163,10 @@ def task_line(
     last: dict[str, tuple[int, list[dict]]],  # changed: conversation -> last turn, talk
     left_out: Counter,  # changed: messages that are no turns -> how many
 ) -> object:
-    """A line in the simple form as a task line; any other as it is. Raises DataError (file, line)."""
+    """Convert a line in the simple question format into a task line; other lines stay as they are.
+
+    Raises DataError (file, line).
+    """
     if not isinstance(obj, dict) or "question" not in obj or "input" in obj:
         return obj
     cells = _question_of(obj, path, n)

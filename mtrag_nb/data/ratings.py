@@ -29,20 +29,22 @@ _RATED = ("faithfulness", "appropriateness", "naturalness", "completeness")
 
 @dataclass(frozen=True)
 class RatedAnswer:
-    "An answer, with people's ratings and official scores."
+    "An answer with people's ratings and official scores."
 
     task: Task
-    "Its contexts are the passages that the answer was made from."
+    "Its task; its contexts are the passages that the answer was made from."
     gold: Gold
-    "What is known of the task."
+    "The gold of the task."
     system: str
-    "Whose answer; 'reference' is the benchmark's own."
+    "The system that gave the answer; 'reference' is the benchmark's own."
     answer: str
     "Its text."
     ratings: dict[str, tuple[float, ...]]
-    "Faithfulness, appropriateness, naturalness, completeness -> from 1 to 4, one a person."
+    """Quality (faithfulness, appropriateness, naturalness, completeness) -> ratings from 1 to 4,
+    one for each person.
+    """
     official: dict[str, float]
-    "RougeL, Bert-Rec, Bert-KPrec, rb_agg, rb_llm, rl_f, conditional_idk -> score."
+    "Official measure (RougeL, Bert-Rec, rb_agg, ...) -> score."
 
 # %% ../../nbs/2_data/09_ratings.ipynb #7b228407
 def _number_in(x: object) -> object:
@@ -170,7 +172,7 @@ def _tasks_in(
 
 # %% ../../nbs/2_data/09_ratings.ipynb #9885be5d
 def read_ratings(path: str | Path) -> list[RatedAnswer]:
-    "The answers of an InspectorRAGet file, packed (.gz) or not. Raises DataError if it is not one."
+    "Read the rated answers of an InspectorRAGet file (or .gz). Raises DataError for another file."
     path = Path(path)
     whole = read_json(path)
     data = read_shape(_Inspected, whole, path, None, _REMEDY)

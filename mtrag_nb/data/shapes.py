@@ -41,7 +41,7 @@ class Check:
 
 
 def must(be: Callable[[Any], object], else_: str) -> Check:
-    "A condition on a value, and what is said of one that does not meet it."
+    "Return a check for an Annotated type: a condition, and the error text if a value does not meet it."
 
     def check(value: Any) -> Any:
         if not be(value):
@@ -72,7 +72,7 @@ Number = Annotated[float, Ge(-1e300), Le(1e300)]
 
 @cache
 def adapter_of(shape: Any) -> TypeAdapter:
-    "The adapter of pydantic for a shape, made once."
+    "Return pydantic's type adapter for a type; cached."
     from pydantic import TypeAdapter
 
     return TypeAdapter(shape)
@@ -92,7 +92,7 @@ _SAID = {  # error of pydantic -> what is wrong
 
 
 def describe_error(error: Mapping) -> str:
-    "An error of pydantic: where in the line, and what is wrong there."
+    "Describe one error of pydantic: where in the line it is, and what is wrong."
     x = error["input"]
     place = ""
     for part in error["loc"]:
@@ -109,7 +109,10 @@ def describe_error(error: Mapping) -> str:
 def read_shape(
     shape: Any, obj: object, path: object, n: int | None, remedy: str
 ) -> Any:
-    "What the shape knows of an object. Raises DataError (file, line)."
+    """Validate an object of a file against a type, and return the result.
+
+    `path`, `n`: file and line, for errors. Raises DataError with the remedy.
+    """
     from pydantic import ValidationError
 
     try:

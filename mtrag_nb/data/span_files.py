@@ -25,9 +25,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Status, Traces
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
 
 from .. import __version__
-from ..core.files import opened, parse_json, write_jsonl
+from ..core.files import open_file, parse_json, write_jsonl
 from ..core.types import DataError
-from .literals import nested
+from .literals import nest_keys
 from .spans import Span, Trace, group_traces, make_span
 
 # %% auto #0
@@ -261,7 +261,7 @@ def _spans_in(o: object, holder: _Holder = _Holder()) -> Iterator[Span | str]:
     elif not isinstance(o, Mapping):
         yield "not an object"
     elif "context.trace_id" in o:  # a row of a table of Phoenix
-        yield from _spans_in(nested(o), holder)
+        yield from _spans_in(nest_keys(o), holder)
     elif read := _reader_of(o):
         yield from _span_with_parts(o, read, holder)
     else:
@@ -357,7 +357,7 @@ def _contents_of(path: Path) -> Iterator[Span | str]:
 
     As long as each line is one JSON value, the next is not read before. Raises DataError (file, line).
     """
-    with opened(path, "Check the path") as f:
+    with open_file(path, "Check the path") as f:
         n = 0
         line = f.readline(_LARGEST + 1)
         while line.removeprefix(codecs.BOM_UTF8).startswith((b"{", b"[")):
@@ -381,9 +381,10 @@ def _contents_of(path: Path) -> Iterator[Span | str]:
 
 # %% ../../nbs/2_data/12_span_files.ipynb #sf000017
 def read_spans(path: str | Path, odd: Counter) -> Iterator[Span]:
-    """Read the spans of a file, in its order; what is odd in it is counted.
+    """Yield the spans of a file, in its order.
 
-    Raises DataError (file, line) for what is broken, and for a file without spans.
+    `odd`: counter of what is unusual in it. Raises DataError (file, line) for broken lines, and for
+    a file without spans.
     """
     is_empty = True
     for entry in _contents_of(Path(path)):
@@ -399,7 +400,10 @@ def read_spans(path: str | Path, odd: Counter) -> Iterator[Span]:
 
 
 def traces_of(path: str | Path, odd: Counter) -> Iterable[Trace]:
-    "The traces of a file, as `group_traces` orders them. All spans are held in memory. Raises DataError."
+    """Read the traces of a file, in the order of `group_traces`; all spans are held in memory.
+
+    Raises DataError.
+    """
     return group_traces(read_spans(path, odd), odd)
 
 # %% ../../nbs/2_data/12_span_files.ipynb #sf000021
@@ -459,7 +463,7 @@ def write_spans(
     traces: Iterable[Iterable[Span]],  # ids in hexadecimal, attributes by dotted keys
     resource: Mapping[str, object],  # attributes of what the spans are from
 ) -> int:
-    "Write traces as lines of OTLP in JSON, one a trace; return how many. Raises DataError."
+    "Write traces as OTLP in JSON, one trace in a line; return the number of lines. Raises DataError."
 
     def lines() -> Iterator[dict]:
         for spans in traces:

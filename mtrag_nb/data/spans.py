@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from openinference.semconv.trace import OpenInferenceSpanKindValues as SpanKind
 from openinference.semconv.trace import SpanAttributes
 
-from .literals import at, nested, read_literal
+from .literals import at, nest_keys, read_literal
 from .messages import messages_of
 
 # %% auto #0
@@ -32,7 +32,7 @@ MESSAGES_OUT = "gen_ai.output.messages"
 # %% ../../nbs/2_data/11_spans.ipynb #1f438c6b
 @dataclass(frozen=True)
 class Span:
-    "One piece of work of a foreign program."
+    "One span of a trace: a piece of work of a foreign program."
 
     trace: str
     "The id of its trace."
@@ -53,11 +53,13 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        "How long it took."
+        "Its duration in seconds."
         return max(0.0, self.end - self.start)
 
     def at(self, *paths: str) -> object:
-        "The first attribute that is there, by dotted path, JSON and Python's writing read; None if none is."
+        """Return the first attribute that exists among some dotted paths; texts that hold JSON are
+        parsed. None if none exists.
+        """
         values = (read_literal(at(self.attributes, path)) for path in paths)
         return next((value for value in values if value is not None), None)
 
@@ -69,7 +71,7 @@ class Span:
 
     @property
     def metadata(self) -> Mapping[str, object]:
-        "What the program says of the request: `metadata`, as OpenInference and LangSmith have it."
+        "The metadata of the request, as OpenInference and LangSmith write it."
         metadata = self.at(SpanAttributes.METADATA)
         if isinstance(metadata, Mapping):
             return metadata
@@ -209,7 +211,7 @@ def _renamed(name: str, value: object) -> object:
 # %% ../../nbs/2_data/11_spans.ipynb #34e6762a
 def _with_names(attributes: Mapping[str, object]) -> dict:
     "Attributes, nested, with OpenInference's names for what other libraries call otherwise."
-    names = nested(attributes)
+    names = nest_keys(attributes)
     additions = {}
     for name, others in _NAMES.items():
         if at(names, name) is not None:
@@ -219,7 +221,7 @@ def _with_names(attributes: Mapping[str, object]) -> dict:
         if value is not None:
             additions[name] = value
     if additions:
-        return nested({**attributes, **additions})
+        return nest_keys({**attributes, **additions})
     return names
 
 # %% ../../nbs/2_data/11_spans.ipynb #events01
@@ -365,12 +367,12 @@ def make_span(
     failed: bool = False,
     message: object = "",  # of the error
 ) -> Span:
-    "A span from its parts, under OpenInference's names. Raises ValueError without an id."
+    "Make a span from its parts, under OpenInference's names. Raises ValueError without an id."
     trace, span_id, parent = map(_as_id, ids)
     if not trace or not span_id:
         raise ValueError("a span without an id")
     start, end = map(_time, times)
-    events = [(str(event), nested(values)) for event, values in events]
+    events = [(str(event), nest_keys(values)) for event, values in events]
     values = _with_events(_with_names(attributes), events)
     for path in ("haystack.component.name", "traceloop.entity.name"):
         name = at(values, path) or name
@@ -387,24 +389,26 @@ class Trace:
     id: str
     "Its name in the file."
     session: str
-    "What its spans call the conversation; '' if they don't."
+    "The conversation that its spans name; '' if they name none."
     spans: tuple[Span, ...]
-    "From the first to the last; a span comes before its parts."
+    "All spans, each before those inside it."
     size: tuple[int, ...]
-    "How many spans each is, its parts included."
+    "For each span the number of spans in its subtree, itself included."
     models: bool = False
-    "Whether its file has calls of models: a span without one asked none."
+    "Whether its file records model calls at all."
 
     @property
     def root(self) -> Span:
-        "The whole request."
+        "The span of the whole request."
         return self.spans[0]
 
 # %% ../../nbs/2_data/11_spans.ipynb #59109d38
 def as_trace(
     spans: list[Span], odd: Counter, session: str = "", models: bool = False
 ) -> Trace:
-    "The tree of a trace's spans, given in the order of their beginning; circles are cut apart, and counted."
+    """Build the tree of a trace from its spans, given by start time; cycles are cut and counted in
+    `odd`.
+    """
     ids = {span.id for span in spans}
     below = defaultdict(list)
     for span in spans:
@@ -470,9 +474,9 @@ def _session_of(span: Span) -> str:
 
 # %% ../../nbs/2_data/11_spans.ipynb #a7f91b4f
 def group_traces(spans: Iterable[Span], odd: Counter) -> Iterable[Trace]:
-    """The traces that spans form, by session, in the order of their beginning.
+    """Group spans into traces, by session and start time.
 
-    Of a span that is there twice, what ended last. What is odd is counted.
+    If a span is there twice, the one that ended last counts. `odd`: counter of what is unusual.
     """
     latest: dict[tuple[str, str], Span] = {}
     for span in spans:

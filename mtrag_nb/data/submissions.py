@@ -18,7 +18,7 @@ from annotated_types import MaxLen, MinLen
 from typing_extensions import Required, TypedDict
 
 from ..core.files import read_jsonl
-from ..core.text import clipped
+from ..core.text import clip_text
 from ..core.types import DataError, Passage, Task
 from .mtrag import read_rows
 from mtrag_nb.data.shapes import (
@@ -33,15 +33,17 @@ from mtrag_nb.data.shapes import (
 from .tasks import Origin, passage_from, require_distinct
 
 # %% auto #0
-__all__ = ['NUMBER', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line', 'predicted_contexts', 'read_trec_run',
-           'is_trec_run', 'read_predictions', 'FormatReport', 'check_format']
+__all__ = ['NUMBER', 'separate_scores', 'prediction_line', 'Prediction', 'prediction_of_line', 'predicted_contexts',
+           'read_trec_run', 'is_trec_run', 'read_predictions', 'FormatReport', 'check_format']
 
 # %% ../../nbs/2_data/07_submissions.ipynb #1bd3148d
 _MAX_CONTEXTS = 10
 
 
-def falling(scores: Iterable[float]) -> list[float]:
-    "Scores in rank order, each below the one before, also in single precision, by which trec_eval sorts."
+def separate_scores(scores: Iterable[float]) -> list[float]:
+    """Lower equal scores so that they fall strictly along the ranking, also in single precision, by
+    which trec_eval sorts.
+    """
     ranked: list[float] = []
     most = float("inf")
     for score in scores:
@@ -57,10 +59,10 @@ def prediction_line(
     ],  # ranked, with scores; only the first 10 are written
     answer: str | None = None,  # None for Task A
 ) -> dict:
-    "One line of a prediction file, official format."
+    "Make a line of a prediction file in the official format."
     top = contexts[:_MAX_CONTEXTS]
     shown = []
-    for (passage, _), score in zip(top, falling(score for _, score in top)):
+    for (passage, _), score in zip(top, separate_scores(score for _, score in top)):
         shown.append(
             {
                 "document_id": passage.id,
@@ -78,16 +80,16 @@ def prediction_line(
 # %% ../../nbs/2_data/07_submissions.ipynb #68a2c775
 @dataclass(frozen=True)
 class Prediction:
-    "A line of a prediction file."
+    "One line of a prediction file."
 
     task_id: str
     "The task that was predicted."
     answer: str | None
-    "None: task A."
+    "The answer; None in a file of rankings (task A)."
     contexts: tuple[tuple[str, float], ...]
     "Passage ids with scores, in the file's order."
     line: int | None
-    "Where it stands; None: its file has no lines."
+    "Its line number; None: its file has no lines."
     texts: Mapping[str, Mapping] | None = None
     "Passage id -> text and origin, as far as the file has them; None: it names no contexts."
 
@@ -116,7 +118,7 @@ class _PredictionLine(TypedDict, total=False):
 
 # %% ../../nbs/2_data/07_submissions.ipynb #957660d0
 def prediction_of_line(obj: Mapping, path: object, n: int | None) -> Prediction:
-    "A line of a prediction file. Raises DataError (file, line) for one that is none."
+    "Read a line of a prediction file. Raises DataError (file, line) if it is none."
     has = "predictions (text), contexts (document_id, score), or both"
     remedy = f"A prediction has task_id, and {has}"
     read_shape(_PredictionLine, obj, path, n, remedy)
@@ -137,7 +139,9 @@ def prediction_of_line(obj: Mapping, path: object, n: int | None) -> Prediction:
 
 # %% ../../nbs/2_data/07_submissions.ipynb #aaa17bf9
 def predicted_contexts(p: Prediction, task: Task) -> tuple[str, tuple[Passage, ...]]:
-    "Whose contexts an answer has, for tables, and these: the file's, or the task's if it names none."
+    """Return the contexts of a predicted answer, and where they come from in words: its file's, or
+    its task's.
+    """
     passages = {c.id: c for c in task.contexts or ()}
     if p.texts is None:
         return "the tasks'", tuple(passages.values())
@@ -158,12 +162,15 @@ def _trec_row(row: str, path: Path, n: int) -> tuple[str, dict]:
         score = float(cells[4])
         if abs(score) <= 1e300:
             return cells[0], {"document_id": cells[2], "score": score}
-    problem = f"no row of a TREC run: {clipped(row.strip(), 60)!r}"
+    problem = f"no row of a TREC run: {clip_text(row.strip(), 60)!r}"
     raise DataError(problem, path, n, "Wanted is: query Q0 passage rank score tag")
 
 # %% ../../nbs/2_data/07_submissions.ipynb #d3240e78
 def read_trec_run(path: Path) -> Iterator[tuple[int, dict]]:
-    "The queries of a TREC run, with the line where each begins. Raises DataError (file, line)."
+    """Yield the queries of a TREC run, each with the line where it begins.
+
+    Raises DataError (file, line).
+    """
     queries: dict[str, tuple[int, list[dict]]] = {}
     for n, row in read_rows(path):
         query, passage = _trec_row(row, path, n)
@@ -182,9 +189,10 @@ def is_trec_run(path: Path) -> bool:
 
 # %% ../../nbs/2_data/07_submissions.ipynb #5560cffe
 def read_predictions(path: str | Path, answers: bool = False) -> dict[str, Prediction]:
-    """The predictions of a file of task A, B or C, or of a TREC run, by task id, each once.
+    """Read a prediction file of task A, B or C, or a TREC run: task id -> prediction.
 
-    `answers`: each has to have one. Raises DataError (file, line).
+    `answers`: each must have one. Raises DataError (file, line), also for a task that is there
+    twice.
     """
     predictions = {}
     path = Path(path)
@@ -249,7 +257,7 @@ _LINES = {"A": _LineA, "B": _LineB, "C": _LineC}
 # %% ../../nbs/2_data/07_submissions.ipynb #97ff62d7
 @dataclass(frozen=True)
 class FormatReport:
-    "The result of the format check."
+    "The result of the official format check of a prediction file."
 
     task: str
     "A, B or C."
@@ -312,7 +320,10 @@ def check_format(
     predictions_path: str | Path,
     partial: bool = False,  # True: a task without a prediction is a warning (a run over some tasks)
 ) -> FormatReport:
-    "The official format check. Raises DataError for a file that is not JSON lines."
+    """Check a prediction file as the official checker does.
+
+    Raises DataError for a file that is not JSON lines.
+    """
     if task not in _LINES:
         raise DataError(f"unknown task {task!r}", remedy="It is A, B or C")
     path = Path(predictions_path)

@@ -51,7 +51,7 @@ _SHORT = {
 
 
 def short_domain(collection: str) -> str:
-    "The domain of one of the benchmark's collections; else the name itself. Raises DataError."
+    "Return the domain of one of the benchmark's collections; other names stay. Raises DataError."
     name = collection if isinstance(collection, str) else ""
     if 0 < len(name) <= 100 and name == name.strip() and name.isprintable():
         return _SHORT.get(name, name)
@@ -62,7 +62,7 @@ def short_domain(collection: str) -> str:
 
 # %% ../../nbs/2_data/04_tasks.ipynb #436b4d7f
 def turn_number(x: object) -> int:
-    "The number of a turn, which the files write as a number or as text."
+    "Return the number of a turn, which files write as a number or as text."
     digits = str(x) if type(x) is int or isinstance(x, str) else ""
     if digits.isascii() and digits.isdigit() and 0 < int(digits[:5]) < 10_000:
         return int(digits)
@@ -70,7 +70,7 @@ def turn_number(x: object) -> int:
 
 # %% ../../nbs/2_data/04_tasks.ipynb #918c0368
 def require_distinct(passages: list[dict]) -> list[dict]:
-    "The passages as they are. Raises ValueError for an id that is there twice."
+    "Return passages if all have different ids. Raises ValueError for an id that is there twice."
     ids = set()
     for n, passage in enumerate(passages):
         i = passage.get("document_id")
@@ -105,14 +105,14 @@ _Labelled = TypedDict(
 
 
 class Origin(TypedDict, total=False):
-    "Where a passage is from."
+    "Where a passage comes from."
 
     title: Text | None
-    "Of its document."
+    "Title of its document."
     url: Text | None
-    "Its address."
+    "Address of its document."
     source: Text | None
-    "Its file."
+    "File of its document."
 
 
 _Page = Annotated[float, Ge(1), Le(100_000)]
@@ -172,7 +172,10 @@ def agreed_value(
     path: object,
     n: int | None,
 ) -> Any:
-    "The value under one of several keys; None if under none. Raises DataError if they disagree."
+    """Return the value that an object has under one of several keys; None if it has none.
+
+    Raises DataError if two keys have different values.
+    """
     values = {k: read(obj[k]) for k in keys if obj.get(k) is not None}
     if len(set(values.values())) < 2:
         return next(iter(values.values()), None)
@@ -183,7 +186,7 @@ DOMAIN_KEYS = ("Collection", "collection", "domain")
 
 
 def domain_of_line(obj: Mapping, path: object, n: int | None) -> str:
-    "The domain of a task line. Raises DataError (file, line)."
+    "Return the domain of a task line. Raises DataError (file, line)."
     try:
         domain = agreed_value(obj, DOMAIN_KEYS, short_domain, path, n)
     except DataError as e:
@@ -194,7 +197,10 @@ def domain_of_line(obj: Mapping, path: object, n: int | None) -> str:
 
 # %% ../../nbs/2_data/04_tasks.ipynb #580102a4
 def conversation_of_line(obj: Mapping, path: object, n: int) -> str:
-    "The conversation of a checked task line, by key or id. Raises DataError (file, line) for neither."
+    """Return the conversation id of a task line, from its key or its task id.
+
+    Raises DataError (file, line) if there is none.
+    """
     if "conversation_id" in obj:
         return obj["conversation_id"]
     if conversation := obj["task_id"].rpartition("::")[0].rstrip("<"):
@@ -207,13 +213,13 @@ BY_TEXT = "text:"  # how the ids of gold passages begin that are known by a text
 
 
 def passage_from(id: str, obj: Mapping, domain: str) -> Passage:
-    "A passage from a checked object."
+    "Make a passage from a validated object of a file."
     about = (obj.get(k) or "" for k in ("title", "url", "source"))
     return Passage(id, obj.get("text", ""), *about, domain)
 
 # %% ../../nbs/2_data/04_tasks.ipynb #8575b5fe
 def gold_id(c: Mapping) -> str:
-    "The id of a passage of a task line; one that has none is named by its text."
+    "Return the id of a gold passage in a task line; without one, an id made from its text."
     if "document_id" not in c:
         return BY_TEXT + digest(c["text"])
     return c["document_id"] + (f"#page={c['page']:.0f}" if c.get("page") else "")
@@ -239,7 +245,7 @@ def _each_page(place: str) -> list[str]:
 
 # %% ../../nbs/2_data/04_tasks.ipynb #5e448172
 def files_of(passage: Context | Passage) -> set[str]:
-    "The names of a passage's file, as written and as `is_gold` compares: with, without query, page, folder."
+    "Return the names by which a passage's file may be known: with and without query, page and folder."
     places = {passage.source, passage.url}
     if re.search(r"\w\.\w{2,5}$", passage.title):
         places.add(passage.title)
@@ -257,8 +263,12 @@ def is_gold(
     found: Context | Passage,
     own_ids: bool = False,  # the ids of found passages are those of another system
 ) -> bool:
-    """Whether a retrieved passage is gold: by its id; else, where one is known by file or text alone or has
-    another system's id, if letters and digits of the whole gold text stand in it, in one piece."""
+    """Whether a retrieved passage is a gold passage.
+
+    Ids decide. Where the gold is known only by file or text, or ids are another system's, the
+    passage must
+    contain the whole gold text in one piece, compared by letters and digits.
+    """
     ids = (getattr(found, "document_id", ""), getattr(found, "id", ""))
     if gold.id in (*ids, *(i.partition("#")[0] for i in ids)):
         return True
@@ -269,7 +279,7 @@ def is_gold(
 
 # %% ../../nbs/2_data/04_tasks.ipynb #ce0d855d
 def without_speaker_marks(query: str) -> str:
-    "A query without its speaker marks; a query that joins several turns keeps one a line."
+    "Remove speaker marks such as |user| from a query; several turns stand one in a line."
     return "\n".join(t.removeprefix("|user|:").strip() for t in query.split("\n"))
 
 # %% ../../nbs/2_data/04_tasks.ipynb #d27147f9
@@ -288,7 +298,10 @@ def _label_of(line: Mapping, path: object, n: int | None) -> str:
 def task_and_gold(
     obj: Mapping, path: object, n: int | None, contexts: bool = False, remedy: str = ""
 ) -> tuple[Task, Gold]:
-    "A line as a task, with its passages (Task B) or without, and its gold. Raises DataError (file, line)."
+    """Split a line into its task and its gold. Raises DataError (file, line).
+
+    `contexts`: keep the passages that come with the task (Task B).
+    """
     line = read_shape(_TaskLine, obj, path, n, remedy or _TASK_REMEDY)
     domain = domain_of_line(obj, path, n)
     turns = tuple(Turn(t["speaker"], t["text"]) for t in line["input"])

@@ -36,7 +36,7 @@ from mtrag_nb.core.record import (
 from ..core.refusals import declines
 from ..core.replies import Label, Verdict
 from ..core.run_folder import Run
-from ..core.text import clipped
+from ..core.text import clip_text
 from ..core.types import Context, DataError, Outcome, Task, Turn
 from mtrag_nb.data.contents import (
     ANSWER_KEYS,
@@ -55,9 +55,9 @@ from mtrag_nb.data.contents import (
 )
 from mtrag_nb.data.imports import (
     KnownPassages,
-    Read,
+    ImportedTurn,
     Tasks,
-    Written,
+    ImportSource,
     bare_words,
     same_text,
     write_imported,
@@ -346,7 +346,7 @@ def _read_steps(reading: _Reading, visits: Sequence[SpanVisit], odd: Counter) ->
             continue
         if visit.kind:
             odd[f"{visit.kind} without what tells it: plain steps"] += 1
-        note = clipped(visit.span.error or visit_reply(visit), 200)
+        note = clip_text(visit.span.error or visit_reply(visit), 200)
         reading.add(visit, Step(note=note))
 
 # %% ../../nbs/2_data/16_traces.ipynb #cfa56a30
@@ -513,7 +513,7 @@ def _read_turn(
     corpus: KnownPassages,
     kinds: Mapping[str, str],
     odd: Counter,
-) -> Read:
+) -> ImportedTurn:
     "The turn of a request."
     visits = find_visits(request.trace, kinds)
     _count_spans(request, visits, odd)
@@ -530,7 +530,7 @@ def _read_turn(
         odd["turns without an answer: errors"] += 1
         fault = Fault("", "NoAnswer", "the spans hold no answer")
     turn = _ended(reading, task, answer, fault, request)
-    return Read(task, turn, tuple(reading.contexts.values()))
+    return ImportedTurn(task, turn, tuple(reading.contexts.values()))
 
 # %% ../../nbs/2_data/16_traces.ipynb #5ee61f32
 def _ended(
@@ -583,7 +583,7 @@ def _turns_of(
     kinds: Mapping[str, str],
     odd: Counter,
     joined: Counter,  # filled with how tasks were found
-) -> Iterator[Read]:
+) -> Iterator[ImportedTurn]:
     "The turns of traces, which come session by session."
     session = ""
     before: list[Turn] = []  # of the session
@@ -628,7 +628,7 @@ def _task_of(
 
 # %% ../../nbs/2_data/16_traces.ipynb #55ddf4f8
 def read_kinds(path: str | Path | None) -> dict[str, str]:
-    "A file {node: kind}, JSON or YAML. Raises DataError for a kind that does not exist."
+    "Read a JSON or YAML file {node: kind of step}. Raises DataError for an unknown kind."
     if path is None:
         return {}
     allowed = (*STEPS, "step")
@@ -654,13 +654,13 @@ def import_traces(
     ] = {},  # node -> kind of step, where its name does not say it
     name: str = "",  # of the system; "": that of the file
 ) -> Run:
-    "Write the spans of a foreign program as a run. Raises DataError (file, line)."
+    "Turn the spans of a foreign program into a run folder. Raises DataError (file, line)."
     odd = Counter()
     joined = Counter()
     traces = traces_of(path, odd)
     turns = _turns_of(
         traces, Tasks(tasks), corpus or KnownPassages(), kinds, odd, joined
     )
-    about = Written(name or Path(path).name.split(".")[0], "spans")
+    about = ImportSource(name or Path(path).name.split(".")[0], "spans")
     counts = {"joined": joined, "odd": odd}
     return write_imported(out, path, about, turns, lambda: counts)

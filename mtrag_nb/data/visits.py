@@ -54,7 +54,9 @@ _GENAI = {  # operation -> kind of step
 
 # %% ../../nbs/2_data/14_visits.ipynb #1eb9e46d
 def node_name(span: Span) -> str:
-    "What to call a span: its node of LangGraph, or its name, without the model or agent behind it."
+    """Return the name of a span's node: its LangGraph node, or its name without the model or agent
+    behind it.
+    """
     tool = span.at("gen_ai.tool.name")
     if isinstance(tool, str) and tool:
         return tool
@@ -65,22 +67,24 @@ def node_name(span: Span) -> str:
 
 
 def by_name(name: str) -> str:
-    "The kind of step that a name speaks of; '' if of none."
+    "Guess the kind of step from a node's name; '' if it suggests none."
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\W]+", "_", name).lower()
     return next((kind for kind, p in _PATTERNS.items() if p.search(words)), "")
 
 
 class SpanKind(NamedTuple):
-    "The kind of step that a span is."
+    "The kind of step that a span stands for, and how sure that is."
 
     step: str
-    "A key of `STEPS`, 'llm' for a call of a model whose purpose nothing says, '' for none."
+    "A key of `STEPS`, 'llm' for a model call whose purpose is not known, '' for none."
     sure: bool = False
-    "Whether it is more than a guess by the name."
+    "Whether it is stated, not guessed from the name."
 
 # %% ../../nbs/2_data/14_visits.ipynb #80eefb59
 def span_kind(span: Span, kinds: Mapping[str, str] = {}) -> SpanKind:
-    "The kind of a span: as `kinds` (node -> kind) has it, as its convention has it, or by its name."
+    """Return the kind of step of a span: from `kinds` (node -> kind), from its convention, or from
+    its name.
+    """
     for name in (span.name, node_name(span)):
         if name in kinds:
             return SpanKind(kinds[name], True)
@@ -99,7 +103,7 @@ def span_kind(span: Span, kinds: Mapping[str, str] = {}) -> SpanKind:
 # %% ../../nbs/2_data/14_visits.ipynb #89bfa1ea
 @dataclass(frozen=True)
 class SpanVisit:
-    "A span that is a step, with its parts."
+    "A span that is a step of the system, with the spans inside it."
 
     kind: str
     "A key of `STEPS`, 'llm', or '' for a plain step."
@@ -120,7 +124,7 @@ class SpanVisit:
 
     @property
     def models(self) -> list[Span]:
-        "The calls of models in it."
+        "The model calls inside it."
         return [span for span in self.spans if span.is_model]
 
 
@@ -128,7 +132,7 @@ _CHAIN = ("rewrite", "retrieve", "rerank", "grade", "gate", "generate", "check")
 
 # %% ../../nbs/2_data/14_visits.ipynb #88472bc0
 def child_places(trace: Trace, n: int) -> Iterator[int]:
-    "The places of the direct parts of the span at place n."
+    "Yield the indices of the direct children of the span at index n."
     m = n + 1
     while m < n + trace.size[n]:
         yield m
@@ -174,7 +178,10 @@ def _visit_kind(kind: SpanKind, below: set[str]) -> str | None:
 
 # %% ../../nbs/2_data/14_visits.ipynb #ef319850
 def find_visits(trace: Trace, kinds: Mapping[str, str] = {}) -> list[SpanVisit]:
-    "The steps of a trace, in order; frames around them are left out. `kinds`: node -> kind of step."
+    """Find the steps of a trace, in order; spans that only wrap others are left out.
+
+    `kinds`: node -> kind of step.
+    """
     span_kinds = [span_kind(span, kinds) for span in trace.spans]
     inside = _kinds_inside(trace, span_kinds)
     visits = []

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..core.files import data_dir, read_jsonl
 from ..core.html import show
-from ..core.types import DataError, SettingsError, plain, structured
+from ..core.types import DataError, SettingsError, plain, build_object
 from ..data.cells import TABLES, read_table
 from mtrag_nb.evaluation.statistics import (
     Interval,
@@ -83,7 +83,7 @@ def read_truth(
     truth = {}
     for line, row in read_jsonl(path):
         try:
-            case = structured(CaseTruth, row)
+            case = build_object(CaseTruth, row)
         except TypeError as e:
             remedy = "Make it anew with `make study NAME=attribution`"
             raise DataError(f"not a case ({e})", path, line, remedy) from None
@@ -204,7 +204,7 @@ class AttributionScore:
     truth: Mapping[str, CaseTruth]
     "Case id -> the truth."
 
-    def named(self, case: str) -> str:
+    def named_stage(self, case: str) -> str:
         "The stage that the tool names; '' if it names none."
         answer = self.answers.get(case)
         if answer is None or answer.stage == CANNOT_TELL:
@@ -216,7 +216,7 @@ class AttributionScore:
         "Case id -> whether the tool is right: it names a guilty stage, or none if the turn is right."
         right = {}
         for case, truth in self.truth.items():
-            named = self.named(case)
+            named = self.named_stage(case)
             right[case] = named in truth.guilty if truth.guilty else not named
         return right
 
@@ -248,7 +248,7 @@ class AttributionScore:
         kinds = kinds or RIGHT_KINDS
         talks = {i: t.conversation for i, t in self.truth.items()}
         named = {
-            i: float(bool(self.named(i)))
+            i: float(bool(self.named_stage(i)))
             for i, t in self.truth.items()
             if t.kind in kinds
         }
@@ -259,7 +259,7 @@ class AttributionScore:
         "The share of failed turns in which no stage is named."
         talks = {i: t.conversation for i, t in self.truth.items()}
         silent = {
-            i: float(not self.named(i)) for i, t in self.truth.items() if t.guilty
+            i: float(not self.named_stage(i)) for i, t in self.truth.items() if t.guilty
         }
         return mean_by_task(silent, talks)
 

@@ -19,7 +19,7 @@ from ..core.files import read_json, read_jsonl, write_json
 from ..core.html import text_table
 from ..core.replies import Label, Verdict
 from ..core.settings import MINILM, Settings, load_settings, with_settings
-from ..core.types import DataError, Gold, SettingsError, Task, structured
+from ..core.types import DataError, Gold, SettingsError, Task, build_object
 from ..data.ratings import RatedAnswer, read_ratings
 from mtrag_nb.evaluation.licence import (
     MODEL_WAYS,
@@ -37,7 +37,7 @@ from ..models.embed import BertScorer
 from ..runs.run import machine, package_versions
 from mtrag_nb.systems.stages import (
     PROMPTS,
-    Asked,
+    StageInput,
     check_by_claims,
     check_by_support,
     check_by_yesno,
@@ -48,8 +48,8 @@ from mtrag_nb.systems.stages import (
 )
 
 # %% auto #0
-__all__ = ['Candidates', 'read_candidates', 'Discrimination', 'Calibration', 'measure_ways', 'write_calibration', 'calibrated',
-           'rated_file_of', 'measure_all']
+__all__ = ['Candidates', 'read_candidates', 'Discrimination', 'Calibration', 'measure_ways', 'write_calibration',
+           'apply_calibration', 'find_rated_file', 'measure_all']
 
 # %% ../../nbs/7_evaluation/22_calibrate.ipynb #b7b073ec
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ def _grade_pair(way: str, p: _Candidate, models: Models) -> Verdict:
     "The grade of a passage for a question, in one of the ways of `stages`."
     if way == "cosine":
         return grade_by_cosine(models.embedder, p.question, [p.document])[0]
-    asked = Asked(models.chat, PROMPTS, p.question, p.history, [p.document])
+    asked = StageInput(models.chat, PROMPTS, p.question, p.history, [p.document])
     grade = grade_by_yesno if way == "yesno" else grade_by_verdict
     return grade(asked)[0]
 
@@ -314,7 +314,9 @@ def _check_answer(way: str, r: RatedAnswer, models: Models | None) -> Verdict:
     if way == "support":
         return check_by_support(r.answer, texts)
     shown = "\n\n".join(t.strip() for t in texts)
-    asked = Asked(models.chat, PROMPTS, r.task.question, answer=r.answer, shown=shown)
+    asked = StageInput(
+        models.chat, PROMPTS, r.task.question, answer=r.answer, shown=shown
+    )
     return check_by_yesno(asked)
 
 # %% ../../nbs/7_evaluation/22_calibrate.ipynb #0c818503
@@ -480,7 +482,7 @@ def _read_calibration(path: str | Path) -> Calibration:
     "What was written down. Raises DataError if the file is no calibration."
 
     try:
-        return structured(Calibration, read_json(path)["calibration"], "ignore")
+        return build_object(Calibration, read_json(path)["calibration"], "ignore")
     except (DataError, KeyError, TypeError) as e:
         problem = f"not a calibration ({type(e).__name__}: {getattr(e, 'problem', e)})"
         raise DataError(
@@ -488,7 +490,7 @@ def _read_calibration(path: str | Path) -> Calibration:
         ) from None
 
 # %% ../../nbs/7_evaluation/22_calibrate.ipynb #c3e4c89e
-def calibrated(
+def apply_calibration(
     settings: Settings, path: str | Path, but: Iterable[str] = ()
 ) -> Settings:
     """Return settings with the changes of a calibration file, made for the same models.
@@ -513,7 +515,7 @@ def calibrated(
     return with_settings(settings, changes)
 
 # %% ../../nbs/7_evaluation/22_calibrate.ipynb #a9a1598d
-def rated_file_of(root: Path) -> Path:
+def find_rated_file(root: Path) -> Path:
     """Find the file of rated answers in the benchmark's folder; the development half if it is
     there.
 

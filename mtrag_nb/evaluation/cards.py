@@ -32,7 +32,7 @@ from mtrag_nb.core.record import (
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE
 from .blame import assess_draft, blame_turn
 from .evidence import Evidence, TurnEvidence
-from .pairs import Pair, forked
+from .pairs import Pair, read_forks
 from mtrag_nb.evaluation.statistics import (
     HeadAndRows,
     Interval,
@@ -487,7 +487,7 @@ def mechanism_card(run: Evidence) -> MechanismCard:
         _mechanism(run, *key, visits, against.get(key))
         for key, visits in _visits(run).items()
     ]
-    audited = {m: _audited(p) for m, p in forked(run).audit.pairs.items()}
+    audited = {m: _audited(p) for m, p in read_forks(run).audit.pairs.items()}
     return MechanismCard(
         {
             "run": run.name,

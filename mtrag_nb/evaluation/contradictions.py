@@ -27,7 +27,7 @@ from mtrag_nb.evaluation.facts import (
     language_of,
     names_in,
     numbers_in_digits,
-    scaled,
+    scale_fact,
     stands_in,
     words_beside_facts,
 )
@@ -133,7 +133,7 @@ def _same_slot(word: str, other: str) -> bool:
 
 def _counts_alike(fact: Fact, other: Fact) -> bool:
     if fact.unit or other.unit:
-        return scaled(fact)[1] == scaled(other)[1]
+        return scale_fact(fact)[1] == scale_fact(other)[1]
     if fact.noun or other.noun:
         return fact.noun == other.noun
     return fact.before == other.before
@@ -186,8 +186,8 @@ def _likeness(clause: Clause, other: Clause, fact: Fact, stated: Fact) -> float:
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #f5f4f6cd
 def _is_single(fact: Fact, facts: Sequence[Fact]) -> bool:
     "Whether facts have one alone of the kind and unit of a fact."
-    unit = scaled(fact)[1]
-    same = [f for f in facts if f.kind == fact.kind and scaled(f)[1] == unit]
+    unit = scale_fact(fact)[1]
+    same = [f for f in facts if f.kind == fact.kind and scale_fact(f)[1] == unit]
     return len(same) == 1
 
 
@@ -197,7 +197,7 @@ def _one_of_a_kind(fact: Fact, stated: Fact, texts: _Texts) -> bool:
         return False
     if fact.kind == "name":
         return True
-    if fact.kind not in COUNTED or scaled(fact)[1] != scaled(stated)[1]:
+    if fact.kind not in COUNTED or scale_fact(fact)[1] != scale_fact(stated)[1]:
         return False
     wanted = facts_of(texts.target)
     return _is_single(fact, wanted) and _is_single(fact, texts.answered)
@@ -328,8 +328,8 @@ def _names_exchanged(clause: Clause, other: Clause) -> Contradiction | None:
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #c821794a
 def _numbers_exchanged(clause: Clause, other: Clause) -> Contradiction | None:
     "Two numbers of one unit in the other order."
-    order = [scaled(fact) for fact in _of_kind(clause, "number")]
-    stated = [scaled(fact) for fact in _of_kind(other, "number")]
+    order = [scale_fact(fact) for fact in _of_kind(clause, "number")]
+    stated = [scale_fact(fact) for fact in _of_kind(other, "number")]
     if len(order) != 2 or order[0][1] != order[1][1] or order[0] == order[1]:
         return None
     if order != stated[::-1]:

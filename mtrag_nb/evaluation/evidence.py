@@ -48,7 +48,7 @@ from mtrag_nb.evaluation.refusals import (
     whose_verdicts,
 )
 from mtrag_nb.evaluation.scores import (
-    Scored,
+    TaskScores,
     add_recorded_scores,
     describe_unfit,
     judge_name,
@@ -277,7 +277,7 @@ class TurnEvidence:
         return failure_summary(self.turn, self.gold, self.measures)
 
 # %% ../../nbs/7_evaluation/14_evidence.ipynb #evid0001
-class Evidence(Scored):
+class Evidence(TaskScores):
     """A run beside what is known of its tasks: labels, targets, gold passages, qrels, kept scores
     and judgements.
 

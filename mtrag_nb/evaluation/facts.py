@@ -25,7 +25,7 @@ from mtrag_nb.core.text import (
 )
 
 # %% auto #0
-__all__ = ['READ_LANGUAGES', 'Value', 'COUNTED', 'language_of', 'numbers_in_digits', 'Fact', 'scaled', 'agrees',
+__all__ = ['READ_LANGUAGES', 'Value', 'COUNTED', 'language_of', 'numbers_in_digits', 'Fact', 'scale_fact', 'agrees',
            'counts_the_same', 'stands_in', 'Clause', 'names_in', 'clauses', 'facts_of', 'counted_facts',
            'words_beside_facts']
 
@@ -313,7 +313,7 @@ _SCALES = {  # unit -> the unit in which its like is compared, and how many of i
 }
 
 
-def scaled(fact: Fact) -> tuple[float, str]:
+def scale_fact(fact: Fact) -> tuple[float, str]:
     """Return a number and its unit in the base unit of its kind ('3 km': 3000 m); NaN for what is
     no number.
     """
@@ -326,8 +326,8 @@ def scaled(fact: Fact) -> tuple[float, str]:
 # %% ../../nbs/7_evaluation/01_facts.ipynb #e7f6bc91
 def _same_number(fact: Fact, other: Fact) -> bool:
     "Whether two numbers are equal, in one unit or where one has none; a third is 33 %."
-    value, unit = scaled(fact)
-    other_value, other_unit = scaled(other)
+    value, unit = scale_fact(fact)
+    other_value, other_unit = scale_fact(other)
     if not (unit and other_unit) and fact.value == other.value:
         return True
     if unit != other_unit:

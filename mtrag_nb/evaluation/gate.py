@@ -16,13 +16,13 @@ from functools import cached_property
 import numpy as np
 
 from ..core.html import show
-from ..core.text import clipped
+from ..core.text import clip_text
 from ..core.types import DataError, Outcome, SettingsError, plain
 from .blame import blame_turn
 from .evidence import Evidence
 from .pairs import endings, right_and_wrong
 from .rankings import MEASURES, RetrievalScores
-from .scores import named_measure
+from .scores import measure_label
 from mtrag_nb.evaluation.statistics import (
     LEAST,
     HeadAndRows,
@@ -70,7 +70,7 @@ class LossTest:
         return 1 if high < 0 and (self.p or 1) < 0.05 else 2
 
     @property
-    def needed(self) -> int:
+    def conversations_needed(self) -> int:
         """Number of conversations with which a version without any loss passes (code 0) in about 4
         of 5 cases.
         """
@@ -90,7 +90,7 @@ class LossTest:
         shown = (self.interval.high or 0) < 0
         if self.code == 2:
             talks = self.interval.clusters
-            wanted = max(self.needed, talks + 1)
+            wanted = max(self.conversations_needed, talks + 1)
             needed = f"about {wanted} are needed to exclude a loss of {self.least:g}"
             verdict = f"cannot tell from {talks} conversations, {needed}"
             if not shown:
@@ -251,7 +251,7 @@ _READ_BY_A_FORGE = re.compile(r"[^\w\s.,;?'()%+-]|_")
 
 def _escaped(text: str) -> str:
     "A short text with nothing in it that Markdown, HTML or a forge would read."
-    return _READ_BY_A_FORGE.sub(lambda m: f"&#{ord(m[0])};", clipped(text, 160))
+    return _READ_BY_A_FORGE.sub(lambda m: f"&#{ord(m[0])};", clip_text(text, 160))
 
 
 def _in_markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -359,7 +359,7 @@ class GateReport(Report):
             "new": self.new.name,
             "means": self.means,
             **vars(self.loss),
-            "needed": self.loss.needed,
+            "needed": self.loss.conversations_needed,
             "left_out": self.left_out,
             "readings": self.readings,
             "mended": self.mended,
@@ -481,7 +481,7 @@ def gate_runs(
     return GateReport(
         base,
         new,
-        named_measure(named, [r.name for r in runs if measure in r.circular]),
+        measure_label(named, [r.name for r in runs if measure in r.circular]),
         tuple(float(np.mean([by_task[i] for i in changes])) for by_task in scores),
         changes,
         _measure_loss(changes, new.talks, least, same),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..core.run_folder import Run
-from ..core.text import clipped
+from ..core.text import clip_text
 from ..core.types import DataError, Outcome, digest
 from .blame import COSTS, blame_turn
 from .evidence import Evidence, TurnEvidence
@@ -27,8 +27,8 @@ from mtrag_nb.evaluation.statistics import (
 )
 
 # %% auto #0
-__all__ = ['RUNG_NAMES', 'Ending', 'endings', 'right_and_wrong', 'Pair', 'paired', 'lost_of', 'Audit', 'audit_pairs', 'Ladder',
-           'ladder_pairs', 'Forked', 'forked']
+__all__ = ['RUNG_NAMES', 'Ending', 'endings', 'right_and_wrong', 'Pair', 'pair_endings', 'describe_lost', 'Audit', 'audit_pairs',
+           'Ladder', 'ladder_pairs', 'ForkReports', 'read_forks']
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #7c3fad8a
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Pair:
         "Say how many turns broke, and why; '' if none did."
         if not self.broken:
             return ""
-        whys = Counter(clipped(why, 150) for why in self.broken.values())
+        whys = Counter(clip_text(why, 150) for why in self.broken.values())
         listed = "; ".join(f"{why} ({n})" for why, n in whys.most_common())
         lost = len(self.broken)
         return f"{lost} of {lost + len(self.before)} turns broke and are left out: {listed}"
@@ -252,7 +252,7 @@ class Pair:
         return self._difference(costs)
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #e2313aef
-def paired(
+def pair_endings(
     name: str, before: Mapping[str, Ending], after: Mapping[str, Ending]
 ) -> Pair:
     """Pair the turns that two runs have in common; broken ones are set apart.
@@ -278,14 +278,14 @@ def paired(
     return Pair(name, *ends, broken)
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #afe554eb
-def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
+def describe_lost(pairs: Mapping[str, Pair]) -> list[str]:
     "Say for each pair with broken turns how many there are, and why."
     return [f"{name}: {p.lost}" for name, p in pairs.items() if p.broken]
 
 
 def _note(about: str, pairs: Mapping[str, Pair]) -> str:
     "What a report on pairs says below its table."
-    notes = [about, "Intervals: paired, over conversations", *lost_of(pairs), ""]
+    notes = [about, "Intervals: paired, over conversations", *describe_lost(pairs), ""]
     return ". ".join(notes).strip()
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #5514f17f
@@ -328,7 +328,7 @@ def audit_pairs(run: Evidence, off: Mapping[str, Evidence]) -> Audit:
     `off`: mechanism -> the run without it.
     """
     ends = endings(run) if off else {}
-    pairs = {name: paired(name, endings(w), ends) for name, w in off.items()}
+    pairs = {name: pair_endings(name, endings(w), ends) for name, w in off.items()}
     return Audit(run.name, pairs)
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #7611bc18
@@ -375,7 +375,7 @@ class Ladder(Report):
                     rungs[i].append(name)
         return rungs
 
-    def repaired(self) -> dict[str, str]:
+    def lowest_repairs(self) -> dict[str, str]:
         "Return failed turn -> the lowest rung up to which perfect stages make it right; '' for none."
         found = self._repairs(self.together)
         return {i: "".join(rungs[:1]) for i, rungs in found.items()}
@@ -389,7 +389,7 @@ class Ladder(Report):
             "run|perfect|gain, alone|gain in value, alone|spoilt|repairs alone|lowest rung of|"
             "right, with all up to it"
         )
-        first = Counter(self.repaired().values())
+        first = Counter(self.lowest_repairs().values())
         alone = Counter(n for rungs in self.alone_repairs().values() for n in rungs)
         rows = []
         for n, p in self.alone.items():
@@ -403,7 +403,7 @@ class Ladder(Report):
     @property
     def note(self) -> str:
         "Say how the numbers were obtained, and how many turns broke."
-        none = sum(not rung for rung in self.repaired().values())
+        none = sum(not rung for rung in self.lowest_repairs().values())
         first = next(iter(self.pairs.values()), None)
         right = first and first.accuracy_before
         failed = f"{len(self.failed)} failed turns, {none} of them right at no rung"
@@ -416,7 +416,7 @@ def ladder_pairs(run: Evidence, rungs: Mapping[str, Evidence]) -> Ladder:
     `rungs`: name of a rung, as `run_ladder` names it -> the fork.
     """
     ends = endings(run) if rungs else {}
-    pairs = {n: paired(n, ends, endings(fork)) for n, fork in rungs.items()}
+    pairs = {n: pair_endings(n, ends, endings(fork)) for n, fork in rungs.items()}
     return Ladder(run.name, pairs)
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #fork0002
@@ -438,7 +438,7 @@ def _fork_name(system: str) -> str:
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #fork0004
 @dataclass(frozen=True)
-class Forked:
+class ForkReports:
     "The audit and the oracle ladder of a run, read from its folder."
 
     audit: Audit
@@ -463,7 +463,7 @@ class Forked:
                 mark(ids, name, what)
         for i, names in self.ladder.alone_repairs().items():
             found[i] += [(name, "repairs") for name in names]
-        for i, name in self.ladder.repaired().items():
+        for i, name in self.ladder.lowest_repairs().items():
             mark([i], name or "no rung", "lowest")
         for name, p in self.ladder.alone.items():
             mark(p.by_change["spoilt"], name, "spoils")
@@ -479,7 +479,7 @@ def _sort_rungs(known: Mapping[str, Evidence]) -> dict[str, Evidence]:
     return {name: known[name] for name in order if name in known} | dict(known)
 
 # %% ../../nbs/7_evaluation/17_pairs.ipynb #fb4d4ede
-def forked(run: Evidence) -> Forked:
+def read_forks(run: Evidence) -> ForkReports:
     "Read the forks in the audit and ladder folders of a run, and pair each with the run."
     forks: dict[str, dict[str, Evidence]] = {"audit": {}, "ladder": {}}
     stale = []
@@ -496,4 +496,4 @@ def forked(run: Evidence) -> Forked:
                 stale.append(f"{kind}/{fork.folder.name}")
     audit = audit_pairs(run, forks["audit"])
     ladder = ladder_pairs(run, _sort_rungs(forks["ladder"]))
-    return Forked(audit, ladder, tuple(stale))
+    return ForkReports(audit, ladder, tuple(stale))

@@ -361,14 +361,14 @@ class ProofReport(Report):
         return mean_by_task(hits, self.talks)
 
     @cached_property
-    def tested(self) -> dict[str, Proof]:
+    def tested_turns(self) -> dict[str, Proof]:
         "Task id -> proof, of the turns with a repair that could have failed."
         return {i: p for i, p in self.proofs.items() if p.tests}
 
     def _repaired(self, stage: str = "") -> dict[str, float]:
         "Tested turn -> whether a single repair of a stage makes it right; '': of the blamed stage."
         repaired = {}
-        for i, proof in self.tested.items():
+        for i, proof in self.tested_turns.items():
             if stage:
                 stages = map(proof.stage_of, proof.repairs)
                 repaired[i] = float(stage in stages)
@@ -393,7 +393,7 @@ class ProofReport(Report):
         "The baselines that always blame one stage, best first; only stages with a tested repair."
         rule = self._repaired()
         tested = {
-            p.stage_of(repair) for p in self.tested.values() for repair in p.tests
+            p.stage_of(repair) for p in self.tested_turns.values() for repair in p.tests
         }
         constants = []
         for stage in self._stages.values():
@@ -419,7 +419,7 @@ class ProofReport(Report):
         """
         blamed = {}
         idle = {}
-        for i, proof in self.tested.items():
+        for i, proof in self.tested_turns.items():
             if repair not in proof.tests:
                 continue
             came_right = float(proof.tests[repair] == "right")
@@ -457,7 +457,7 @@ class ProofReport(Report):
     @property
     def title(self) -> str:
         "The stage whose repair makes most failed turns right, in one line."
-        if not self.tested:
+        if not self.tested_turns:
             return f"{self.name}: no repair that could fail was tried."
         best = self.constants[0]
         n = round((best.share.value or 0.0) * best.share.n)

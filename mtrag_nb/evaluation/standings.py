@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core.files import data_dir, read_json
 from ..core.html import show
-from ..core.types import DataError, Outcome, structured
+from ..core.types import DataError, Outcome, build_object
 from .blame import blame
 from .evidence import Evidence
 from mtrag_nb.evaluation.statistics import (
@@ -98,7 +98,7 @@ class ReleasedRuns:
 def read_released_runs(path: str | Path) -> ReleasedRuns:
     "Read a file of `data/board`. Raises DataError if it has another form."
     try:
-        return structured(ReleasedRuns, read_json(path))
+        return build_object(ReleasedRuns, read_json(path))
     except TypeError as e:
         raise DataError(str(e), path, remedy="make study NAME=board") from None
 

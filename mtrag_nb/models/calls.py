@@ -42,7 +42,7 @@ from mtrag_nb.core.types import (
     ServerError,
     digest,
     kind_words,
-    structured,
+    build_object,
 )
 from mtrag_nb.models.chat import (
     ChatModel,
@@ -92,7 +92,7 @@ def _load_embedder(spec: ModelSpec, most: int = 0) -> EmbedderLike:
 
 # %% ../../nbs/3_models/08_calls.ipynb #3f3bc083
 class Models:
-    "The models of a profile, one object each."
+    "The models of a profile; each is loaded on first use."
 
     def __init__(
         self,
@@ -138,12 +138,12 @@ class Models:
 
     @property
     def placed(self) -> dict[str, str]:
-        "Device and precision of the models that are loaded here, e.g. {'chat': 'cuda:0 fp16'}."
+        "Model -> device and precision, of the models that are loaded: {'chat': 'cuda:0 fp16'}."
         loaded = {n: m for n, m in self._made.items() if getattr(m, "loaded", False)}
         return {name: " ".join(model.place) for name, model in loaded.items()}
 
     def unload(self, *names: str) -> None:
-        "Unload chat, embedder or reranker (none named: all); each is loaded again when it is used again."
+        "Unload chat, embedder or reranker (none named: all); each is loaded again on its next use."
         for name in names or tuple(self._made):
             model = self._made.get(name)
             if hasattr(model, "unload"):
@@ -246,7 +246,10 @@ def _run_calls(model: ChatModel, calls: Sequence[_Call], sizes: list[int]) -> No
 
 # %% ../../nbs/3_models/08_calls.ipynb #72755ad1
 class BatchingChat:
-    "Gathers the calls of all tasks in flight into batches. The batch changes the speed, not the answers."
+    """A chat model that gathers the calls of all running tasks into batches.
+
+    The batch changes the speed, not the answers.
+    """
 
     def __init__(self, model: ChatModel, size: int = 8):
         "A batch runs as soon as so many prompts wait."
@@ -261,7 +264,7 @@ class BatchingChat:
 
     @property
     def fingerprint(self) -> str:
-        "The model's; of weights that are not here, their name: whoever asks them gets the error."
+        "The model's fingerprint; its name, if its weights are missing."
         try:
             return self.model.fingerprint
         except ModelNotFound:
@@ -269,12 +272,12 @@ class BatchingChat:
 
     @property
     def exact(self) -> bool:
-        "Whether any batch gives the same answer."
+        "Whether a prompt gets the same answer in any batch."
         return getattr(self.model, "exact", True)
 
     @contextmanager
     def task(self) -> Iterator[None]:
-        "A task runs in this thread: batches wait for its calls. Nested in this thread it is the same one."
+        "Declare that a task runs in this thread, so that batches wait for its calls; may be nested."
         if getattr(self._here, "task", False):
             yield
             return
@@ -298,7 +301,7 @@ class BatchingChat:
         stop: Sequence[str] = (),
         on_text: OnText | None = None,
     ) -> list[Completion]:
-        "As `ChatModel.generate`; waits for the batch."
+        "Complete prompts as `ChatModel.generate` does; wait for the batch."
         group = ("generate", max_new_tokens, temperature, tuple(stop))
         columns = (list(prompts), seeds_for(seed, len(prompts)))
         return self._ask(_Call(group, columns, on_text))
@@ -306,7 +309,7 @@ class BatchingChat:
     def score(
         self, prompts: Sequence[Prompt], continuations: Sequence[str]
     ) -> list[Score]:
-        "As `ChatModel.score`; waits for the batch."
+        "Score continuations as `ChatModel.score` does; wait for the batch."
         return self._ask(_Call(("score",), (list(prompts), list(continuations))))
 
     def _ask(self, call: _Call) -> list:
@@ -380,7 +383,7 @@ def _usable(value: object, kind: type) -> object:
         words = f"{kind_words(type(value))} in the place of {kind_words(kind)}"
         raise ReplyError(words)
     try:
-        structured(kind, asdict(value))
+        build_object(kind, asdict(value))
     except TypeError as e:
         raise ReplyError(f"odd reply: {e}") from None
     if kind is Score and not (math.isfinite(value.logprob) and value.tokens >= 0):
@@ -400,7 +403,7 @@ def _read_call(path: object, n: int, line: Mapping) -> tuple[str, dict | None]:
     try:
         if value is not None:
             kind = Score if "logprob" in value else Completion
-            _usable(structured(kind, value), kind)
+            _usable(build_object(kind, value), kind)
     except (TypeError, ReplyError) as e:
         raise DataError(f"not a call ({e})", path, n, remedy) from None
     if not isinstance(key, str):
@@ -414,7 +417,9 @@ _FORGET: ContextVar[list | None] = ContextVar("forget", default=None)
 
 @contextmanager
 def kept_if_usable() -> Iterator[None]:
-    "Calls in here are revoked if what they gave could not be used (ReplyError): the next attempt asks anew."
+    """Revoke the recorded calls of a block if their replies could not be used (ReplyError), so that
+    the next attempt asks again.
+    """
     revoking: list[Callable[[], None]] = []
     token = _FORGET.set(revoking)
     try:
@@ -428,7 +433,9 @@ def kept_if_usable() -> Iterator[None]:
 
 # %% ../../nbs/3_models/08_calls.ipynb #ab9d9cfe
 class RecordedChat:
-    "Replays recorded calls, with the seconds that they took; asks the model for the others, and records."
+    """A chat model with a call record: it replays recorded calls, and asks the model for others and
+    records them.
+    """
 
     def __init__(self, model: ChatModel, path: str | Path, write: bool = True):
         "The record: JSON lines, e.g. calls.jsonl of a run. write=False: only read, if it is there."
@@ -454,7 +461,7 @@ class RecordedChat:
         stop: Sequence[str] = (),
         on_text: OnText | None = None,
     ) -> list[Completion]:
-        "As `ChatModel.generate`; replies from the record are not streamed."
+        "Complete prompts as `ChatModel.generate` does; replies from the record are not streamed."
         seeds = seeds_for(seed, len(prompts))
         keys = []
         for prompt, s in zip(prompts, seeds):
@@ -479,7 +486,7 @@ class RecordedChat:
     def score(
         self, prompts: Sequence[Prompt], continuations: Sequence[str]
     ) -> list[Score]:
-        "As `ChatModel.score`."
+        "Score continuations as `ChatModel.score` does, from the record if it has them."
         pairs = list(zip(prompts, continuations, strict=True))
         keys = [_score_key(self.fingerprint, *pair) for pair in pairs]
 
@@ -549,20 +556,20 @@ class RecordedChat:
 # %% ../../nbs/3_models/08_calls.ipynb #c6aa7ced
 @dataclass(eq=False)
 class MeteredChat:
-    "A chat model as one turn asks it: calls are counted, refused after a deadline, and streamed."
+    "A chat model for one turn: it counts calls, refuses them after a deadline, and streams text."
 
     model: ChatModel
-    "The model."
+    "The model that is asked."
     calls: Calls = field(default_factory=Calls)
-    "What calls are counted into."
+    "The counts so far."
     check: Callable[[], None] = lambda: None
-    "Raises when no call may be made."
+    "Raises an exception when no further call may be made."
     on_text: Callable[[str], object] | None = None
-    "Takes the text of single replies so far."
+    "Called with the text of a reply so far, if there is a single prompt."
 
     @property
     def fingerprint(self) -> str:
-        "The model's."
+        "The model's fingerprint."
         return self.model.fingerprint
 
     def generate(
@@ -574,7 +581,7 @@ class MeteredChat:
         stop: Sequence[str] = (),
         on_text: OnText | None = None,
     ) -> list[Completion]:
-        "As `ChatModel.generate`."
+        "Complete prompts as `ChatModel.generate` does, and count the calls."
         self.check()
         if self.on_text and len(prompts) == 1:
             on_text = on_text or (lambda row, text: self.on_text(text))
@@ -589,7 +596,7 @@ class MeteredChat:
     def score(
         self, prompts: Sequence[Prompt], continuations: Sequence[str]
     ) -> list[Score]:
-        "As `ChatModel.score`."
+        "Score continuations as `ChatModel.score` does, and count the calls."
         self.check()
         scores = self.model.score(prompts, continuations)
         self.calls.score += len(scores)
@@ -608,7 +615,10 @@ Product = TypeVar("Product")
 
 
 class Work(AbstractContextManager):
-    "One stretch of work: from start to end, kill, error or deadline. Close it, or use it in a `with`."
+    """One session of work, with the call record, up to its end, an error or a deadline.
+
+    Use it in a `with`.
+    """
 
     def __init__(
         self,
@@ -635,7 +645,7 @@ class Work(AbstractContextManager):
 
     @property
     def seconds(self) -> float:
-        "Seconds since the work began."
+        "Seconds since the session began."
         return time.monotonic() - self.begun
 
     def _one(
@@ -667,18 +677,20 @@ class Work(AbstractContextManager):
         before: int = 0,
         progress: bool = True,
     ) -> int:
-        """Work through items; after an error none starts, and it is raised.
+        """Work on items in several threads; after an error no item is begun, and the error is
+        raised.
 
         Args:
-            items: what to work on.
-            do: makes something of an item, in a thread of its own.
-            finish: records what was made; called at once, in any thread.
-            unit: what an item is, for the progress bar.
-            name: of the progress bar.
-            before: items that were finished earlier, for the bar.
-            progress: whether a bar is shown.
+            items: What to work on.
+            do: Makes a product of an item, in a thread of its own.
+            finish: Records the product; called at once, in any thread.
+            unit: What an item is, for the progress bar.
+            name: Of the progress bar.
+            before: Number of items that were finished earlier, for the bar.
+            progress: Whether a bar is shown.
 
-        Returns how many items were finished.
+        Returns:
+            The number of finished items.
         """
         waiting = list(items)
         bar = tqdm(

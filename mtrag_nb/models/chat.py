@@ -40,20 +40,26 @@ class Prompt:
 
 
 def chat(system: str, *turns: str, prefill: str = "") -> Prompt:
-    "A prompt: instructions ('' for none), then texts of user, assistant, ..., the last one a user's."
+    """Make a prompt from instructions ('' for none) and texts of user, assistant, ..., the last one
+    the user's.
+    """
     first = (("system", system),) if system else ()
     roles = ["user", "assistant"] * len(turns)
     return Prompt((*first, *zip(roles, turns)), prefill)
 
 # %% ../../nbs/3_models/00_chat.ipynb #a817d8a1
 def escape_prompt(prompt: Prompt, own: tuple[str, ...] = ()) -> Prompt:
-    "The prompt with its chat marks, and a tokenizer's `own`, made plain text (`core.text.escape_marks`)."
+    """Return a prompt whose texts contain no control tokens of the chat template
+    (`core.text.escape_marks`).
+
+    `own`: further control tokens of the tokenizer.
+    """
     messages = tuple((role, escape_marks(text, own)) for role, text in prompt.messages)
     return replace(prompt, messages=messages, prefill=escape_marks(prompt.prefill, own))
 
 # %% ../../nbs/3_models/00_chat.ipynb #nosys002
 def fold_system_role(prompt: Prompt) -> Prompt:
-    "The prompt for a template without a system role, or with roles in turns: equal neighbours joined."
+    "Rewrite a prompt for a template without a system role, or with strictly alternating roles."
     joined: list[tuple[str, str]] = []
     for role, text in prompt.messages:
         role = "user" if role == "system" else role
@@ -77,15 +83,16 @@ def _tell_no_system(name: str) -> None:
 def apply_template(
     tokenizer: Any, prompt: Prompt, name: str, **variables: object
 ) -> str:
-    """A prompt as text, by the chat template of a tokenizer of transformers.
+    """Format a prompt with the chat template of a tokenizer of transformers.
 
     Args:
-        tokenizer: whose template it is.
-        prompt: the messages; its prefill does not count.
-        name: what the model is called, for messages.
-        variables: of the template.
+        tokenizer: Has the template.
+        prompt: The messages; its prefill is left out.
+        name: Of the model, for errors.
+        variables: For the template.
 
-    Raises SettingsError where there is no template.
+    Raises:
+        SettingsError: There is no template.
     """
     from jinja2 import TemplateError
 
@@ -137,7 +144,11 @@ _MORE_THOUGHT = (
 
 
 def strip_thought(reply: Completion, who: str) -> Completion:
-    "A completion, parted from the thought before it. Raises ReplyError for a thought without an answer."
+    """Separate the thought from a completion's text. Raises ReplyError for a thought without an
+    answer.
+
+    `who`: the model, for the error.
+    """
     text = without_thinking(reply.text)
     thought = reply.thought or thought_in(reply.text)
     if text == reply.text and not thought:
@@ -154,7 +165,10 @@ Result = TypeVar("Result")
 
 
 def all_or_error(results: Sequence[Result | Exception]) -> list[Result]:
-    "The results of a batch. Raises the error of the only one, or PartlyFailed if some of several are errors."
+    """Return the results of a batch if none is an exception.
+
+    Raises the exception of a single prompt, or PartlyFailed if some of several failed.
+    """
     if not any(isinstance(result, Exception) for result in results):
         return list(results)
     if len(results) == 1:
@@ -180,7 +194,7 @@ class Score:
 # %% ../../nbs/3_models/00_chat.ipynb #f185669a
 @dataclass(frozen=True)
 class Sampling:
-    "How the next token is drawn, in the place of a bare temperature."
+    "How the next token is drawn: parameters besides the temperature."
 
     temperature: float = 1.0
     "What logits are divided by; 0: the likeliest token."
@@ -207,7 +221,7 @@ class Sampling:
 
 # %% ../../nbs/3_models/00_chat.ipynb #fb589f7e
 def as_sampling(how: float | Sampling) -> Sampling:
-    "A temperature as a sampling without filters."
+    "Return sampling parameters for a temperature; parameters stay as they are."
     if isinstance(how, Sampling):
         return how
     return Sampling(how)
@@ -218,7 +232,7 @@ OnText = Callable[[int, str], object]
 
 
 class ChatModel(Protocol):
-    "What a stage needs of a chat model."
+    "The interface of a chat model, as stages use it."
 
     fingerprint: str
     "Names weights and precision: part of every key in the call record."
@@ -244,11 +258,11 @@ class ChatModel(Protocol):
     def score(
         self, prompts: Sequence[Prompt], continuations: Sequence[str]
     ) -> list[Score]:
-        "How probable each continuation is after its prompt."
+        "Return the log-probability of each continuation after its prompt."
 
 # %% ../../nbs/3_models/00_chat.ipynb #9e771478
 def seeds_for(seed: int | Sequence[int], n: int) -> list[int]:
-    "One seed per prompt. Raises ValueError for another number of seeds than prompts."
+    "Return one seed for each prompt. Raises ValueError if there are more or fewer seeds than prompts."
     seeds = [seed] * n if isinstance(seed, int) else list(seed)
     if len(seeds) != n:
         raise ValueError(f"{len(seeds)} seeds for {n} prompts")
@@ -256,19 +270,21 @@ def seeds_for(seed: int | Sequence[int], n: int) -> list[int]:
 
 # %% ../../nbs/3_models/00_chat.ipynb #like0002
 class EmbedderLike(Protocol):
-    "What an index, a retriever or a stage needs of an embedder."
+    "The interface of an embedder, as indexes, retrievers and stages use it."
 
     fingerprint: str
-    "Names the weights: an index remembers which made its vectors."
+    "Names the weights; an index records which embedder made its vectors."
     dim: int
-    "Numbers in a vector."
+    "Length of a vector."
 
     def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
-        "Vectors of texts or questions: float32 [texts, dim], of length 1: a dot product is the cosine."
+        """Embed texts, or questions (`query`): float32 [texts, dim], of length 1, so that a dot
+        product is the cosine.
+        """
 
 
 class Reranker(Protocol):
-    "Scores texts for a query."
+    "The interface of a reranker, which scores texts for a query."
 
     fingerprint: str
     "Names the weights; it goes into the manifest of a run."
@@ -278,7 +294,9 @@ class Reranker(Protocol):
 
 # %% ../../nbs/3_models/00_chat.ipynb #5ee5291b
 class ScriptedChat:
-    "A chat model for tests: replies from a list, or a function of the prompt; exceptions are raised."
+    """A chat model for tests: its replies come from a list, or from a function of the prompt;
+    exceptions among them are raised.
+    """
 
     def __init__(
         self,
@@ -315,7 +333,7 @@ class ScriptedChat:
         stop: Sequence[str] = (),
         on_text: OnText | None = None,
     ) -> list[Completion]:
-        "The replies of the script, in order; tokens are words."
+        "Return the replies of the script, in order; each word counts as a token."
         seeds_for(seed, len(prompts))
         replies = []
         for i, prompt in enumerate(prompts):
@@ -329,13 +347,13 @@ class ScriptedChat:
     def score(
         self, prompts: Sequence[Prompt], continuations: Sequence[str]
     ) -> list[Score]:
-        "What `scores` gives for each pair; tokens are words."
+        "Return what the script's `scores` gives for each pair; each word counts as a token."
         pairs = zip(prompts, continuations, strict=True)
         return [Score(self.scores(p, c), max(1, len(c.split()))) for p, c in pairs]
 
 # %% ../../nbs/3_models/00_chat.ipynb #81a4bd05
 def first_sentence(prompt: Prompt) -> str:
-    "A script for `ScriptedChat`: the question again, or the first sentence of the documents."
+    "A script for `ScriptedChat`: repeat the question, or give the first sentence of the documents."
     text = prompt.messages[-1][1]
     documents = re.search(r"Documents:\n(.*?)\n\nQuestion:", text, re.S)
     if not documents:
@@ -365,11 +383,11 @@ def _shares(scores: Mapping[str, Score]) -> tuple[dict[str, float], float]:
 def choose(
     model: ChatModel, prompts: Sequence[Prompt], options: Sequence[Sequence[str]]
 ) -> list[tuple[dict[str, float], float]]:
-    """How a model distributes its probability over closed sets of replies, in one call.
+    """Let a model choose between closed sets of replies, in one call.
 
-    A prompt's prefill ends before the choice. Returns, for each prompt, option -> probability,
-    which add up to 1, and the probability of all options before that.
-    Raises ValueError for scores that are not finite.
+    A prompt's prefill ends before the choice. Returns for each prompt option -> probability, which
+    sum to 1, and the probability
+    of all options together before that. Raises ValueError for scores that are not finite.
     """
     pairs = []
     for prompt, names in zip(prompts, options, strict=True):

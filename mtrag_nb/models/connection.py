@@ -48,14 +48,14 @@ class _Busy(ServerError):
 
 
 class Unreachable(ServerError):
-    "A server to which there is no connection."
+    "There is no connection to a server."
 
     taken = False
     "Whether it took a connection, and lost it."
 
 
 class RequestRefused(ServerError):
-    "A server that does not take a request as it is."
+    "A server refused a request as invalid."
 
 
 class _Faulty(ServerError):
@@ -129,7 +129,7 @@ def _refusal(where: str, reply: httpx.Response, secrets: Sequence[str]) -> Serve
 
 # %% ../../nbs/3_models/05_connection.ipynb #5e7e0004
 class ErrorReply(ValueError):
-    "An error that came in the place of a reply, with status 200."
+    "An error that a server sent with status 200."
 
     def __init__(self, text: str, status: int = 0):
         "The error in words, and the status that it names; 0: none."
@@ -198,7 +198,10 @@ def _events(pieces: Iterable[bytes]) -> Iterator[object]:
 
 # %% ../../nbs/3_models/05_connection.ipynb #ba175080
 def split_content(content: object) -> tuple[str, str]:
-    "The text in a message's content, and the thought. Raises ValueError: neither text nor parts of one."
+    """Split a message's content into text and thought.
+
+    Raises ValueError for anything but a text or parts of one.
+    """
     if content is None or isinstance(content, str):
         return content or "", ""
     if not isinstance(content, list):
@@ -289,7 +292,10 @@ def _joined(events: Iterable[object], on_text: Callable[[str], object]) -> dict:
 
 # %% ../../nbs/3_models/05_connection.ipynb #9ff60d89
 def key_of(spec: ModelSpec) -> str:
-    'The server\'s key; "" if there is none. SettingsError, without it, if no header can hold it.'
+    """Return the server's API key; "" if there is none.
+
+    Raises SettingsError, which does not show the key, if no header can hold it.
+    """
     name = require_named(spec.api_key_env)
     key = os.environ.get(name, "").strip() if name else ""
     if not key.isascii() or not key.isprintable():
@@ -318,7 +324,7 @@ def _object(data: bytes) -> dict:
 
 # %% ../../nbs/3_models/05_connection.ipynb #01038426
 class Connection:
-    "A server: where it is, how long it is waited for, and errors that show no secret."
+    "A connection to a model server, with timeouts and with errors that show no secret."
 
     def __init__(
         self,
@@ -376,7 +382,10 @@ class Connection:
     def post(
         self, path: str, body: dict, on_text: Callable[[str], object] | None = None
     ) -> dict:
-        "Ask, get an object; `on_text`: a chat's text so far. Raises ServerError; _Busy: worth another try."
+        """Send a request and return the JSON object of the reply.
+
+        `on_text`: called with a chat's text so far. Raises ServerError.
+        """
         import openai
 
         where = self.url.partition("?")[0].rstrip("/") + path
@@ -450,7 +459,7 @@ class Connection:
             raise _Busy(problem, *self.secrets) from None
 
     def read(self, read: Callable[..., Value], *arguments: object) -> Value:
-        "What a function makes of a reply. Raises ServerError in the place of ValueError."
+        "Call a function that reads a reply. Raises ServerError in place of its ValueError."
         try:
             return read(*arguments)
         except ErrorReply as e:
@@ -459,7 +468,7 @@ class Connection:
             raise ServerError(f"{self.url} {e}", *self.secrets) from None
 
     def note(self, text: str) -> None:
-        "Tell something about the server on stderr, once."
+        "Print a note about the server on stderr, once."
         if text not in self.notes:
             self.notes.append(text)
             tqdm.write(f"{self.url} {text}", file=sys.stderr)
@@ -507,7 +516,10 @@ class Connection:
             pause = self.pause if has_served else min(2 * pause, 30.0)
 
     def each(self, ask: Callable[[int], Value], rows: int) -> list[Value]:
-        "`ask(row)` of each row, several at a time. Raises the only row's error, or PartlyFailed."
+        """Call `ask(row)` for each row, several at a time.
+
+        Raises the error of a single row, or PartlyFailed if some of several failed.
+        """
 
         def one(row: int) -> object:
             return self._one(lambda: ask(row))

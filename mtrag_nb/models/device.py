@@ -49,7 +49,7 @@ def gpus() -> list[str]:
 
 
 def gpu_problem(device: str) -> str:
-    "Why a device cannot be used, and what to do; empty if it can."
+    "Say why a device cannot be used, and what to do; '' if it can."
     if not device.startswith("cuda"):
         return ""
     import torch
@@ -74,7 +74,10 @@ def gpu_problem(device: str) -> str:
 
 # %% ../../nbs/3_models/02_device.ipynb #f55f028e
 def usable_device(device: str) -> str:
-    "The device itself. Raises SettingsError, with what to do, for one that is not there or too old."
+    """Return a device if it can be used.
+
+    Raises SettingsError, with a remedy, if it is missing or too old.
+    """
     problem = gpu_problem(device)
     if problem:
         raise SettingsError(problem)
@@ -82,7 +85,7 @@ def usable_device(device: str) -> str:
 
 # %% ../../nbs/3_models/02_device.ipynb #dev00004
 def pick_dtype(spec: ModelSpec, capability: tuple[int, int] | None) -> str:
-    "fp32, fp16 or bf16: as the spec says, or by the GPU's capability (None: a CPU)."
+    "Choose fp32, fp16 or bf16: as the spec says, or by the GPU's compute capability (None: a CPU)."
     if spec.dtype != "auto":
         return spec.dtype
     if capability is None:
@@ -93,7 +96,10 @@ def pick_dtype(spec: ModelSpec, capability: tuple[int, int] | None) -> str:
 
 
 def pick_place(spec: ModelSpec) -> tuple[str, str]:
-    "Device and precision of a chat model: cuda, fp16. Raises SettingsError as `usable_device`."
+    """Choose device and precision of a chat model:
+
+    ('cuda', 'fp16'). Raises SettingsError as `usable_device`.
+    """
     device = spec.device
     if device == "auto":
         import torch
@@ -107,7 +113,7 @@ _MEMINFO = Path("/proc/meminfo")
 
 
 def memory_of(device: str) -> tuple[int, int]:
-    "The memory of a device in bytes: free, in all; zeros where the system does not say."
+    "Return the free and the total memory of a device in bytes; zeros if the system does not say."
     if device.startswith("cuda"):
         import torch
 
@@ -124,7 +130,9 @@ _WIDTHS = {"float32": 4, "fp32": 4}  # bytes of a weight; all others have 2
 
 
 def weight_bytes(folder: Path, dtype: str, quantization: str = "") -> int:
-    "The least bytes of a folder's weights in fp32, fp16, bf16 or nf4, by file sizes; 0: unknown."
+    """Estimate the bytes of a folder's weights in fp32, fp16, bf16 or nf4, from file sizes; 0: not
+    known.
+    """
     files = list(folder.rglob("*.safetensors")) or list(folder.glob("*.bin"))
     size = sum(file.stat().st_size for file in files)
     try:
@@ -146,7 +154,7 @@ _NO_MEMORY = re.compile(
 
 
 class TooLarge(MTRAGError):
-    "What does not fit into a device's memory, or is longer than a model reads."
+    "Something does not fit into a device's memory, or is longer than a model can read."
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -157,7 +165,10 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def too_large(what: str, device: str, need: int, remedy: str) -> TooLarge:
-    "The error, with what is free now; `need`: bytes, 0 if they are not known."
+    """Return the error for something too large, with the memory that is free now.
+
+    `need`: bytes; 0: not known.
+    """
     free, total = memory_of(device)
     needs = f"it needs {need / 1e9:.1f} GB, and " if need else ""
     room = f"{needs}{free / 1e9:.1f} of {total / 1e9:.1f} GB are free"
@@ -165,7 +176,11 @@ def too_large(what: str, device: str, need: int, remedy: str) -> TooLarge:
 
 # %% ../../nbs/3_models/02_device.ipynb #8f32df2e
 def memory_error(spec: ModelSpec, tried: bool = False) -> TooLarge | None:
-    "Why the weights of a model that is here do not fit, by file sizes or a failed load; None if they may."
+    """Return the error for weights that do not fit into memory, by their files' size; None if they
+    may fit.
+
+    `tried`: loading has failed.
+    """
     device, dtype = pick_place(spec)
     need = weight_bytes(find_model(spec), dtype, spec.quantization)
     free, total = memory_of(device)
@@ -179,7 +194,7 @@ def memory_error(spec: ModelSpec, tried: bool = False) -> TooLarge | None:
 
 # %% ../../nbs/3_models/02_device.ipynb #dev00008
 def make_room() -> None:
-    "Let go of what nobody uses any more, and of what torch keeps of a GPU's memory and does not use."
+    "Unload unused models, and release the memory of a GPU that torch holds and does not use."
     import torch
 
     gc.collect()
@@ -188,19 +203,22 @@ def make_room() -> None:
 
 
 def trim_memory() -> None:
-    "Hand freed memory back to the system, where the C library can (glibc)."
+    "Return freed memory to the system, where the C library can (glibc)."
     if sys.platform == "linux":
         with suppress(AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
 
 # %% ../../nbs/3_models/02_device.ipynb #000ebbbd
 class Resident:
-    "A model that holds memory on a device. It has a `_lock`, which its users hold, and `unload()`."
+    """A model that occupies memory of a device and can be unloaded to make room.
+
+    It has a `_lock`, which its users hold, and `unload()`.
+    """
 
     _lock: threading.RLock
 
     def let_go(self) -> bool:
-        "Unload, unless it is being used right now: then False."
+        "Unload the model unless it is in use; return whether it was unloaded."
         unused = self._lock.acquire(blocking=False)
         if unused:
             try:
@@ -215,13 +233,17 @@ RESIDENTS: WeakKeyDictionary[Resident, tuple[str, str]] = WeakKeyDictionary()
 
 
 def register_resident(model: Resident, device: str, kind: str) -> None:
-    "A model has been loaded on a device; on a CPU it is in nobody's way."
+    "Note that a model was loaded on a device; on a CPU nothing is noted."
     if device.startswith("cuda"):
         RESIDENTS[model] = "cuda:0" if device == "cuda" else device, kind
 
 # %% ../../nbs/3_models/02_device.ipynb #334473b0
 def make_way(device: str, need: int) -> None:
-    "Before a chat model of so many bytes comes to a GPU: the other chat model goes, helpers if they must."
+    """Make room on a GPU for a chat model: unload the other chat model and, if needed, embedder and
+    reranker.
+
+    `need`: bytes of the new model.
+    """
     for kind in ("chat", "helper"):
         for model, place in [*RESIDENTS.items()]:
             full = kind == "chat" or memory_of(device)[0] < need
@@ -230,7 +252,9 @@ def make_way(device: str, need: int) -> None:
 
 # %% ../../nbs/3_models/02_device.ipynb #dev00009
 def load_if_it_fits(load: Callable[[], object]) -> object | None:
-    "What `load` gives; None where memory ran out: by then the error is gone, and with it what it held."
+    """Call `load` and return its result; None if memory ran out (the exception, and what it held,
+    is released).
+    """
     try:
         return load()
     except (RuntimeError, MemoryError) as e:
@@ -245,10 +269,12 @@ def run_batches(
     too_large_row: Callable[[int, str], TooLarge],
     again: bool = True,
 ) -> dict[int, object]:
-    """Run batches of row numbers; row number -> result. `run` gives one result for each row of a batch.
+    """Run batches of row numbers: row number -> result. `run` gives one result for each row of a
+    batch.
 
-    A batch that does not fit into memory is halved after room was made; a row that does not fit alone, tried
-    again or not, is the error `too_large_row(row, what the device says)`.
+    A batch that does not fit into memory is halved after room was made. For a row that does not fit
+    alone the result is the
+    error `too_large_row(row, what the device says)`. `again`: try such a row once more.
     """
     results = {}
     for batch in batches:
@@ -286,14 +312,14 @@ Numbers = TypeVar("Numbers")
 def require_finite(
     numbers: Numbers, what: str, name: str, dtype: str, setting: str
 ) -> Numbers:
-    """The numbers themselves. Raises NotFinite, with a remedy, for NaN and infinity.
+    """Return numbers if all are finite. Raises NotFinite, with a remedy, for NaN and infinity.
 
     Args:
-        numbers: an array, a tensor or a float.
-        what: what they are, for the message: "logits".
-        name: the model that gave them.
-        dtype: its precision.
-        setting: the group of settings of the model: "chat".
+        numbers: An array, a tensor or a float.
+        what: What they are, for the error: "logits".
+        name: The model that gave them.
+        dtype: Its precision.
+        setting: The group of settings of the model: "chat".
     """
     total = numbers.sum() if hasattr(numbers, "sum") else numbers
     if math.isfinite(float(total)):

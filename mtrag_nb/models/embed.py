@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['OFFICIAL_BERT', 'ENCODERS', 'HashEmbedder', 'add_prefix', 'Embedder', 'FromEmbedding', 'CrossEncoderReranker',
-           'BertScorer', 'encoder_named']
+           'BertScorer', 'find_encoder']
 
 # %% ../../nbs/3_models/04_embed.ipynb #4859005c
 class HashEmbedder:
-    "A test double for an embedder: each word adds one to a coordinate chosen by its hash."
+    "An embedder for tests: each word adds one to a coordinate chosen by its hash."
 
     def __init__(self, dim: int = 256):
         self.dim = dim
@@ -61,7 +61,9 @@ class HashEmbedder:
         self.encoded = 0
 
     def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
-        "Vectors of texts and questions alike, float32 [texts, dim], of length 1; `encoded` counts them."
+        """Embed texts and questions alike: float32 [texts, dim], of length 1; `encoded` counts the
+        texts.
+        """
         self.encoded += len(texts)
         out = np.zeros((len(texts), self.dim), np.float32)
         for row, text in zip(out, texts):
@@ -76,7 +78,7 @@ _BATCH_CHARS = {"cpu": 4_000, "cuda": 100_000}
 
 
 def add_prefix(spec: ModelSpec, texts: Sequence[str], query: bool) -> list[str]:
-    "The texts as an embedder reads them: behind the prefix of a question or passage (`ModelSpec`)."
+    "Put the embedder's prefix for questions or passages (`ModelSpec.prefixes`) before texts."
     prefix = spec.prefixes.partition("|")[0 if query else 2]
     return [prefix + text for text in texts]
 
@@ -217,7 +219,7 @@ class _Helper(Resident):
 
 # %% ../../nbs/3_models/04_embed.ipynb #f8931297
 class Embedder(_Helper):
-    "A sentence-transformers bi-encoder. Vectors have length 1, so a dot product is the cosine."
+    "A sentence-transformers embedder. Vectors have length 1, so that a dot product is the cosine."
 
     setting = "embedder"
     kind = "SentenceTransformer"
@@ -234,12 +236,15 @@ class Embedder(_Helper):
 
     @property
     def dim(self) -> int:
-        "Numbers in a vector."
+        "Length of a vector."
         with self._lock:
             return self._load().get_embedding_dimension()
 
     def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
-        "Vectors of texts or questions: float32 [texts, dim], of length 1. Raises NotFinite, TooLarge."
+        """Embed texts, or questions (`query`): float32 [texts, dim], of length 1.
+
+        Raises NotFinite, TooLarge.
+        """
         with self._lock:
             if not texts:
                 return np.zeros((0, self.dim), np.float32)
@@ -287,14 +292,14 @@ class Embedder(_Helper):
         return _unit_rows(vectors)  # of length 1 in fp32, too
 
     def unload(self) -> None:
-        "Give the memory back; the next call loads again, where there is room then."
+        "Release the memory; the next call loads the model again."
         with self._lock:
             self._memory.clear()
             super().unload()
 
 # %% ../../nbs/3_models/04_embed.ipynb #fromlla1
 class FromEmbedding:
-    "An embedding model of LlamaIndex as an embedder of this package."
+    "Adapts a LlamaIndex embedding model to this package's interface of an embedder."
 
     device = "cpu"  # wherever it runs: batches are not made larger for it
 
@@ -308,7 +313,7 @@ class FromEmbedding:
         self.fingerprint = f"{type(model).__name__}:{digest(model.to_dict(), 8)}"
 
     def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
-        "Vectors of texts or questions: float32 [texts, dim], of length 1."
+        "Embed texts, or questions (`query`): float32 [texts, dim], of length 1."
         if query:
             rows = [self.model.get_query_embedding(t) for t in texts]
         else:
@@ -318,7 +323,7 @@ class FromEmbedding:
 
 # %% ../../nbs/3_models/04_embed.ipynb #4023ba16
 class CrossEncoderReranker(_Helper):
-    "A sentence-transformers cross-encoder: reads question and text together."
+    "A sentence-transformers cross-encoder, which reads query and text together."
 
     setting = "reranker"
     kind = "CrossEncoder"
@@ -338,7 +343,10 @@ class CrossEncoderReranker(_Helper):
         return super()._made(folder, device, dtype)
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        "Relevance of each text to the query, higher is better. Raises NotFinite, TooLarge for one text."
+        """Score the relevance of each text to the query, higher is better.
+
+        Raises NotFinite, and TooLarge for a single text.
+        """
         if not texts:
             return []
         with self._lock:
@@ -386,7 +394,7 @@ def _baseline(name: str) -> Path:
 
 # %% ../../nbs/3_models/04_embed.ipynb #9e955de7
 class BertScorer:
-    "BERTScore with any encoder. Loaded when first used; texts are cut at the encoder's length."
+    "BERTScore with any encoder, which is loaded on first use; texts are cut at its maximum length."
 
     def __init__(self, spec: ModelSpec = OFFICIAL_BERT, rescale: bool = True):
         "rescale=False: raw cosines, for an encoder without a baseline."
@@ -404,7 +412,7 @@ class BertScorer:
 
     @property
     def fingerprint(self) -> str:
-        "Names encoder, layer and scale: scores of two fingerprints do not compare."
+        "Names encoder, layer and rescaling; scores with different fingerprints cannot be compared."
         return f"{self.spec.name}:layer {self.layer}:{'rescaled' if self.rescale else 'raw'}"
 
     def _load(self) -> Any:
@@ -445,15 +453,18 @@ class BertScorer:
         return scores
 
     def unload(self) -> None:
-        "Give the memory back; the next call loads again."
+        "Release the memory; the next call loads the encoder again."
         self._scorer = None
 
 # %% ../../nbs/3_models/04_embed.ipynb #e4ebf52d
 ENCODERS = ("none", "minilm", "official")
 
 
-def encoder_named(name: str) -> BertScorer | None:
-    "The encoder of BERTScore and RB_agg: none, the laptop's (raw values), the official. SettingsError."
+def find_encoder(name: str) -> BertScorer | None:
+    """Return the encoder of BERTScore and RB_agg by name: none, minilm (raw values) or official.
+
+    Raises SettingsError.
+    """
     match name:
         case "none":
             return None

@@ -73,45 +73,45 @@ __all__ = ['LoadedModel', 'TransformersChat']
 # %% ../../nbs/3_models/03_local.ipynb #1f148c36
 @dataclass(frozen=True)
 class LoadedModel:
-    "A model in memory."
+    "A model in memory, with its tokenizer."
 
     tokenizer: Any
     "The tokenizer of transformers."
     model: Any
     "The causal language model of transformers."
     device: str
-    "Where it lies, e.g. cuda:0."
+    "Its device, such as cuda:0."
     dtype: str
     "Its precision: fp32, fp16 or bf16."
     name: str = ""
-    "As the settings call it, for messages."
+    "Its name in the settings, for errors."
 
     @cached_property
     def marks(self) -> tuple[str, ...]:
-        "The texts that the tokenizer reads as control tokens."
+        "Texts that the tokenizer reads as control tokens."
         return tuple(
             t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special
         )
 
     @property
     def thinks(self) -> bool:
-        "Whether its template has thoughts (Qwen3, DeepSeek, SmolLM3)."
+        "Whether its chat template has thoughts (Qwen3, DeepSeek, SmolLM3)."
         return "<think>" in str(self.tokenizer.chat_template)
 
     @cached_property
     def ends(self) -> set[int]:
-        "The tokens that end a reply."
+        "Ids of the tokens that end a reply."
         ends = self.model.generation_config.eos_token_id
         ends = ends if isinstance(ends, list) else [ends]
         return {*ends, self.tokenizer.eos_token_id}
 
     @cached_property
     def slides(self) -> bool:
-        "Whether its cache forgets, as a sliding window's does: it can be neither cut nor joined."
+        "Whether its key-value cache has a sliding window, so that it can be neither cut nor joined."
         return any(layer.is_sliding for layer in self.cache().layers)
 
     def cache(self) -> Any:
-        "An empty cache of keys and values."
+        "Return an empty key-value cache."
         from transformers import DynamicCache
 
         return DynamicCache(config=self.model.config)
@@ -574,7 +574,9 @@ class _Templated:
 
 # %% ../../nbs/3_models/03_local.ipynb #c83406d2
 class TransformersChat(_Templated, Resident):
-    "A causal language model with a chat template, in any precision; loaded when used, thread-safe."
+    """A causal language model of transformers with a chat template; loaded on first use, safe in
+    several threads.
+    """
 
     def __init__(self, spec: ModelSpec, batch_size: int = 8, batch_tokens: int = 16384):
         "The most rows, and padded tokens, in one forward pass."
@@ -586,7 +588,7 @@ class TransformersChat(_Templated, Resident):
 
     @property
     def fingerprint(self) -> str:
-        "Names the weights and the precision that they are computed in here, without loading them."
+        "Names the weights and the precision on this machine, without loading them."
         device, dtype = pick_place(self.spec)
         files = weight_files(find_model(self.spec))
         kind = device.partition(":")[0]
@@ -596,23 +598,28 @@ class TransformersChat(_Templated, Resident):
 
     @property
     def exact(self) -> bool:
-        "Whether any batch gives the same answer: fp32 on a CPU. Other precisions round differently."
+        """Whether a prompt gets the same answer in any batch: fp32 on a CPU; other precisions round
+        differently.
+        """
         return pick_place(self.spec) == ("cpu", "fp32") and not self.spec.quantization
 
     @property
     def loaded(self) -> bool:
-        "Whether it is in memory."
+        "Whether the model is in memory."
         return self._loaded is not None
 
     @property
     def place(self) -> tuple[str, str]:
-        "Device and precision: where it lies, or where it would be loaded now."
+        "Device and precision of the loaded model, or those with which it would be loaded."
         if self._loaded:
             return (self._loaded.device, self._loaded.dtype)
         return pick_place(self.spec)
 
     def load(self) -> LoadedModel:
-        "The model, loaded on the first call, another chat model of its GPU unloaded. Raises TooLarge."
+        """Return the model, loaded on the first call; another chat model on its GPU is unloaded.
+
+        Raises TooLarge.
+        """
         with self._lock:
             if self._loaded is not None:
                 return self._loaded
@@ -634,7 +641,7 @@ class TransformersChat(_Templated, Resident):
             return loaded
 
     def unload(self) -> None:
-        "Give the memory back; the next call loads again."
+        "Release the memory; the next call loads the model again."
         with self._lock:
             if self._loaded is None:
                 return
@@ -652,7 +659,10 @@ class TransformersChat(_Templated, Resident):
         stop: Sequence[str] = (),
         on_text: OnText | None = None,
     ) -> list[Completion]:
-        "As `ChatModel.generate`. Raises NotFinite, TooLarge; ReplyError, PartlyFailed: thought, no reply."
+        """Complete prompts as `ChatModel.generate` does.
+
+        Raises NotFinite, TooLarge, and ReplyError or PartlyFailed for a thought without an answer.
+        """
         seeds = seeds_for(seed, len(prompts))
         thoughts = []
         with self._lock:
@@ -717,7 +727,7 @@ class TransformersChat(_Templated, Resident):
     def score(
         self, prompts: Sequence[Prompt], continuations: Sequence[str]
     ) -> list[Score]:
-        "Log-probability of each continuation after its prompt. Raises NotFinite, TooLarge."
+        "Return the log-probability of each continuation after its prompt. Raises NotFinite, TooLarge."
         with self._lock:
             m = self.load()
             texts = zip(prompts, continuations, strict=True)

@@ -344,7 +344,7 @@ def _thinking_keys(spec: ModelSpec, thinks: bool) -> dict:
 
 # %% ../../nbs/3_models/06_server.ipynb #b1587b69
 class ServerChat:
-    "An OpenAI-compatible chat server with the two methods of a chat model."
+    "A chat model on an OpenAI-compatible server."
 
     concurrent = True  # calls of several threads need not wait for one another: the server batches
 
@@ -374,7 +374,10 @@ class ServerChat:
 
     @cached_property
     def fingerprint(self) -> str:
-        "Model, address, and what changes the requests. Raises ServerError for a server that does not answer."
+        """Names model, address, and what changes the requests.
+
+        Raises ServerError if the server does not answer.
+        """
         if self.check:
             self.connection.each(self._greet, 1)
         words = [f"server:{self.spec.name}@{self.url}"]
@@ -451,7 +454,11 @@ class ServerChat:
         stop: Sequence[str] = (),
         on_text: OnText | None = None,
     ) -> list[Completion]:
-        "As `ChatModel.generate`. ServerError, ReplyError (a thought, no reply), PartlyFailed of several."
+        """Complete prompts as `ChatModel.generate` does.
+
+        Raises ServerError, ReplyError for a thought without an answer, and PartlyFailed if some of
+        several prompts failed.
+        """
         seeds = seeds_for(seed, len(prompts))
         max_tokens = max_new_tokens + self.spec.thought
         parameters = {"max_tokens": max_tokens, **_sampling_keys(temperature)}
@@ -499,7 +506,10 @@ class ServerChat:
     def score(
         self, prompts: Sequence[Prompt], continuations: Sequence[str]
     ) -> list[Score]:
-        "Log-probability of each continuation after its prompt. Raises as `generate`, also if none come."
+        """Return the log-probability of each continuation after its prompt.
+
+        Raises what `generate` raises, also if the server gives no log-probabilities.
+        """
         pairs = list(zip(prompts, continuations, strict=True))
         if pairs and not self._scores:
             raise self._no_logprobs()

@@ -39,7 +39,7 @@ _MOST_REQUESTS = 4  # at a time
 
 
 class ServerEmbedder:
-    "An OpenAI-compatible embeddings server as an embedder."
+    "An embedder on an OpenAI-compatible server."
 
     def __init__(self, spec: ModelSpec, batch_size: int = 32, **times: float):
         """Name a server; nothing is asked yet.
@@ -55,17 +55,20 @@ class ServerEmbedder:
 
     @property
     def fingerprint(self) -> str:
-        "Names the model, its address and what is put before texts."
+        "Names the model, its address, and the prefixes of texts."
         prefixes = f" {self.spec.prefixes!r}" if self.spec.prefixes else ""
         return f"server:{self.spec.name}@{self.connection.url}{prefixes}"
 
     @cached_property
     def dim(self) -> int:
-        "Numbers in a vector. Raises ServerError for a server that does not answer."
+        "Length of a vector. Raises ServerError if the server does not answer."
         return self._ask(["dimension"]).shape[1]
 
     def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
-        "Vectors of texts or questions: float32 [texts, dim], of length 1. Raises ServerError, PartlyFailed."
+        """Embed texts, or questions (`query`): float32 [texts, dim], of length 1.
+
+        Raises ServerError, PartlyFailed.
+        """
         if not texts:
             return np.zeros((0, self.dim), np.float32)
         inputs = add_prefix(self.spec, texts, query)

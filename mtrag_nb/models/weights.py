@@ -117,7 +117,10 @@ def _models_below(folder: Path) -> list[str]:
 
 # %% ../../nbs/3_models/01_weights.ipynb #0acb16c1
 def find_model(spec: ModelSpec) -> Path:
-    "A model's folder or .gguf file here. Raises ModelNotFound: what is missing, how to get it."
+    """Find a model's folder or .gguf file on this machine.
+
+    Raises ModelNotFound: what is missing, and how to get it.
+    """
     if spec.name in EMBEDDED:
         return _in_package(spec.name)
     name, file = spec.weights
@@ -182,7 +185,9 @@ _RECORDED = {
 
 
 def weight_files(path: Path) -> list[tuple]:
-    "Name, size in bytes and SHA-256 of the files that decide what a model says: part of its fingerprint."
+    """Return name, size in bytes and SHA-256 of the files that decide what a model says, for its
+    fingerprint.
+    """
     files = {path: path.name}
     if path.is_dir():
         paths: set[Path] = set()
@@ -194,7 +199,7 @@ def weight_files(path: Path) -> list[tuple]:
 
 # %% ../../nbs/3_models/01_weights.ipynb #f61cd104
 def torch_dtype(name: str) -> torch.dtype:
-    "The type that torch has for fp32, fp16 or bf16."
+    "Return the torch dtype for fp32, fp16 or bf16."
     import torch
 
     return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
@@ -211,7 +216,7 @@ def _splits_digits(path: Path) -> bool:
 
 # %% ../../nbs/3_models/01_weights.ipynb #6c0741a7
 def load_gguf(path: Path, dtype: torch.dtype) -> tuple[Any, Any]:
-    "Tokenizer and model from a GGUF file, in a type of torch."
+    "Load tokenizer and model from a GGUF file, in a torch dtype."
     from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -229,7 +234,10 @@ def load_gguf(path: Path, dtype: torch.dtype) -> tuple[Any, Any]:
 
 # %% ../../nbs/3_models/01_weights.ipynb #85d5043a
 def as_safetensors(path: Path, dtype: str) -> Path:
-    "The cache folder that a GGUF file is converted into, once. Raises DataError if it cannot be written."
+    """Convert a GGUF file to safetensors in a cache folder, once; return the folder.
+
+    Raises DataError if it cannot be written.
+    """
     from safetensors import SafetensorError
 
     out = _cache_dir() / f"{path.stem}-{_file_digest(path)[:16]}-{dtype}"
@@ -274,7 +282,7 @@ UNGATED = {  # a model behind a gate -> a copy of its weights that somebody else
 
 
 def hub_token() -> str | None:
-    "The token for the hub, if this machine has one."
+    "Return the token for the Hugging Face hub, if this machine has one."
     if not importlib.util.find_spec("huggingface_hub"):
         return None
     from huggingface_hub import get_token
@@ -389,14 +397,16 @@ def fetch_models(
     progress: bool = False,
     announce: Callable[[str], object] = lambda line: None,
 ) -> dict[str, Path]:
-    """Fetch the models that are not here; name -> path of all.
+    """Download the models that are missing: name -> path, of all.
 
     Args:
-        wanted: a profile, or some models.
-        progress: whether bars are shown in a terminal.
-        announce: called with what will be fetched.
+        wanted: A profile, or some models.
+        progress: Whether bars are shown in a terminal.
+        announce: Called with what will be fetched.
 
-    Raises ModelNotFound, DataError (full disk).
+    Raises:
+        ModelNotFound: There is no such model.
+        DataError: The disk is full.
     """
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 

@@ -34,12 +34,12 @@ from ..systems.stages import Toolbox
 from mtrag_nb.systems.system import (
     Mechanism,
     System,
-    exchanged,
+    replace_nodes,
 )
 
 # %% auto #0
-__all__ = ['ReplayChange', 'replay_run', 'steps_by_node', 'nodes_leaving', 'added_by', 'mechanisms_of', 'ablation', 'folder_of',
-           'intervene', 'mechanisms_of_run', 'audit_run']
+__all__ = ['ReplayChange', 'replay_run', 'steps_by_node', 'nodes_leaving', 'extra_state', 'mechanisms_of', 'ablation',
+           'folder_of', 'intervene', 'mechanisms_of_run', 'audit_run']
 
 # %% ../../nbs/6_runs/05_audits.ipynb #ad1225ee
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def nodes_leaving(
     return tuple(nodes)
 
 # %% ../../nbs/6_runs/05_audits.ipynb #016815e3
-def added_by(steps: Iterable[Step]) -> dict[str, object]:
+def extra_state(steps: Iterable[Step]) -> dict[str, object]:
     """Return what steps added to the state beyond what their kinds imply: key of the state -> last
     value.
     """
@@ -172,7 +172,7 @@ def _found_by_kind(by_node: Mapping[str, Sequence[Step]]) -> list[Mechanism]:
     found = []
     for kind, (name, without, work) in _BY_KIND.items():
         nodes = nodes_leaving(by_node, kind)
-        if nodes and not any(added_by(by_node[node]) for node in nodes):
+        if nodes and not any(extra_state(by_node[node]) for node in nodes):
             instead = dict.fromkeys(nodes, work)
             found.append(Mechanism(name, without, instead=instead))
     return found
@@ -202,7 +202,7 @@ def _is_used(
         system.value_of(settings, key) == value for key, value in m.settings.items()
     ):
         return False
-    if m.touched and not nodes & {*m.touched}:
+    if m.affected_nodes and not nodes & {*m.affected_nodes}:
         return False
     return m.web or web
 
@@ -228,9 +228,9 @@ def mechanisms_of(
 # %% ../../nbs/6_runs/05_audits.ipynb #0ed632f3
 def ablation(m: Mechanism) -> Intervention:
     "Return the intervention that switches a mechanism off."
-    around = (exchanged(m.instead),)
+    around = (replace_nodes(m.instead),)
     name = f"without {m.name}"
-    return Intervention(name, around, m.settings, m.touched, m.history, m.web)
+    return Intervention(name, around, m.settings, m.affected_nodes, m.history, m.web)
 
 
 def folder_of(name: str) -> str:

@@ -159,12 +159,12 @@ class Replayer(AbstractContextManager):
         "The settings, and whether anything is computed otherwise than it was; is_named: the caller named the system."
         system = self.system
         if self.imported:
-            recorded = system.configured()
+            recorded = system.configure()
         else:
             recorded = settings_of_run(self.run, system)
         as_recorded = replace(system, base="", changes={}, defaults={})
         every_change = {**changes, **self.intervention.settings}
-        self.settings = as_recorded.configured(recorded, every_change)
+        self.settings = as_recorded.configure(recorded, every_change)
         require_named(self.settings.stages.grade)
         require_named(self.settings.stages.check)
         self._recorded_settings = recorded

@@ -41,7 +41,7 @@ from mtrag_nb.core.types import (
 )
 from ..data.tasks import BY_TEXT, files_of, is_gold
 from ..models.calls import Models
-from .audits import added_by, intervene, nodes_leaving, steps_by_node
+from .audits import extra_state, intervene, nodes_leaving, steps_by_node
 from .forks import Intervention
 from .recorded import system_of_run
 from ..search.index import context_of
@@ -55,7 +55,7 @@ from ..systems.system import Around, Node, System
 
 # %% auto #0
 __all__ = ['Derived', 'RightDraft', 'Changed', 'RUNGS', 'RERANK', 'last_step', 'put_instead', 'leave_out_tasks', 'leave_gold_out',
-           'TaskOracle', 'NodeVisit', 'Rung', 'rungs_named', 'oracle', 'run_ladder']
+           'TaskOracle', 'NodeVisit', 'Rung', 'find_rungs', 'oracle', 'run_ladder']
 
 # %% ../../nbs/6_runs/06_oracles.ipynb #f7ced738
 def last_step(update: Mapping[str, object], kind: type[Step]) -> Step | None:
@@ -188,7 +188,7 @@ class _LeaveGoldOut:
                 f"task {task_id!r} has no gold passages to leave out", remedy=remedy
             )
         hits = []
-        for node in self.inner.ranked(query, domain, turns):
+        for node in self.inner.rank_candidates(query, domain, turns):
             context = context_of(node)
             places = {_document_of(context.document_id), *files_of(context)}
             if not hidden & places:
@@ -465,7 +465,7 @@ RUNGS = (
 RERANK = Rung("perfect rerank", _perfect_rerank)  # of no ladder; see `evaluation.pairs`
 
 
-def rungs_named(names: Sequence[str]) -> tuple[Rung, ...]:
+def find_rungs(names: Sequence[str]) -> tuple[Rung, ...]:
     "Return rungs by name, in the order of the ladder. Raises SettingsError for an unknown one."
     known = {rung.name for rung in RUNGS}
     for name in names:
@@ -521,7 +521,7 @@ def oracle(
     by_node = steps_by_node(run.trajectories.values())
     drafting = {}
     for node in nodes_leaving(by_node, Drafted):
-        added = added_by(by_node[node])
+        added = extra_state(by_node[node])
         drafting[node] = {key: type(value)() for key, value in added.items()}
     retrieving = frozenset(nodes_leaving(by_node, Retrieved))
     own_ids = isinstance(system, ForeignSystem)

@@ -26,12 +26,12 @@ from mtrag_nb.core.types import (
     MTRAGError,
     RunMismatch,
     SettingsError,
-    structured,
+    build_object,
 )
 from ..models.calls import Models
 from ..models.chat import Completion, Score
 from ..search.types import Retrieval
-from ..systems.outside import is_place, system_named
+from ..systems.outside import is_place, find_system
 from mtrag_nb.systems.system import (
     NotRecorded,
     System,
@@ -67,7 +67,7 @@ def system_of_run(run: Run) -> System:
         why = "and a run folder does not decide what code runs or who is asked"
         remedy = f"name it yourself: --system {run.system}"
         raise SettingsError(f"{run.name} was made by {run.system}, {why}: {remedy}")
-    return system_named(run.system)
+    return find_system(run.system)
 
 # %% ../../nbs/6_runs/01_recorded.ipynb #c154464e
 def settings_of_run(run: Run, system: System) -> Settings:
@@ -80,8 +80,8 @@ def settings_of_run(run: Run, system: System) -> Settings:
     try:
         own = None
         if system.settings and recorded.get("own"):
-            own = structured(system.settings, recorded["own"])
-        return recorded_settings(replace(structured(Settings, recorded), own=own))
+            own = build_object(system.settings, recorded["own"])
+        return recorded_settings(replace(build_object(Settings, recorded), own=own))
     except (TypeError, ValueError) as e:
         path = run.folder / "manifest.json"
         remedy = "Was it written by another version?"

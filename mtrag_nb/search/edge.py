@@ -62,11 +62,14 @@ class EdgeError(RuntimeError):
 
 
 class EdgeLocked(RuntimeError):
-    "Another process, or another client of this one, uses the folder: a writer wants it for itself."
+    "The folder is in use by another process or client; a writer needs it alone."
 
 # %% ../../nbs/4_search/02_edge.ipynb #f0348702
 class EdgeClient:
-    "Collections in a folder, by Qdrant's engine in this process: many readers, or one writer. Thread-safe."
+    """qdrant-client's interface over Qdrant's embedded engine, with collections in a folder.
+
+    Many readers, or one writer. Safe in several threads.
+    """
 
     def __init__(
         self, path: str | Path, write: bool = False
@@ -114,6 +117,7 @@ class EdgeClient:
         )
 
     def collection_exists(self, collection_name: str) -> bool:
+        "Whether there is a collection of this name."
         return (self.path / collection_name / "edge_config.json").exists()
 
     def create_collection(
@@ -123,7 +127,7 @@ class EdgeClient:
         sparse_vectors_config: dict[str, qm.SparseVectorParams] | None = None,
         **_,  # settings of a cluster
     ) -> None:
-        "An empty collection with named vectors; if the process is killed, all of it is there or nothing."
+        "Create an empty collection with named vectors; a killed process leaves all of it or nothing."
         dense = {
             name: edge.EdgeVectorParams(
                 size=v.size, distance=getattr(edge.Distance, v.distance)
@@ -156,11 +160,14 @@ class EdgeClient:
         field_schema: qm.PayloadSchemaType = qm.PayloadSchemaType.KEYWORD,
         **_,
     ) -> None:
+        "Create an index of a payload field, so that filters on it are fast."
         kind = getattr(edge.PayloadSchemaType, field_schema.value.title())
         self._update(collection_name, "create_field_index", field_name, kind)
 
     def get_collection(self, collection_name: str) -> SimpleNamespace:
-        "What the store asks of a collection: the names of its vectors, and how many points it has."
+        """Describe a collection as LlamaIndex's store asks for it: names of its vectors, number of
+        points.
+        """
         path = self.path / collection_name / "edge_config.json"
         config = json.loads(path.read_text(encoding="utf-8"))
         sparse = config.get("sparse_vectors")
@@ -177,7 +184,7 @@ class EdgeClient:
         batch_size: int = 256,
         **_,
     ) -> None:
-        "Insert points, or replace those of the same ids; on the disk when it returns."
+        "Insert points, or replace those with the same ids; they are on the disk when it returns."
         rows = (edge.Point(str(p.id), _as_edge(p.vector), p.payload) for p in points)
         while batch := list(islice(rows, batch_size)):
             self._update(collection_name, "upsert_points", batch)
@@ -186,7 +193,7 @@ class EdgeClient:
     def query_batch_points(
         self, collection_name: str, requests: Sequence[qm.QueryRequest], **_
     ) -> list[SimpleNamespace]:
-        "The nearest points of each query, best first."
+        "Return the nearest points of each query, best first."
         batch = edge.QueryBatchRequest([_query_request(r) for r in requests])
         found = self._do(collection_name, "query_batch", batch)
         return [SimpleNamespace(points=points) for points in found]
@@ -201,6 +208,7 @@ class EdgeClient:
         search_params: qm.SearchParams | None = None,
         **_,
     ) -> SimpleNamespace:
+        "Return the nearest points of one query, best first."
         how = {"filter": query_filter, "params": search_params}
         request = qm.QueryRequest(query=query, using=using, limit=limit, **how)
         return self.query_batch_points(collection_name, [request])[0]
@@ -215,7 +223,7 @@ class EdgeClient:
         with_vectors: bool | Sequence[str] = False,
         **_,
     ) -> tuple[list, object]:
-        "A page of points, and where the next begins; None at the end."
+        "Return a page of points, and the offset of the next page; None at the end."
         what = {"with_payload": with_payload, "with_vector": with_vectors}
         only = _as_edge(scroll_filter)
         request = edge.ScrollRequest(offset=offset, limit=limit, filter=only, **what)
@@ -229,7 +237,7 @@ class EdgeClient:
         with_vectors: bool | Sequence[str] = False,
         **_,
     ) -> list:
-        "The points of these ids, as far as they exist."
+        "Return the points with some ids, as far as they exist."
         return self._do(
             collection_name, "retrieve", list(ids), with_payload, with_vectors
         )
@@ -241,13 +249,14 @@ class EdgeClient:
         exact: bool = True,
         **_,
     ) -> SimpleNamespace:
+        "Count the points of a collection, or those that a filter passes."
         request = edge.CountRequest(exact=exact, filter=_as_edge(count_filter))
         return SimpleNamespace(count=self._do(collection_name, "count", request))
 
     def delete(
         self, collection_name: str, points_selector: qm.Filter | Sequence[str], **_
     ) -> None:
-        "Delete points; their text is in the files until `optimize`."
+        "Delete points, by ids or filter; their text stays in the files until `optimize`."
         if isinstance(points_selector, qm.Filter):
             self._update(
                 collection_name, "delete_points_by_filter", _as_edge(points_selector)
@@ -257,17 +266,18 @@ class EdgeClient:
         self._do(collection_name, "flush")
 
     def optimize(self, collection_name: str) -> None:
-        "Rewrite what held deleted points: nothing of them stays on the disk."
+        "Rewrite the files that held deleted points, so that nothing of them stays on the disk."
         self._do(collection_name, "optimize")
         self._do(collection_name, "flush")
 
     def delete_collection(self, collection_name: str) -> None:
+        "Delete a collection with its files."
         with self._guard:
             self._shards.pop(collection_name, None)
             shutil.rmtree(self.path / collection_name, ignore_errors=True)
 
     def close(self) -> None:
-        "Let go of the files and of the lock."
+        "Close the files and release the lock."
         with self._guard:
             for shard in self._shards.values():
                 shard.close()

@@ -15,7 +15,7 @@ from itertools import chain
 import regex
 
 from ..core.settings import SparseSettings
-from ..core.text import level, spaced
+from ..core.text import level, separate_words
 from ..core.types import SettingsError
 
 # %% auto #0
@@ -80,7 +80,7 @@ def _leveled(text: str) -> str:
 
 
 def signed_names(text: str) -> list[str]:
-    "The names without signs of all words with signs in a text: `cplusplus` of C++."
+    "Return names without signs for the words with signs in a text: `cplusplus` for C++."
     words = _SIGNED.findall(_leveled(text))
     return list(chain.from_iterable(map(_names, words)))
 
@@ -105,13 +105,17 @@ def _with_plain(match: regex.Match) -> str:
 
 
 def searched_text(text: str) -> str:
-    "A text in small letters as the engine is to cut it: with names for words with signs, and accents left out."
+    """Prepare a text for the engine's tokenizer: lower case, no accents, names for words with signs
+    (C++).
+    """
     named = _SIGNED.sub(_named, _leveled(text))
-    return spaced(_ACCENTED.sub(_with_plain, unicodedata.normalize("NFC", named)))
+    return separate_words(
+        _ACCENTED.sub(_with_plain, unicodedata.normalize("NFC", named))
+    )
 
 # %% ../../nbs/4_search/03_sparse.ipynb #bm250001
 class Bm25:
-    "BM25 weights of texts as `QdrantVectorStore` takes sparse vectors: word numbers and weights."
+    "BM25 weights of texts as sparse vectors for `QdrantVectorStore`: indices of words, and weights."
 
     def __init__(self, settings: SparseSettings = SparseSettings()) -> None:
         import qdrant_edge
@@ -128,14 +132,17 @@ class Bm25:
     def documents(
         self, texts: Sequence[str]
     ) -> tuple[list[list[int]], list[list[float]]]:
-        "Texts to be found: f (k1 + 1) / (f + k1 (1 - b + b length / avg_len)) of a word that occurs f times."
+        """Return sparse vectors of texts to be found.
+
+        A word that occurs f times weighs f (k1 + 1) / (f + k1 (1 - b + b length / avg_len)).
+        """
         vectors = [self._encoder.embed_document(searched_text(t)) for t in texts]
         return [v.indices for v in vectors], [v.values for v in vectors]
 
     def questions(
         self, texts: Sequence[str]
     ) -> tuple[list[list[int]], list[list[float]]]:
-        "Questions: each word once, with weight 1, and 2 for the name of a word with signs."
+        "Return sparse vectors of questions: each word weighs 1, the name of a word with signs (C++) 2."
         numbers = [self._encoder.embed_query(searched_text(t)).indices for t in texts]
         weights = []
         for text, row in zip(texts, numbers):
@@ -145,5 +152,5 @@ class Bm25:
 
 # %% ../../nbs/4_search/03_sparse.ipynb #words001
 def words(text: str) -> list[str]:
-    "The words of a text, in lower case."
+    "Return the words of a text in lower case."
     return re.findall(r"[^\W_]+", text.lower())

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ..core.html import html_table, text_table
 from ..core.record import Found, Retrieved
-from ..core.text import clipped
+from ..core.text import clip_text
 from ..core.types import Context, DataError, Passage, Task, Turn, as_context
 
 # %% auto #0
@@ -22,15 +22,15 @@ __all__ = ['Retrieval', 'RetrieverLike', 'WebSearched', 'rrf', 'GivenPassages']
 # %% ../../nbs/4_search/01_types.ipynb #66552b91
 @dataclass(frozen=True, repr=False)
 class Retrieval:
-    "What was retrieved for a question."
+    "What was retrieved for a question: hits, and the contexts to read."
 
     hits: tuple[Found, ...] = ()
-    "Best first."
+    "The children that were found, best first."
     contexts: tuple[Context, ...] = ()
-    "In the order of the hits, each once."
+    "The contexts in the order of the hits, each once."
 
     def _rows(self) -> list[tuple]:
-        return [(c.name, c.score, clipped(c.text, 90)) for c in self.contexts]
+        return [(c.name, c.score, clip_text(c.text, 90)) for c in self.contexts]
 
     def __repr__(self) -> str:
         return text_table(["context", "score"], [r[:2] for r in self._rows()])
@@ -41,7 +41,7 @@ class Retrieval:
 
 # %% ../../nbs/4_search/01_types.ipynb #e5267b76
 class RetrieverLike(Protocol):
-    "What stands in the place of a retriever: `Retriever`, `GivenPassages`, an oracle."
+    "The interface of a retriever: `Retriever`, `GivenPassages`, an oracle."
 
     fingerprint: str  # goes into the identity of a run
 
@@ -52,15 +52,15 @@ class RetrieverLike(Protocol):
         task_id: str = "",
         turns: Sequence[Turn] = (),
     ) -> Retrieval:
-        "What is retrieved for a question; turns: the conversation, its last question included."
+        "Retrieve for a question. `turns`: the conversation, with the question as its last turn."
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
-        "Contexts by id, in that order, without a score."
+        "Return contexts by id, in that order, without a score."
 
 # %% ../../nbs/4_search/01_types.ipynb #197f7767
 @dataclass(frozen=True, kw_only=True)
 class WebSearched(Retrieved, kind="web"):
-    "Contexts from the web."
+    "The step of a search in the web."
 
     query: str
     provider: str
@@ -68,7 +68,10 @@ class WebSearched(Retrieved, kind="web"):
     urls: tuple[str, ...] = ()
 
     def lines(self, name: Callable[[str], str]) -> list[tuple]:
-        "What was searched for and found, in words; name: id of a context -> what a reader calls it."
+        """Return lines for the page of the turn: what was searched for and found.
+
+        `name`: id of a context -> its name.
+        """
         found = f"{self.provider}, {self.time}: {', '.join(self.urls) or 'nothing'}"
         return [("web", found), *super().lines(name)]
 
@@ -76,9 +79,11 @@ class WebSearched(Retrieved, kind="web"):
 def rrf(
     rankings: Sequence[Sequence[str]], weights: Sequence[float]
 ) -> list[tuple[str, float]]:
-    """Reciprocal rank fusion (Cormack et al. 2009): sums of weight / (60 + rank).
+    """Fuse rankings by weighted reciprocal rank (Cormack et al. 2009): sums of weight / (60 +
+    rank).
 
-    rankings: ids, best first, each once; weights: one for each. Returns ids and scores, best first, equal ones by id.
+    `rankings`: ids, best first, each once. `weights`: one for each ranking. Returns (id, score),
+    best first, equal scores by id.
     """
     scores: dict[str, float] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
@@ -104,7 +109,7 @@ def _passages_of(tasks: Iterable[Task]) -> dict[str, Passage]:
 
 # %% ../../nbs/4_search/01_types.ipynb #4c10a235
 class GivenPassages:
-    "The passages that come with each task, in the place of a retriever. Safe to use from several threads."
+    "Stands for a retriever where passages come with each task. Safe in several threads."
 
     fingerprint = "given"
 
@@ -121,7 +126,10 @@ class GivenPassages:
         task_id: str = "",
         turns: Sequence[Turn] = (),
     ) -> Retrieval:
-        "The passages of a task in their order, possibly none. Raises DataError for an unknown task_id."
+        """Return the passages of a task in their order; there may be none.
+
+        Raises DataError for an unknown task_id.
+        """
         if task_id not in self._given:
             remedy = "Retrieve with the task_id of a task that was given"
             raise DataError(
@@ -135,7 +143,7 @@ class GivenPassages:
         return Retrieval(hits, tuple(contexts))
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
-        "The passages themselves, in that order. Raises DataError for an id that came with no task."
+        "Return passages by id, in that order. Raises DataError for an id that came with no task."
         if missing := [i for i in ids if i not in self._passages]:
             remedy = "Give the tasks that the ids were retrieved for"
             raise DataError(

@@ -21,7 +21,7 @@ from ..core.files import JsonlLog, parse_json
 from ..core.html import shown_text
 from ..core.record import WEB, is_web
 from ..core.run_folder import read_lines
-from ..core.text import clipped, escape_marks
+from ..core.text import clip_text, escape_marks
 from mtrag_nb.core.types import (
     Context,
     DataError,
@@ -30,7 +30,7 @@ from mtrag_nb.core.types import (
     digest,
     plain,
     redact,
-    structured,
+    build_object,
 )
 from .types import RetrieverLike
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import httpx
 
 # %% auto #0
-__all__ = ['WebResult', 'WebSource', 'WebSearch', 'Web', 'web_named']
+__all__ = ['WebResult', 'WebSource', 'WebSearch', 'Web', 'find_web']
 
 # %% ../../nbs/4_search/10_web.ipynb #f6c6a6e7
 _MOST_CHARS = 2000  # of a result's text
@@ -46,7 +46,7 @@ _MOST_CHARS = 2000  # of a result's text
 
 @dataclass(frozen=True)
 class WebResult:
-    "Something found, as plain text."
+    "One result of a web search, as plain text."
 
     url: str
     title: str
@@ -55,7 +55,7 @@ class WebResult:
 
 def _plain_text(text: str, chars: int = _MOST_CHARS) -> str:
     "A page's or a snippet's text: no markup, no chat marks, on one line, clipped."
-    return clipped(escape_marks(shown_text(escape_marks(text[: 5 * chars]))), chars)
+    return clip_text(escape_marks(shown_text(escape_marks(text[: 5 * chars]))), chars)
 
 # %% ../../nbs/4_search/10_web.ipynb #f6bb5e4a
 def _web_result(url: object, title: object, text: object) -> WebResult | None:
@@ -71,15 +71,15 @@ def _web_result(url: object, title: object, text: object) -> WebResult | None:
 
 # %% ../../nbs/4_search/10_web.ipynb #web-source
 class WebSource(Protocol):
-    "What is searched in the place of the web."
+    "The interface of what is searched as the web."
 
     live: bool
-    "Whether it may find something else tomorrow."
+    "Whether it may give other results tomorrow."
     fingerprint: str
     "Names it in the identity of a run."
 
     def search(self, query: str, k: int) -> list[WebResult]:
-        "The first k results for a query. Raises ServerError."
+        "Return the first k results for a query. Raises ServerError."
 
 # %% ../../nbs/4_search/10_web.ipynb #808d0c62
 class _CorpusSource:
@@ -173,19 +173,19 @@ class _SearxSource:
 # %% ../../nbs/4_search/10_web.ipynb #47ad037a
 @dataclass(frozen=True)
 class WebSearch:
-    "What was found for a query."
+    "One recorded web search with its results."
 
     key: str
-    "Of provider, query and number."
+    "Digest of provider, query and number of results."
     query: str
     provider: str
     time: str
-    "When it was asked, UTC."
+    "When it was made, in UTC."
     results: tuple[WebResult, ...]
 
     @property
     def contexts(self) -> tuple[Context, ...]:
-        "The results as a generator reads them: marked in title and source."
+        "The results as contexts, marked as web results in title and source."
         source = f"web, by {self.provider.split()[0]}"
         found = []
         for n, r in enumerate(self.results, 1):
@@ -200,7 +200,7 @@ class WebSearch:
 
 # %% ../../nbs/4_search/10_web.ipynb #366ecd93
 class Web:
-    "A source with its record. Safe to use from several threads."
+    "A web source with a record of its searches. Safe in several threads."
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class Web:
         self._known: dict[str, WebSearch] = {}
         self._contexts: dict[str, Context] = {}
         if self.path:
-            read = partial(structured, WebSearch)
+            read = partial(build_object, WebSearch)
             remedy = "Remove the line: that search is made again"
             for search in read_lines(self.path, read, "a search", remedy=remedy):
                 self._remember(search)
@@ -235,13 +235,13 @@ class Web:
 
     @property
     def live(self) -> bool:
-        "Whether what it says came, or may come, from a source that changes."
+        "Whether some result came, or may come, from a source that changes."
         if self.source:
             return self.source.live
         return self.fingerprint.startswith("searxng:")
 
     def kept_in(self, path: str | Path) -> Web:
-        "The same source with a record in a file, which begins with what is known here."
+        "Return the same source with its record in a file, which begins with what is recorded here."
         web = Web(self.source, path, self.now)
         for s in self._known.values():
             if s.key not in web._known:
@@ -250,13 +250,16 @@ class Web:
         return web
 
     def search(self, query: str, k: int = 3) -> WebSearch:
-        "What is found for a query, on the record if it is there. Raises DataError without source or record."
+        """Search, or return the recorded results of the same query.
+
+        Raises DataError without source and record.
+        """
         key = digest([self.fingerprint, query, k])
         with self._lock:
             if key in self._known:
                 return self._known[key]
             if self.source is None:
-                problem = f"no search for {clipped(query, 60)!r} is on the record"
+                problem = f"no search for {clip_text(query, 60)!r} is on the record"
                 remedy = "Name the source that it was recorded from"
                 raise DataError(problem, self.path, remedy=remedy)
             results: list[WebResult] = []
@@ -280,11 +283,11 @@ class Web:
         self._contexts.update((c.id, c) for c in s.contexts)
 
     def known(self, ids: Sequence[str]) -> list[str]:
-        "Those of these ids that are the web's."
+        "Return those of some ids that come from the web."
         return [i for i in ids if is_web(i)]
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
-        "Contexts by id, in that order. Raises DataError for one that was never found."
+        "Return contexts by id, in that order. Raises DataError for one that was never found."
         if missing := [i for i in ids if i not in self._contexts]:
             remedy = "Is web.jsonl of the run whole?"
             raise DataError(
@@ -296,8 +299,11 @@ class Web:
 _SOURCES = ("none", "corpus:FOLDER", "recorded:FILE", "searxng:URL")
 
 
-def web_named(text: str, open_corpus: Callable[[Path], RetrieverLike]) -> Web | None:
-    "A source by its name, one of _SOURCES; `open_corpus`: a retriever of a folder. Raises SettingsError."
+def find_web(text: str, open_corpus: Callable[[Path], RetrieverLike]) -> Web | None:
+    """Return a web source by name.
+
+    `open_corpus`: folder -> retriever over the index in it. Raises SettingsError.
+    """
     kind, _, where = text.partition(":")
     if text in ("", "none"):
         return None

@@ -18,7 +18,7 @@ from ..core.html import drop_unseen
 from ..core.types import DataError
 
 # %% auto #0
-__all__ = ['DO_NOT_TRUST', 'Section', 'Heading', 'sections_of', 'Content', 'TextBuilder', 'left_note', 'imported']
+__all__ = ['DO_NOT_TRUST', 'Section', 'Heading', 'sections_of', 'Content', 'TextBuilder', 'left_note', 'import_reader']
 
 # %% ../../nbs/serve/00_content.ipynb #117d9446
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def left_note(left: Mapping[str, int]) -> list[str]:
     return []
 
 
-def imported(name: str) -> ModuleType:
+def import_reader(name: str) -> ModuleType:
     "Import the library that reads a kind of file. Raises DataError if it is not installed."
     try:
         return importlib.import_module(name)

@@ -14,8 +14,14 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from ..core.html import ShownText, drop_unseen
-from .content import Content, Heading, TextBuilder, imported, left_note
-from .plain import decoded
+from mtrag_nb.serve.content import (
+    Content,
+    Heading,
+    TextBuilder,
+    import_reader,
+    left_note,
+)
+from .plain import decode_text
 from .tables import Budget, Cell, StatementTable
 
 # %% auto #0
@@ -398,7 +404,7 @@ def _declared_charset(data: bytes) -> str:
 # %% ../../nbs/serve/03_markup.ipynb #d4d7e1fb-2
 def read_html(data: bytes) -> Content:
     "Read an HTML file. Raises DataError for bytes that are no text."
-    markup, notes = decoded(data, _declared_charset(data))
+    markup, notes = decode_text(data, _declared_charset(data))
     content = html_content(markup)
     return content._replace(notes=[*notes, *content.notes])
 
@@ -413,7 +419,7 @@ def _front_matter(text: str) -> tuple[Mapping[object, object], str]:
     match = _FRONT.match(text)
     if not match:
         return {}, text
-    yaml = imported("yaml")
+    yaml = import_reader("yaml")
     keys = None
     with suppress(yaml.YAMLError, ValueError, RecursionError):
         keys = yaml.safe_load(match[1])
@@ -429,12 +435,12 @@ def _bare_title(title: str) -> str:
 
 def read_markdown(data: bytes) -> Content:
     "Read a Markdown file. Front matter is left out, with a note that names its keys. Raises DataError."
-    text, notes = decoded(data)
+    text, notes = decode_text(data)
     front, text = _front_matter(text)
     if front:
         notes = [*notes, f"front matter left out: {', '.join(map(str, front))[:200]}"]
     title = " ".join(str(front.get("title") or "").split())
-    parser = imported("markdown_it").MarkdownIt("commonmark").enable("table")
+    parser = import_reader("markdown_it").MarkdownIt("commonmark").enable("table")
     # The rules of links and emphasis are slow in a text that is made so.
     parser.disable(["link", "image", "reference", "emphasis"])
     content = html_content(parser.render(text))

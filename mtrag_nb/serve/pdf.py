@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..core.html import drop_unseen
 from ..core.types import DataError
-from .content import Content, TextBuilder, imported
+from .content import Content, TextBuilder, import_reader
 from .pdf_objects import PdfObjects, scan_objects
 from .plain import number_depth
 from .tables import Cell, StatementTable, numbers_below_words
@@ -35,7 +35,7 @@ _MAX_PAGES = 2_000
 
 def _parsed(data: bytes) -> ParseResult:
     "What liteparse reads in a PDF. Raises DataError for one that is encrypted or too long."
-    liteparse = imported("liteparse")
+    liteparse = import_reader("liteparse")
     begin = max(
         0, data.find(b"%PDF-")
     )  # it takes what begins otherwise for another kind

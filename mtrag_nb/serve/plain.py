@@ -12,10 +12,10 @@ import re
 
 from ..core.html import INVISIBLE, drop_unseen
 from ..core.types import DataError
-from .content import Content, Heading, imported
+from .content import Content, Heading, import_reader
 
 # %% auto #0
-__all__ = ['decoded', 'number_depth', 'text_headings', 'read_text']
+__all__ = ['decode_text', 'number_depth', 'text_headings', 'read_text']
 
 # %% ../../nbs/serve/01_plain.ipynb #3fa16c39
 _MARKS = (
@@ -49,7 +49,7 @@ _CONTROLS = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
 def _codec(label: str) -> str:
     "Python's codec for a declared label; '' if it is unknown, hides what is written, or means UTF-8."
     if label:
-        encoding = imported("webencodings").lookup(label)
+        encoding = import_reader("webencodings").lookup(label)
     else:
         encoding = None
     if encoding is None or encoding.name in _NOT_DECLARED:
@@ -98,7 +98,7 @@ def _bytes_as_text(data: bytes, declared: str) -> tuple[str, list[str]]:
         return data.decode("cp1252", errors="replace"), [_GUESSED]
 
 # %% ../../nbs/serve/01_plain.ipynb #ee0f84ed
-def decoded(data: bytes, declared: str = "") -> tuple[str, list[str]]:
+def decode_text(data: bytes, declared: str = "") -> tuple[str, list[str]]:
     """Decode bytes as text without invisible characters, with notes on what was doubtful.
 
     `declared`: the encoding that the file names.
@@ -186,5 +186,5 @@ def read_text(data: bytes) -> Content:
 
     Raises DataError if it has no text.
     """
-    text, notes = decoded(data)
+    text, notes = decode_text(data)
     return Content("", _WRAPPED.sub(" ", text), text_headings(text), notes=notes)

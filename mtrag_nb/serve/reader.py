@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..core.download import checksum
-from ..core.types import DataError, plain, structured
+from ..core.types import DataError, plain, build_object
 from .documents import Document, document_name, parse_document
 
 # %% auto #0
@@ -172,7 +172,7 @@ class Reader:
             reply = json.loads(answer)
             if "problem" in reply:
                 raise DataError(reply["problem"], path, remedy=reply["remedy"])
-            return structured(Document, reply["document"])
+            return build_object(Document, reply["document"])
         if self._closed:
             problem = "not read: its reader was closed"
             raise DataError(problem, path, remedy="Give it again")

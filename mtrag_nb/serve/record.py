@@ -40,7 +40,7 @@ from mtrag_nb.core.types import (
     Turn,
     digest,
     plain,
-    structured,
+    build_object,
 )
 from ..models.calls import BatchingChat, MeteredChat, Models, RecordedChat
 from mtrag_nb.runs.run import (
@@ -55,7 +55,7 @@ from mtrag_nb.runs.run import (
 from ..search.web import Web
 from .documents import document_of
 from .reply import INTERRUPTED, reply_of
-from ..systems.outside import system_named
+from ..systems.outside import find_system
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
@@ -215,7 +215,7 @@ def open_run(
     """
     from mtrag_nb.search.retrieve import open_retriever
 
-    system = system_named(name)
+    system = find_system(name)
     retriever = open_retriever(
         index, models.embedder, models.reranker, settings.retrieval
     )
@@ -414,10 +414,10 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     contexts: dict[str, Context] = {}
     for line in _lines_with(folder / "passages.jsonl", *ids):
         if line.get("id") in ids:
-            contexts[line["id"]] = structured(Context, line)
+            contexts[line["id"]] = build_object(Context, line)
     for line in _lines_with(folder / "tasks.jsonl", task_id):
         if line["task"]["id"] == task_id:
-            return t, contexts, structured(Task, line["task"])
+            return t, contexts, build_object(Task, line["task"])
     path = folder / "tasks.jsonl"
     raise DataError(f"no task {task_id[:60]!r}", path, remedy="Ask again")
 

@@ -18,7 +18,7 @@ from xml.parsers import expat
 
 from ..core.html import INVISIBLE, drop_unseen
 from ..core.types import DataError
-from .content import DO_NOT_TRUST, Content, imported, left_note
+from .content import DO_NOT_TRUST, Content, import_reader, left_note
 from .markup import html_content
 from .tables import repeats_numbers
 
@@ -459,7 +459,7 @@ def _safe_docx(data: bytes, lost: Counter) -> tuple[io.BytesIO, str]:
 # %% ../../nbs/serve/04_word.ipynb #57652b90-3
 def read_docx(data: bytes) -> Content:
     "Read a DOCX file. Raises DataError if it is none, is encrypted, or is malicious."
-    mammoth = imported("mammoth")
+    mammoth = import_reader("mammoth")
     lost: Counter[str] = Counter()
     safe, named = _safe_docx(data, lost)
     made = mammoth.convert_to_html(

@@ -40,10 +40,10 @@ __all__ = ['TurnRow', 'TurnIndex', 'Controls', 'append_label', 'read_labels', 'C
 # %% ../../nbs/8_show/07_browser.ipynb #6b4c819e
 @dataclass(frozen=True)
 class TurnRow:
-    "A turn as the filters see it."
+    "One turn as the filters see it."
 
     run: str
-    "The name of its run."
+    "Name of the run."
     task_id: str
     "Its task."
     domain: str
@@ -59,7 +59,7 @@ class TurnRow:
     reason: str
     "Of a refusal; '' for an answer or an error."
     sign: str
-    "Of the outcome; where that is not judged ✗ if something speaks against the turn."
+    "Sign of the outcome; for a turn that is not judged ✗ if something speaks against it."
     question: str
     "On one line."
     text: str
@@ -67,11 +67,11 @@ class TurnRow:
     contexts: frozenset[str]
     "Ids of all contexts that it found."
     measures: Mapping[str, float | None] = field(hash=False)
-    "What it can be sorted by."
+    "Measure -> score, to sort by."
 
     @property
     def failed(self) -> bool:
-        "Whether something speaks against the turn."
+        "Whether the turn failed, or something speaks against it."
         return self.sign == SIGNS["failed"]
 
 # %% ../../nbs/8_show/07_browser.ipynb #7294940b
@@ -130,7 +130,10 @@ def _disagreements(rows: Sequence[TurnRow]) -> set[str]:
 
 # %% ../../nbs/8_show/07_browser.ipynb #6e309621
 class TurnIndex:
-    "The turns of several runs, ready to be filtered. Raises DataError if two runs have the same name."
+    """The turns of several runs, prepared for filters and search.
+
+    Raises DataError if two runs have the same name.
+    """
 
     def __init__(self, runs: Sequence[Evidence]):
         self.runs = {run.name: run for run in runs}
@@ -148,19 +151,19 @@ class TurnIndex:
                 self.passages[run.name, i] = text
 
     def values(self, name: str) -> list:
-        "The values that a field of the rows takes, in order."
+        "Return the values of a field of the rows, in order."
         return sorted({getattr(row, name) for row in self.rows} - {""})
 
     @property
     def measures(self) -> list[str]:
-        "What the turns can be sorted by: every measure that some turn has."
+        "The measures by which turns can be sorted: all that some turn has."
         names = {}
         for row in self.rows:
             names |= {name: None for name, x in row.measures.items() if x is not None}
         return list(names)
 
     def with_words(self, rows: Sequence[TurnRow], text: str) -> list[TurnRow]:
-        "The rows in which every word of `text` occurs, in what was said or in a passage."
+        "Return the rows that contain every word of `text`, in the conversation or in a passage."
         rows = list(rows)
         for word in text.lower().split():
             holds = {key for key, passage in self.passages.items() if word in passage}
@@ -259,7 +262,7 @@ def _labelled(kind: type[w.Widget], name: str, em: int) -> w.Widget:
 
 # %% ../../nbs/8_show/07_browser.ipynb #66080e95
 class Controls:
-    "The widgets of a browser; what they do is the browser's business."
+    "The widgets of a browser, without behaviour."
 
     def __init__(self, index: TurnIndex):
         self.filters = {name: _choice(name, index.values(name)) for name in _FILTERS}
@@ -315,7 +318,7 @@ class Controls:
 
     @property
     def wanted(self) -> dict[str, object]:
-        "Field of a row -> the value that its dropdown asks for; any value is left out."
+        'Field of a row -> the value chosen in its dropdown; "any" is left out.'
         chosen = {field: dropdown.value for field, dropdown in self.filters.items()}
         return {field: value for field, value in chosen.items() if value != _ANY}
 
@@ -380,7 +383,10 @@ def _require_labels(path: Path) -> None:
 def append_label(
     path: str | Path, run: str, task_id: str, label: str, note: str = ""
 ) -> dict:
-    "Put a label on record in a JSON-lines file; returns the line. DataError if empty, or the disk is full."
+    """Append a label of a turn to a JSON-lines file, and return the line.
+
+    Raises DataError for an empty label, or a full disk.
+    """
     label = label.strip()
     note = note.strip()
     if not label and not note:
@@ -395,7 +401,7 @@ def append_label(
 
 # %% ../../nbs/8_show/07_browser.ipynb #fe875d0e
 def read_labels(path: str | Path) -> dict[tuple[str, str], dict]:
-    "(run, task id) -> the last line on it; none if the file isn't there."
+    "Read labels: (run, task id) -> the last line; {} if the file is missing."
     return dict(read_lines(path, lambda x: ((x["run"], x["task_id"]), x), "a label"))
 
 # %% ../../nbs/8_show/07_browser.ipynb #57a19bdb
@@ -403,7 +409,7 @@ _VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class CaseBrowser:
-    "Turns of one or more runs: filter, search, step, compare, label."
+    "A notebook widget to look at turns of one or more runs: filter, search, step, compare, label."
 
     def __init__(
         self,
@@ -445,11 +451,11 @@ class CaseBrowser:
 
     @property
     def current(self) -> TurnRow | None:
-        "The row of the turn that is looked at; None if nothing matches the filters."
+        "The row of the current turn; None if no turn passes the filters."
         return self.found[self.at] if self.found else None
 
     def apply(self) -> None:
-        "Filter anew; stays at the present turn if it is among those that are left, else goes to the first."
+        "Apply the filters; the current turn stays if it passes them, else the first is shown."
         c = self.controls
         before = self.current
         self.found = _filtered(
@@ -465,7 +471,7 @@ class CaseBrowser:
         self.show()
 
     def step(self, by: int) -> None:
-        "Go on by so many turns, round the end."
+        "Go forward by so many turns; after the last comes the first."
         if self.found:
             self.at = (self.at + by) % len(self.found)
         self.show()
@@ -487,7 +493,7 @@ class CaseBrowser:
         self.show()
 
     def jump(self, task_id: str, run: str = "") -> None:
-        "Show a turn; filters that leave it out are taken back. Raises DataError if no run has it."
+        "Show a turn; filters that leave it out are reset. Raises DataError if no run has it."
         if self._find(task_id, run) is None:
             c = self.controls
             self._busy = True
@@ -526,7 +532,7 @@ class CaseBrowser:
         return tuple(buttons)
 
     def show(self) -> None:
-        "Show the present turn: list, strip, turn, its last label, and its place."
+        "Show the current turn: list, strip, turn, last label, and its place."
         c = self.controls
         row = self.current
         label = self.labels.get((row.run, row.task_id), {}) if row else {}
@@ -556,7 +562,7 @@ class CaseBrowser:
         return strip, page(body, styled=False)
 
     def save_label(self) -> None:
-        "Append label and note of the present turn; an error stands beside the button, the text stays."
+        "Append label and note of the current turn to the file; an error is shown beside the button."
         row = self.current
         c = self.controls
         if row is None:
@@ -572,7 +578,9 @@ class CaseBrowser:
             c.said.value = _note("saved", line["label"] or "note")
 
     def static_html(self) -> str:
-        "The turns as a static page, run by run; of a long run a part, since the notebook keeps the page."
+        """Return the turns as a static page, run by run; for a long run only a part, to keep the
+        notebook small.
+        """
         pages = []
         for run in self.index.runs.values():
             most = self.page_turns

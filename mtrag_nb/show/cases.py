@@ -19,7 +19,7 @@ from ..evaluation.summary import turn_result
 from .turn import beside_html, turn_html, turn_measures
 
 # %% auto #0
-__all__ = ['Case', 'pick_cases', 'CaseView', 'published', 'PublishedCase', 'published_cases', 'PublishedView']
+__all__ = ['Case', 'pick_cases', 'CaseView', 'read_published', 'PublishedCase', 'published_cases', 'PublishedView']
 
 # %% ../../nbs/8_show/06_cases.ipynb #4fd5279a
 def _tries(run: Evidence, t: Trajectory) -> list[float]:
@@ -140,16 +140,16 @@ _RULES = {
 # %% ../../nbs/8_show/06_cases.ipynb #3e34e1f3
 @dataclass(frozen=True)
 class Case:
-    "A turn worth looking at."
+    "A turn worth looking at, and why."
 
     kind: str
-    "The rule that points at it, in words."
+    "The rule that selected it, in words."
     task_id: str
     "Whose turn it is."
     why: str
-    "What the rule says of it."
+    "What the rule says of this turn."
     size: float
-    "How much it is worth a look, within its kind."
+    "How striking it is among those of its kind; the largest come first."
 
 # %% ../../nbs/8_show/06_cases.ipynb #c9ca72b0
 def pick_cases(
@@ -158,7 +158,9 @@ def pick_cases(
     measure: str = "K-precision",  # of the differences; also judge or a score's name
     each: int = 2,  # of a kind at most
 ) -> list[Case]:
-    "The turns that the rules point at, the largest of a kind first; ties go to the smaller task id."
+    """Select turns worth looking at by fixed rules, the most striking of each kind first; ties by
+    task id.
+    """
 
     def difference(run: Evidence, task_id: str) -> _Finding:
         return _by_difference(run, other, task_id, measure)
@@ -176,7 +178,10 @@ def pick_cases(
 
 # %% ../../nbs/8_show/06_cases.ipynb #9ae6d872
 class CaseView(View):
-    "A case of a run, beside another run that has its turn; `chars` before a fold."
+    """A page of one turn of a run, beside the same turn of another run.
+
+    `chars`: of a text before the fold.
+    """
 
     def __init__(
         self,
@@ -197,8 +202,10 @@ class CaseView(View):
         super().__init__(title, body, f"{case.kind}: {case.why}")
 
 # %% ../../nbs/8_show/06_cases.ipynb #a3fbd6ac
-def published(name: str) -> dict:  # name of a file of data/paper, without its ending
-    "What a paper publishes. Raises DataError if it is not there."
+def read_published(
+    name: str,
+) -> dict:  # name of a file of data/paper, without its ending
+    "Read what a paper publishes. Raises DataError if there is no such file."
     path = data_dir("paper") / f"{name}.json"
     if not path.is_file():
         problem = "nothing published is kept under this name"
@@ -241,16 +248,16 @@ class PublishedCase:
 
 # %% ../../nbs/8_show/06_cases.ipynb #3ad60510
 def published_cases() -> list[PublishedCase]:
-    "All cases that papers print, of the files `*_cases.json` of data/paper."
+    "Read all cases that papers print, from the files `*_cases.json` of data/paper."
     cases = []
     for path in sorted(data_dir("paper").glob("*_cases.json")):
-        paper = published(path.stem)
+        paper = read_published(path.stem)
         cases += [PublishedCase(**c, source=paper["source"]) for c in paper["cases"]]
     return cases
 
 # %% ../../nbs/8_show/06_cases.ipynb #cd555329
 class PublishedView(View):
-    "A published case, in the form of a turn."
+    "A page of a published case, in the form of a turn."
 
     def __init__(self, case: PublishedCase):
         end = "answered"

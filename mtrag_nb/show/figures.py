@@ -64,7 +64,7 @@ def _style() -> RcParams:
 
 # %% ../../nbs/8_show/01_figures.ipynb #955daa62
 def house_style(make: Callable[..., Figure]) -> Callable[..., Figure]:
-    "A figure function in this room's look, its layout worked out for good."
+    "Decorate a function that returns a figure: apply the style sheet, and fix the layout."
 
     @wraps(make)
     def styled(*args: object, **named: object) -> Figure:
@@ -81,7 +81,7 @@ def house_style(make: Callable[..., Figure]) -> Callable[..., Figure]:
 
 # %% ../../nbs/8_show/01_figures.ipynb #e848ff2a
 def blank(width: float = 7.0, height: float = 3.0) -> Figure:  # inches
-    "A figure to draw on."
+    "Return an empty figure."
     fig = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(fig)  # which measures texts
     return fig
@@ -138,13 +138,13 @@ def _file(
 
 # %% ../../nbs/8_show/01_figures.ipynb #e1f24795
 def svg_uri(fig: Figure) -> str:
-    "A figure as an address that holds all of it, for the `src` of an image; its text stays text, a third of the bytes."
+    "Return a figure as an SVG data URI for the `src` of an image; text stays text."
     data = _file(fig, "svg", style={"svg.fonttype": "none"})
     return "data:image/svg+xml;base64," + base64.b64encode(data).decode()
 
 
 def small_png(fig: Figure, dpi: int = 100, caption: str = "") -> bytes:
-    "A figure as a PNG of 64 colours, a third of the bytes."
+    "Return a figure as a PNG of 64 colours, which has a third of the bytes."
     out = io.BytesIO()
     whole = Image.open(io.BytesIO(_file(fig, "png", dpi=dpi))).convert("RGB")
     words = PngInfo()
@@ -208,7 +208,10 @@ def save_figure(
     dark: bool = False,  # write NAME_dark, too
     caption: str = "",  # kept in the files: a title, then sentences
 ) -> tuple[Path, ...]:
-    "Write a figure, a file a format, the same bytes each time. Raises SettingsError for a name or format."
+    """Write a figure, one file for each format, with the same bytes each time.
+
+    Raises SettingsError for a name or format.
+    """
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
         allowed = "letters, digits, dot, dash and underscore can"
         raise SettingsError(f"{name!r} cannot name a file: {allowed}")
@@ -268,7 +271,7 @@ def flow_figure(
     steps: Mapping[str, Sequence[str]],  # step -> what each source says of it
     sources: Sequence[str],
 ) -> Figure:
-    "Steps below each other, joined by arrows, and beside each a column for every source."
+    "Draw steps below each other, joined by arrows, with a column of text for each source."
     texts = {s: [wrap(x, 40) or ["–"] for x in cells] for s, cells in steps.items()}
     heights = [1.6]
     for columns in texts.values():
@@ -302,7 +305,7 @@ def shares_figure(
     what: str = "share of the turns",
     names: Mapping[str, str] = {},  # what became of a turn -> what the legend calls it
 ) -> Figure:
-    "What became of the turns of several runs, as shares."
+    "Draw how the turns of several runs ended, as shares in bars."
     most = max(len(counts), 1)
     fig = blank(7.6, 1.4 + 0.36 * most)
     ax = fig.subplots()

@@ -18,12 +18,12 @@ from markupsafe import Markup
 from ..core.html import render, show, text_table, words_table
 from ..core.record import Trajectory
 from ..core.settings import SPEED
-from ..core.types import dotted
+from ..core.types import flatten_keys
 from ..evaluation.evidence import Evidence
 from ..evaluation.statistics import INTERVALS, Interval, mean_interval
 from .board import interval_text
-from .cases import published
-from ..systems.outside import SYSTEMS, system_named
+from .cases import read_published
+from ..systems.outside import SYSTEMS, find_system
 
 # %% auto #0
 __all__ = ['VALUE_COLUMNS', 'Facts', 'FIGURE_HEAD', 'PaperValue', 'read_value', 'PaperBlock', 'PaperTable', 'interval_value',
@@ -33,10 +33,10 @@ __all__ = ['VALUE_COLUMNS', 'Facts', 'FIGURE_HEAD', 'PaperValue', 'read_value', 
 # %% ../../nbs/8_show/08_paper_table.ipynb #31403203
 @dataclass(frozen=True)
 class PaperValue:
-    "A measured cell: as it is shown, and as numbers."
+    "A measured cell: its text, and its numbers."
 
     text: str
-    "As it is shown."
+    "The text that is shown."
     value: float | None = None
     "None: not measured, or a range."
     low: float | None = None
@@ -44,9 +44,9 @@ class PaperValue:
     high: float | None = None
     "The upper end."
     n: int | None = None
-    "Of how many items."
+    "Number of items."
     unit: str = ""
-    "Of value, low and high; `of n`: a count."
+    "Unit of value, low and high; `of n`: it is a count."
     note: str = ""
     "What to know about it, such as why it has no interval."
 
@@ -77,7 +77,7 @@ def _number(digits: str) -> int | float:
 
 
 def read_value(text: str) -> PaperValue | None:
-    "The number of a printed figure, with its unit; None for a text with several numbers, or none."
+    "Read the number in a printed cell, with its unit; None for a text with several numbers, or none."
     match = _PRINTED.fullmatch(text)
     if not match:
         return None
@@ -100,21 +100,21 @@ def read_value(text: str) -> PaperValue | None:
 # %% ../../nbs/8_show/08_paper_table.ipynb #ba6d61ec
 @dataclass(frozen=True)
 class PaperBlock:
-    "A part of a table, from one source."
+    "A table from one source, published or recorded: a part of a `PaperTable`."
 
     caption: str
-    "What it is, and where it is from."
+    "What it shows, and where it comes from."
     header: tuple[str, ...]
     "The heads of its columns."
     rows: tuple[tuple, ...]
     "Its cells."
     note: str = ""
-    "What to know about them."
+    "What to know about its cells."
     names: int = 1
-    "How many columns name a row."
+    "Number of columns that name a row."
 
     def text(self, kind: str) -> str:
-        "The block for a terminal; `kind`: published or recorded here."
+        'Return the block as text for a terminal. `kind`: "published" or "recorded here".'
         rows = [list(map(_short, row)) for row in self.rows]
         table = text_table(self.header, rows) if rows else "nothing recorded"
         parts = (f"{kind.upper()}: {self.caption}", table, self.note)
@@ -122,11 +122,11 @@ class PaperBlock:
 
     @property
     def table(self) -> Markup:
-        "Its rows as HTML; empty without rows."
+        "The rows as an HTML table; '' without rows."
         return Markup(words_table(self.header, self.rows) if self.rows else "")
 
     def values(self, source: str) -> Iterator[dict[str, object]]:
-        "A row for each cell, by column of `VALUE_COLUMNS`; `source`: published or recorded."
+        "Yield one row for each cell, by column of `VALUE_COLUMNS`. `source`: published or recorded."
         origin = {"source": source, "from": self.caption}
         if not self.rows:
             yield {**origin, "note": self.note or "nothing recorded"}
@@ -321,16 +321,16 @@ def _latex_table(block: PaperBlock, caption: str, label: str, note: str) -> str:
 # %% ../../nbs/8_show/08_paper_table.ipynb #04aa0001
 @dataclass(frozen=True, repr=False)
 class PaperTable:
-    "A published table beside the same from recorded runs."
+    "A published table beside the same table computed from recorded runs."
 
     title: str
     "Paper, place and subject."
     published: PaperBlock
-    "As it is printed."
+    "The table as it is printed."
     own: tuple[PaperBlock, ...]
-    "A block for each run."
+    "A block for each recorded run."
     remark: str = ""
-    "What does not fit together."
+    "How the two differ in what they measure."
 
     def __repr__(self) -> str:
         own = [b.text("Recorded here") for b in self.own]
@@ -342,12 +342,12 @@ class PaperTable:
 
     @property
     def blocks(self) -> list[tuple[str, PaperBlock]]:
-        "Each block with where it is from: published, recorded."
+        "(published or recorded, block), of all blocks."
         own = [("recorded", block) for block in self.own]
         return [("published", self.published), *own]
 
     def csv(self) -> str:
-        "Its cells, one a line, under `VALUE_COLUMNS`; six decimals, the same on every processor."
+        "Return the cells as CSV, one in a line, under `VALUE_COLUMNS`, with six decimals."
         text = StringIO()
         table = DictWriter(text, VALUE_COLUMNS)
         table.writeheader()
@@ -356,7 +356,7 @@ class PaperTable:
         return text.getvalue()
 
     def markdown(self) -> str:
-        "Its blocks below each other as tables of Markdown."
+        "Return the blocks as Markdown tables, below each other."
         parts = [f"**{_markdown_text(self.title)}**"]
         for source, block in self.blocks:
             parts.append(_markdown_text(f"{_KINDS[source]}: {block.caption}"))
@@ -366,7 +366,9 @@ class PaperTable:
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def latex(self, name: str) -> str:
-        "A LaTeX table for each block, with a caption and the labels tab:NAME, tab:NAME-1, ...: needs booktabs and array."
+        """Return a LaTeX table for each block, with caption and labels tab:NAME, tab:NAME-1, ...;
+        needs booktabs and array.
+        """
         parts = ["% \\usepackage{array,booktabs}"]
         for n, (source, block) in enumerate(self.blocks):
             label = f"tab:{name}-{n}" if n else f"tab:{name}"
@@ -378,7 +380,7 @@ class PaperTable:
 
 # %% ../../nbs/8_show/08_paper_table.ipynb #1f2defc7
 def interval_value(i: Interval, digits: int = 1, unit: str = "") -> PaperValue:
-    "An estimate as a cell: its interval where there are conversations enough for one, or why there is none."
+    "Return an estimate as a cell, with its interval or the reason why it has none."
     text = interval_text(i, f"{{:,.{digits}f}}".format)
     note = ""
     if i.value is not None and i.low is None:
@@ -389,12 +391,15 @@ def interval_value(i: Interval, digits: int = 1, unit: str = "") -> PaperValue:
 def mean_value(
     values: Sequence[float], talks: Sequence[str], digits: int = 1, unit: str = ""
 ) -> PaperValue:
-    "A mean with its interval over conversations (`talks`: one a value)."
+    """Return a mean as a cell, with its interval over conversations.
+
+    `talks`: the conversation of each value.
+    """
     return interval_value(mean_interval(values, talks), digits, unit)
 
 
 def share_value(run: Evidence, match: Callable[[Trajectory], bool]) -> PaperValue:
-    "The share of a run's turns that match, in percent, with its interval."
+    "Return the share of a run's turns that match as a cell, in percent, with its interval."
     turns = run.turns.values()
     share = mean_interval(
         [float(match(t)) for t in turns], [t.conversation_id for t in turns]
@@ -418,8 +423,11 @@ def _cell(value: object) -> str:
 
 # %% ../../nbs/8_show/08_paper_table.ipynb #532febfc
 def filled_rows(paper: str, place: str, facts: Facts) -> list[tuple[str, ...]]:
-    "The rows of a printed table, its templates (one a row, or one a cell) filled with facts. Raises KeyError for an unknown name."
-    table = published(paper)["tables"][place]
+    """Fill the templates of a printed table's rows with facts (name -> value).
+
+    Raises KeyError for an unknown name.
+    """
+    table = read_published(paper)["tables"][place]
     names = table.get("names", 1)  # columns that name a row
     rows = []
     for row, templates in zip(table["rows"], table["here"], strict=True):
@@ -436,8 +444,8 @@ def place_beside(
     rows: Iterable[tuple] | None = None,  # printed; None: as the file has them
     more: str = "",  # our remark
 ) -> PaperTable:
-    "A printed table beside our blocks."
-    facts = published(paper)
+    "Put a printed table beside blocks of recorded runs."
+    facts = read_published(paper)
     table = facts["tables"][place]
     source = facts["source"].split(". ")[0]
     cells = [
@@ -457,29 +465,31 @@ _ASK_MODEL = ["always", "labels", "model", "scale", "verdict", "words", "write"]
 
 
 def base_system(run: Evidence) -> str:
-    "The system of a run, whatever variant of it."
+    "Return the name of a run's system, without its variant."
     return run.system.split("+")[0]
 
 
 def named_settings(run: Evidence) -> dict[str, object]:  # dotted key -> value
-    "The settings that decide a run's answers; a system's own under its name, as `--set` takes them."
+    "Return the settings that decide a run's answers, with keys as `--set` takes them."
     prefix = f"{base_system(run)}."
     named = {}
-    for key, value in dotted(run.manifest["settings"]).items():
+    for key, value in flatten_keys(run.manifest["settings"]).items():
         if key.split(".")[0] not in ("profile", *SPEED) and value is not None:
             named[re.sub(r"^own\.", prefix, key)] = value
     return named
 
 # %% ../../nbs/8_show/08_paper_table.ipynb #6e5c926f
 def stand_ins(run: Evidence) -> str:
-    "Why what a run's stages decided is not held against the paper; '' where nothing stands in."
+    """Say why a run's decisions cannot be compared with the paper's: small models stand in for its
+    own; '' if none do.
+    """
     name = base_system(run)
-    paper = system_named(name) if name in SYSTEMS else None
+    paper = find_system(name) if name in SYSTEMS else None
     if not paper or not paper.paper:
         return ""
     here = named_settings(run)
     other = []
-    chat = paper.configured(paper.paper).chat.name
+    chat = paper.configure(paper.paper).chat.name
     if here["chat.name"] != chat:
         other.append(f"{here['chat.name']} in place of {chat}")
     for departure in paper.variants.get("published", ()):
@@ -493,7 +503,7 @@ def stand_ins(run: Evidence) -> str:
 def run_block(
     run: Evidence, header: Sequence[str], rows: Iterable[tuple], note: str = ""
 ) -> PaperBlock:
-    "A block of a recorded run."
+    "Make a block of a recorded run."
     notes = "; ".join(filter(None, (note, stand_ins(run))))
     return PaperBlock(f"{run.name}: {run.about}", tuple(header), tuple(rows), notes)
 
@@ -507,7 +517,7 @@ def caption_of(
     tables: str = "",  # where the figures stand with their intervals
     printed: str = "",  # n as the paper gives it
 ) -> str:
-    "The caption of a figure: what is shown, n of each source, and how intervals are made."
+    "Write the caption of a figure: what it shows, n of each source, and how intervals are made."
     counts = [printed] if printed else []
     for run in runs:
         talks = len(set(run.talks.values()))

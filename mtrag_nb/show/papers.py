@@ -18,13 +18,13 @@ from ..core.files import data_dir, read_json, read_jsonl
 from ..core.html import document, end_colours, page, render, show
 from ..core.record import Gated, Trajectory
 from ..core.run_folder import Judgement
-from ..core.text import clipped
+from ..core.text import clip_text
 from ..core.types import ROLES, TO_ANSWER, Outcome, plain
 from ..evaluation.evidence import Evidence
 from ..evaluation.measures import harmonic_mean
 from ..evaluation.statistics import compare
 from .board import figure_html
-from .cases import published
+from .cases import read_published
 from .figures import caption_title, shares_figure
 from mtrag_nb.show.paper_table import (
     FIGURE_HEAD,
@@ -53,7 +53,7 @@ from mtrag_nb.show.specification import (
     specification_tables,
 )
 from ..systems.ncl import MAX_NEW_TOKENS, NCL, NclSettings
-from ..systems.outside import system_named
+from ..systems.outside import find_system
 
 # %% auto #0
 __all__ = ['PAPERS', 'paper_tables', 'own_figures', 'not_made', 'paper_html']
@@ -79,7 +79,7 @@ def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
     "Table I of Self-CRAG."
     from scipy.stats import binomtest
 
-    rows = published("self_crag")["tables"]["Table I"]["rows"]
+    rows = read_published("self_crag")["tables"]["Table I"]["rows"]
     _, count, percent = rows[0]
     total = rows[-1][1]
     share = binomtest(count, total).proportion_ci(method="wilson")
@@ -99,7 +99,7 @@ def _reason_counts(run: Evidence) -> dict[str, int]:
 
 def _table_reasons(runs: Sequence[Evidence]) -> PaperTable:
     "Table II of Self-CRAG."
-    printed = published("self_crag")["tables"]["Table II"]["rows"]
+    printed = read_published("self_crag")["tables"]["Table II"]["rows"]
 
     def own(run: Evidence) -> PaperBlock:
         counts = _reason_counts(run)
@@ -162,7 +162,7 @@ def _happened(run: Evidence, t: Trajectory) -> str:
     drafts = f"{len(t.drafts)} draft{'s' if len(t.drafts) != 1 else ''}"
     if t.answered:
         support = f"K-precision {_support(run, t):.2f}"
-        return f"searched for “{clipped(t.query, 70)}”; {drafts}, {support}{labelled}"
+        return f"searched for “{clip_text(t.query, 70)}”; {drafts}, {support}{labelled}"
     after = f" after {drafts}" if t.drafts else ""
     return t.end + after + labelled
 
@@ -172,21 +172,23 @@ _SAME_HEAD = ("id", "question", "answer", "what happened", "the judge")
 
 def _cases_of(table: str) -> list[Mapping]:
     "The cases that a table of Self-CRAG prints."
-    return [c for c in published("self_crag_cases")["cases"] if c["table"] == table]
+    return [
+        c for c in read_published("self_crag_cases")["cases"] if c["table"] == table
+    ]
 
 # %% ../../nbs/8_show/10_papers.ipynb #91678f52
 def _same_turns_block(
     run: Evidence, table: str
 ) -> PaperBlock | None:  # None: the run has none of them
     "The paper's own turns of a table, as a run answered them."
-    tasks = published("self_crag_cases")["turns"]
+    tasks = read_published("self_crag_cases")["turns"]
     rows = []
     for case in _cases_of(table):
         t = run.turns.get(tasks.get(case["id"], ""))
         if t:
             judged = run.judged.get(t.task_id, {}).items()
             scores = ", ".join(f"{p} {show(j.score, 1)}" for p, j in judged) or "–"
-            texts = (clipped(t.question, 70), clipped(t.answer, 110))
+            texts = (clip_text(t.question, 70), clip_text(t.answer, 110))
             rows.append((case["id"], *texts, _happened(run, t), scores))
     if not rows:
         return None
@@ -218,7 +220,7 @@ def _interactions_block(run: Evidence) -> PaperBlock:
     "The turns of a run that stand for the kinds of Table III."
     rows = []
     for kind, t in _representative(run).items():
-        texts = (clipped(t.question, 90), clipped(t.answer, 110))
+        texts = (clip_text(t.question, 90), clip_text(t.answer, 110))
         rows.append((_turn_name(t), kind, *texts, _happened(run, t)))
     return run_block(run, _KINDS_HEAD, rows)
 
@@ -286,8 +288,8 @@ def _log_block(run: Evidence) -> PaperBlock:
         return run_block(run, _LOG_HEAD, (), note)
     rows = []
     for verdict, t, j in _log_rows(run):
-        texts = (clipped(t.question, 70), clipped(t.answer, 90))
-        reasoning = clipped(j.reasoning, 130)
+        texts = (clip_text(t.question, 70), clip_text(t.answer, 90))
+        reasoning = clip_text(j.reasoning, 130)
         rows.append((_turn_name(t), *texts, reasoning, show(j.score, 1), verdict))
     unread = sum(bool(j.unparsed) for js in run.judged.values() for j in js.values())
     judge = run.how.get("judge") or "the judge of judge.json"
@@ -487,7 +489,7 @@ def _table_ablation(facts: Mapping, pairs: Sequence[_Pair]) -> PaperTable:
 def _tables_ablation(runs: Sequence[Evidence]) -> list[PaperTable]:
     "The ablations of Self-CRAG (sections IV.A and V), then any other setting changed alone."
     pairs = _ablation_pairs(runs)
-    ablations = published("self_crag")["ablations"]
+    ablations = read_published("self_crag")["ablations"]
     tables = [_table_ablation(facts, pairs) for facts in ablations]
     named = {facts["setting"] for facts in ablations}
     others = _ablation_blocks(pair for pair in pairs if pair[0] not in named)
@@ -521,7 +523,7 @@ def _table_ncl_configuration(runs: Sequence[Evidence]) -> PaperTable:
     "Table 1 of NCL."
     head = ("component", "setting")
     roles = {reason.name: reason.role for reason in NCL.reasons}
-    rows = tuple(_ncl_rows(plain(NCL.configured("ncl")), roles))
+    rows = tuple(_ncl_rows(plain(NCL.configure("ncl")), roles))
     blocks = [PaperBlock("profile ncl of this project, as configured", head, rows)]
     for run in _of_system(runs, NCL.name):
         rows = _ncl_rows(run.manifest["settings"], run.telemetry.roles or roles)
@@ -626,7 +628,7 @@ def _told_block(caption: str, counts: Mapping[str, _Counted]) -> PaperBlock:
         _count_value(counts, "generator"),
         latency,
     ]
-    named = [f["what"] for f in published("ncl")["text"]]
+    named = [f["what"] for f in read_published("ncl")["text"]]
     return PaperBlock(caption, FIGURE_HEAD, tuple(zip(named, cells, strict=True)))
 
 
@@ -648,7 +650,7 @@ def _table_ncl_told(runs: Sequence[Evidence]) -> PaperTable:
     own = [_told_block(f"{r.name}: {r.about}", _ncl_counts(r)) for r in runs]
     caption = "120 turns, half without an answer, by the laptop's models (data/measured/blame_turns.jsonl)"
     turns = _told_block(caption, _turns_counted())
-    facts = published("ncl")
+    facts = read_published("ncl")
     rows = tuple((f["what"], f["figure"]) for f in facts["text"])
     block = PaperBlock("NCL paper, section 5", FIGURE_HEAD, rows)
     title = "NCL, section 5: given in the text"
@@ -721,7 +723,10 @@ def paper_tables(
     ] = {},  # run -> children in its index, where that is known
     papers: Sequence[str] = PAPERS,
 ) -> dict[str, PaperTable]:
-    "Every published table beside ours, by file name; Self-CRAG and NCL take all runs if none is theirs."
+    """Compute every published table from recorded runs: file name -> both tables.
+
+    The tables of Self-CRAG and NCL take all runs if none is of these systems.
+    """
     every = [*runs, *ablations]
     tables = {}
     for paper in papers:
@@ -732,8 +737,10 @@ def paper_tables(
 # %% ../../nbs/8_show/10_papers.ipynb #353aa4bf
 def _crag_figures(runs: Sequence[Evidence]) -> Figures:
     "The graph, and Table II beside the same of the runs."
-    counts = {"the paper": dict(published("self_crag")["tables"]["Table II"]["rows"])}
-    roles = {reason.name: reason.role for reason in system_named("self_crag").reasons}
+    counts = {
+        "the paper": dict(read_published("self_crag")["tables"]["Table II"]["rows"])
+    }
+    roles = {reason.name: reason.role for reason in find_system("self_crag").reasons}
     roles |= {"none": "answered", "error": "error"}
     for run in runs:
         counts[run.name] = _reason_counts(run)
@@ -764,7 +771,7 @@ _FIGURES: dict[str, Callable[[Sequence[Evidence]], Figures]] = {
 
 
 def own_figures(paper: str, runs: Sequence[Evidence]) -> Figures:
-    "What a paper draws or counts, beside the same of recorded runs: file name -> figure, what it shows."
+    "Draw a paper's figures from recorded runs: file name -> figure, and what it shows."
     return _FIGURES[paper](runs)
 
 # %% ../../nbs/8_show/10_papers.ipynb #notm0002
@@ -772,9 +779,9 @@ _NOT_MADE_HEAD = ("place", "what it holds", "why it is not made")
 
 
 def not_made(paper: str, recorded: bool = True) -> PaperBlock:
-    """The numbered tables and figures of a paper, or parts of them, that are not made, each with its reason.
+    """List the tables and figures of a paper that are not reproduced, each with its reason.
 
-    `recorded`: of the runs that are kept; else of any runs.
+    `recorded`: from the runs kept with the project; else from any runs.
     """
     rows = []
     for item in read_json(data_dir("paper") / "not_made.json")["items"]:
@@ -790,7 +797,7 @@ def paper_html(
     head: str = "",  # HTML that stands before the tables
     missing: PaperBlock | None = None,  # what is not made
 ) -> str:
-    "Tables and figures on one page."
+    "Return a page of tables and figures, published beside recorded, as HTML."
     images = []
     for name, (figure, caption) in figures.items():
         alt = caption_title(caption)

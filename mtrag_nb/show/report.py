@@ -22,7 +22,7 @@ from ..core.types import DataError, digest
 from ..data.mtrag import Benchmark, read_benchmark, sample_dir
 from ..evaluation.blame import STAGES
 from ..evaluation.evidence import Evidence
-from ..evaluation.pairs import forked
+from ..evaluation.pairs import read_forks
 from ..evaluation.summary import SELF_CORRECTIONS, RunSummary, summarize_run
 from .board import Board, fill, join_html, link_to, links_in, mark_of
 from .details import shown_measures
@@ -86,7 +86,7 @@ def _kinds(board: Board) -> list[tuple[str, str]]:
         kinds[s.name] = [f"r{n}"]
     links = []
     for name, marks in kinds.items():
-        count = len(board.marked(*marks))
+        count = len(board.find_marked(*marks))
         if count:
             links.append((name, link_to(count, *marks, title=name)))
     return links
@@ -177,12 +177,12 @@ def _fit_inside(board: Board, most: int = _INSIDE) -> bool:
 
 
 def turns_beside(path: Path) -> Path:
-    "Where the turns of a page lie, if they do not stand on it."
+    "Return the folder of the pages of conversations that belong to a report page."
     return path.with_name(f"{path.stem}.turns")
 
 
 def views_in(folder: Path) -> list[Path]:
-    "The files of views in a folder, if there is one."
+    "Return the pages of conversations in a folder; [] if there is no folder."
     files = sorted(folder.glob("c*.html"))
     return [file for file in files if re.fullmatch(r"c\d{4,}\.html", file.name)]
 
@@ -309,7 +309,7 @@ def _board_of(
     for n, run in enumerate(sorted(read, key=lambda run: LEFT_OUT in run.system)):
         standing = _standing(run, benchmark)
         standings.append(standing)
-        own = forked(standing.run)
+        own = read_forks(standing.run)
         if own or own.stale:
             forks[n] = own
     return Board(tuple(standings), forks=forks)
@@ -350,7 +350,10 @@ def write_report(
     | None = None,  # the file of the tasks; None: the sample's, for its tasks
     whole: bool = True,  # False: the turns alone, in cases.html
 ) -> Path:
-    "Write the report of runs, and their cards. Raises DataError for no run or turn, one twice, other tasks."
+    """Write the HTML report of runs, and their cards.
+
+    Raises DataError for no run or turn, a run that is named twice, or runs of other tasks.
+    """
     board = _board_of(runs, reference)
     if not out:
         first = runs[0].folder if isinstance(runs[0], Run) else Path(runs[0])

@@ -18,10 +18,10 @@ from ..core.files import data_dir, read_json
 from ..core.record import Graded, Rewritten
 from ..core.replies import Label
 from ..core.settings import SparseSettings
-from ..core.types import plain, structured
+from ..core.types import plain, build_object
 from ..evaluation.evidence import Evidence
 from ..evaluation.statistics import INTERVALS, Interval
-from .cases import published
+from .cases import read_published
 from .figures import STAGE_COLOURS, flow_figure, house_style, shares_figure
 from mtrag_nb.show.paper_table import (
     FIGURE_HEAD,
@@ -44,7 +44,7 @@ from mtrag_nb.systems.agents import (
     tokens_used,
 )
 from ..systems.nexus import NEXUS
-from ..systems.outside import system_named
+from ..systems.outside import find_system
 from ..systems.stages import Toolbox
 from ..systems.system import draw_graph
 
@@ -54,7 +54,7 @@ __all__ = ['Figures', 'measured_file', 'specification_tables', 'nexus_tables', '
 
 # %% ../../nbs/8_show/09_specification.ipynb #spec0002
 def measured_file(name: str) -> dict:
-    "A file of `data/measured`, by its name without the ending."
+    "Read a file of `data/measured`, by its name without the ending."
     return read_json(data_dir("measured") / f"{name}.json")
 
 # %% ../../nbs/8_show/09_specification.ipynb #spec0003
@@ -129,7 +129,7 @@ def _tokens_block(run: Evidence) -> PaperBlock:
         used = tokens_used(t)
         if used:
             (without if t.turn == 1 else with_history).append(used)
-    names = [row[0] for row in published("agents")["tables"]["6.2"]["rows"]]
+    names = [row[0] for row in read_published("agents")["tables"]["6.2"]["rows"]]
     rows = []
     for name, part in zip(names, (*_PROMPT_PARTS, ""), strict=True):
         rows.append((name, _middle(without, part), _middle(with_history, part)))
@@ -165,7 +165,7 @@ def _agents_facts(run: Evidence) -> Facts:
     turns = run.turns.values()
     read = sum(t.calls.tokens_in for t in turns) / len(turns) / 1000
     written = sum(t.calls.tokens_out for t in turns) / len(turns) / 1000
-    printed = dict(published("agents")["tables"]["8.3"]["rows"])
+    printed = dict(read_published("agents")["tables"]["8.3"]["rows"])
     seconds = sum(s["seconds"] for s in run.manifest["sessions"])
     minutes = max(seconds, 0.1) / 60  # a replay of calls takes no time
     price = (read + written) / printed["total, million tokens"]
@@ -201,7 +201,7 @@ def _targets_block(
     place: str, caption: str, cells: Mapping[str, PaperValue], facts: Facts
 ) -> PaperBlock:
     "Measured figures of 8.1 or 8.2, each with why it is not held against its target."
-    table = published("agents")["tables"][place]
+    table = read_published("agents")["tables"][place]
     rows = []
     for (name, _), why in zip(table["rows"], table["why"], strict=True):
         reason = f"not judged: {why.format(**facts)}"
@@ -214,7 +214,7 @@ def _target_tables() -> dict[str, PaperTable]:
     "8.1 and 8.2 beside what `data/measured/agents.json` holds of them."
     measured = measured_file("agents")
     search = {
-        name: interval_value(structured(Interval, interval), 3)
+        name: interval_value(build_object(Interval, interval), 3)
         for name, interval in measured["beside"]["six"]["agents"].items()
     }
     tasks = measured["beside"]["tasks"]
@@ -228,7 +228,7 @@ def _target_tables() -> dict[str, PaperTable]:
         name: PaperValue(f"{seconds:.3f}", seconds, n=n, unit="s")
         for name, seconds in alone.items()
     }
-    model = system_named("agents").configured(measured["profile"]).chat.name
+    model = find_system("agents").configure(measured["profile"]).chat.name
     about = f"agents on {measured['profile']}, {n} turns one at a time (agents.json)"
     latency = _targets_block("8.2", about, waits, {"n": n, "model": model})
     return {
@@ -238,7 +238,9 @@ def _target_tables() -> dict[str, PaperTable]:
 
 # %% ../../nbs/8_show/09_specification.ipynb #8c38bb18
 def specification_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
-    "The tables of the specification beside those of runs of `agents`, by place (6_1 for 6.1)."
+    """Return the tables of the multi-agent specification beside those of recorded runs, by place
+    (6_1 for 6.1).
+    """
 
     def block(place: str, run: Evidence) -> PaperBlock:
         rows = filled_rows("agents", place, _agents_facts(run))
@@ -263,7 +265,7 @@ def _grades_block(run: Evidence) -> PaperBlock:
             labels += [grade.verdict.label for grade in step.grades]
             talks += [t.conversation_id] * len(step.grades)
     bounds = (f"cosine from {own['correct']:g}", f"from {own['ambiguous']:g}", "below")
-    grades = [row[0] for row in published("nexus")["tables"]["Table 2"]["rows"]]
+    grades = [row[0] for row in read_published("nexus")["tables"]["Table 2"]["rows"]]
     rows = []
     for label, bound, grade in zip(
         (Label.YES, Label.AMBIGUOUS, Label.NO), bounds, grades
@@ -276,11 +278,11 @@ def _grades_block(run: Evidence) -> PaperBlock:
 
 # %% ../../nbs/8_show/09_specification.ipynb #37495007
 def nexus_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
-    "The tables of NexusRAG beside those of its runs and of this package, by number."
+    "Return the tables of NexusRAG beside those of recorded runs, by number."
     alone = measured_file("footprint")["alone"]
     search = measured_file("agents")["alone"]
     facts = {
-        **plain(NEXUS.configured("laptop")),
+        **plain(NEXUS.configure("laptop")),
         "first": alone["first question"],
         "later": alone["later question"],
         "search": 1000 * search["P90 of retrieval, s"],
@@ -293,7 +295,7 @@ def nexus_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
     tables = {"2": place_beside("nexus", "Table 2", map(_grades_block, runs))}
     for place, caption in captions.items():
         rows = tuple(filled_rows("nexus", place, facts))
-        table = published("nexus")["tables"][place]
+        table = read_published("nexus")["tables"][place]
         head = tuple(table.get("here_header", FIGURE_HEAD))
         block = PaperBlock(caption, head, rows)
         tables[place[-1]] = place_beside("nexus", place, [block])
@@ -305,9 +307,9 @@ Figures = dict[str, tuple[Figure, str]]
 
 
 def graph_figure(system: str, about: str) -> Figures:
-    "The graph of a system, as it is compiled."
-    value = system_named(system)
-    graph = value.graph(Toolbox(value.configured("laptop"), None, None, None))
+    "Draw a system's compiled graph."
+    value = find_system(system)
+    graph = value.graph(Toolbox(value.configure("laptop"), None, None, None))
     figure = house_style(draw_graph)(graph, about)
     caption = f"{about}: its graph, as it is compiled. Nothing is measured: no n, no interval."
     return {"graph": (figure, caption)}
@@ -317,7 +319,7 @@ def _diagrams(runs: Sequence[Evidence]) -> Figures:
     "The diagrams of the specification, each step beside that of the first of some runs of `agents`, if any."
     facts = _agents_facts(runs[0]) if runs else None
     figures = {}
-    for place, diagram in published("agents")["diagrams"].items():
+    for place, diagram in read_published("agents")["diagrams"].items():
         steps = {}
         for step, there, here in diagram["steps"]:
             steps[step] = (there, here.format(**facts) if facts else "")
@@ -331,7 +333,7 @@ def _diagrams(runs: Sequence[Evidence]) -> Figures:
 def _printed_latency() -> dict[str, int]:
     "Component -> its milliseconds, as the specification prints them."
     latency = dict.fromkeys(_LATENCY_COLOURS, 0)
-    for name, ms, _ in published("agents")["tables"]["6.1"]["rows"]:
+    for name, ms, _ in read_published("agents")["tables"]["6.1"]["rows"]:
         if name.startswith("total"):
             continue
         for component in latency:
@@ -352,7 +354,9 @@ _GRADE_COLOURS = {"correct": "#47A682", "ambiguous": "#c4c4c4", "incorrect": "#B
 
 # %% ../../nbs/8_show/09_specification.ipynb #74551683
 def specification_figures(runs: Sequence[Evidence]) -> Figures:
-    "The graph, diagrams 1.1, 5.2, 7.1 and 7.2, and the latency of 6.1."
+    """Draw the figures of the multi-agent specification: the graph, diagrams 1.1, 5.2, 7.1 and 7.2,
+    and the latency of 6.1.
+    """
     own = [run for run in runs if base_system(run) == "agents"]
     shares = {"specification": _printed_latency()}
     for run in own:
@@ -372,7 +376,7 @@ def specification_figures(runs: Sequence[Evidence]) -> Figures:
 
 # %% ../../nbs/8_show/09_specification.ipynb #6ad2dc25
 def grade_figures(runs: Sequence[Evidence]) -> Figures:
-    "The graph, and Table 2 of NexusRAG counted."
+    "Draw the graph of NexusRAG, and the counts of its Table 2 in recorded runs."
     counts = {}
     for run in runs:
         if base_system(run) == "nexus":

@@ -42,7 +42,7 @@ from ..evaluation.evidence import Evidence, as_evidence
 from ..evaluation.proof import proof_of
 
 # %% auto #0
-__all__ = ['SIGNS', 'AnyRun', 'unlicensed', 'ending_words', 'turn_measures', 'turn_outcome', 'page_texts', 'outcome_words',
+__all__ = ['SIGNS', 'AnyRun', 'list_unlicensed', 'ending_words', 'turn_measures', 'turn_outcome', 'page_texts', 'outcome_words',
            'fault_of', 'first_to_fail', 'turn_html', 'TurnView', 'ConversationView', 'run_html', 'RunView',
            'divergence', 'beside_html']
 
@@ -69,8 +69,12 @@ def _is_measured(calibration: Mapping, stage: str, way: str, identity: Mapping) 
     return any(way in calibration[part] for part in parts)
 
 # %% ../../nbs/8_show/00_turn.ipynb #a5f41e81
-def unlicensed(run: Run, steps: Iterable[Step]) -> list[str]:
-    "The ways of grading and checking not measured with the run's models, in words; none from elsewhere."
+def list_unlicensed(run: Run, steps: Iterable[Step]) -> list[str]:
+    """List the ways to grade and check in some steps that were not validated with the run's models,
+    in words.
+
+    Nothing for a run that was made elsewhere.
+    """
     identity = run.manifest["identity"]
     if "chat" not in identity:
         return []
@@ -90,7 +94,7 @@ def unlicensed(run: Run, steps: Iterable[Step]) -> list[str]:
 
 # %% ../../nbs/8_show/00_turn.ipynb #174cd15e
 def ending_words(t: Trajectory) -> str:
-    "How a turn ended, in words."
+    "Say how a turn ended."
     if t.failed:
         return f"error in {t.error.node or 'the graph'}"
     if t.refused:
@@ -103,13 +107,16 @@ _OUTCOMES: WeakKeyDictionary[Evidence, dict[str, Blame]] = WeakKeyDictionary()
 
 
 def turn_measures(run: Evidence, task_id: str) -> dict[str, float | None]:
-    "What was measured of a turn, by name: K-precision, the judge, scores."
+    "Return what was measured of a turn: measure -> score."
     m = run.rows[task_id].measures
     return {"K-precision": m.support, "judge": m.judge, **m.scores}
 
 
 def turn_outcome(run: Evidence, task_id: str) -> Blame:
-    "What came of a turn, and the stage that failed first; kept. Not judged where a seen passage is gone."
+    """Return the verdict on a turn, and the stage that failed first; cached.
+
+    Not judged if the text of a passage that it saw is missing.
+    """
     outcomes = _OUTCOMES.setdefault(run, {})
     if task_id not in outcomes:
         try:
@@ -131,12 +138,16 @@ def _gold_rank(run: Evidence, t: Trajectory) -> str:
 # %% ../../nbs/8_show/00_turn.ipynb #9bf1caec
 @cache
 def page_texts(kind: str) -> dict:
-    "The page's own words of a kind (causes, heads, notes, kinds, doubts) by name: `data/page/report.json`."
+    """Read the page's texts of a kind (causes, heads, notes, kinds, doubts) from
+    `data/page/report.json`, by name.
+    """
     return read_json(data_dir("page") / "report.json")[kind]
 
 # %% ../../nbs/8_show/00_turn.ipynb #fa956ad1
 def outcome_words(run: Evidence, task_id: str) -> str:
-    "What came of a turn; of a failed one the stage that failed first, how, and whether a proof bears it out."
+    """Say whether a turn is right; for a failed one, which stage failed first, how, and whether a
+    repair confirms it.
+    """
     b = turn_outcome(run, task_id)
     if b.verdict != "failed":
         return b.verdict
@@ -153,7 +164,9 @@ def outcome_words(run: Evidence, task_id: str) -> str:
 
 # %% ../../nbs/8_show/00_turn.ipynb #842bc854
 def fault_of(run: Evidence, task_id: str) -> str:
-    "Why a turn counts as failed: its decided outcome, else labels, judge and K-precision; '' if it does not."
+    """Say why a turn counts as failed: by its verdict, else by label, judge and K-precision; '' if
+    it does not.
+    """
     b = turn_outcome(run, task_id)
     if b.verdict == "failed":
         return outcome_words(run, task_id)
@@ -163,7 +176,7 @@ def fault_of(run: Evidence, task_id: str) -> str:
 
 
 def first_to_fail(run: Evidence, conversation_id: str) -> str:  # a task id, or ""
-    "The first turn of a conversation that failed."
+    "Return the first turn of a conversation that failed."
     ids = [t.task_id for t in run.conversations[conversation_id]]
     return next((i for i in ids if fault_of(run, i)), "")
 
@@ -339,7 +352,7 @@ class _Shown:
     @cached_property
     def unlicensed(self) -> list[str]:
         "The ways of grading and checking that were not measured with the run's models."
-        return unlicensed(self.run.run, self.t.steps)
+        return list_unlicensed(self.run.run, self.t.steps)
 
 # %% ../../nbs/8_show/00_turn.ipynb #84e9cbd8
 def turn_html(
@@ -352,7 +365,7 @@ def turn_html(
     opened: bool = True,
     anchor: str = "",  # the name of its place on the page
 ) -> str:
-    "A turn of a run with all that is known, folded under one line."
+    "Return a turn with everything that is known of it as HTML, folded under one line."
     shown = _Shown(run, task_id, history, timing, chars)
     return render("turn.html", "turn", shown, mark, opened, anchor)
 
@@ -362,7 +375,10 @@ AnyRun = Run | Evidence | str | Path
 
 
 class TurnView(View):
-    "A turn of a run; `known`: see `Evidence`. Raises DataError if the run has no such turn."
+    """A page of one turn of a run.
+
+    `known`: see `Evidence`. Raises DataError if the run has no such turn.
+    """
 
     def __init__(
         self,
@@ -401,7 +417,10 @@ def _conversation_html(
 
 # %% ../../nbs/8_show/00_turn.ipynb #29c043fc
 class ConversationView(View):
-    "A conversation of a run; `known`: see `Evidence`. Raises DataError if the run does not have it."
+    """A page of one conversation of a run.
+
+    `known`: see `Evidence`. Raises DataError if the run does not have it.
+    """
 
     def __init__(
         self,
@@ -452,7 +471,10 @@ def _tally(
 def run_html(
     run: Evidence, most: int = 400, timing: bool = True, chars: int = 400
 ) -> str:
-    "A run: its outcomes, and each conversation folded, of `most` turns; `chars` of a text before the fold."
+    """Return a run as HTML: its outcomes, and its conversations, folded.
+
+    `most`: turns that are shown. `timing`: with seconds. `chars`: of a text before the fold.
+    """
     talks = run.conversations
     shown = []
     n = 0
@@ -470,7 +492,7 @@ def run_html(
 
 # %% ../../nbs/8_show/00_turn.ipynb #ffe445c9
 class RunView(View):
-    "A run, as `run_html` has it; `known`: see `Evidence`."
+    "A page of all turns of a run (`run_html`). `known`: see `Evidence`."
 
     def __init__(self, run: AnyRun, timing: bool = True, **known: object):
         run = as_evidence(run, **known)
@@ -532,12 +554,15 @@ def _side_by_side(
 
 # %% ../../nbs/8_show/00_turn.ipynb #499d6c82
 def divergence(*turns: Trajectory) -> str:
-    "The first decision on which turns differ; '' if there is none."
+    "Describe the first decision in which records of a turn differ; '' if there is none."
     return next((name for name, _, same in _side_by_side(turns) if not same), "")
 
 # %% ../../nbs/8_show/00_turn.ipynb #7740e1f6
 def beside_html(runs: Sequence[Evidence], task_id: str, chars: int = 400) -> str:
-    "A turn that all runs have, decision by decision; so many characters of a text before the fold."
+    """Return a turn that all runs have as HTML, the runs side by side, decision by decision.
+
+    `chars`: of a text before the fold.
+    """
     views = [_Shown(run, task_id, chars=chars) for run in runs]
     turns = [view.t for view in views]
     gold = next((view.gold for view in views if view.gold), None)

@@ -32,7 +32,7 @@ from mtrag_nb.systems.nodes import (
     unless_declined,
 )
 from .quotes import Quoted, copied_draft
-from .stages import Toolbox, asked_of, grade_by_cosine
+from .stages import Toolbox, list_wordings, grade_by_cosine
 from .state import TurnState
 from .system import END, START, Mechanism, System, graph_of
 
@@ -91,7 +91,7 @@ def _grades(
         )
     if own.grade == "sentences":
         return tools.grade(question, history, texts)
-    ways = [tools.grade(q, history, texts) for q in asked_of(question, history)]
+    ways = [tools.grade(q, history, texts) for q in list_wordings(question, history)]
     return [max(vs, key=lambda v: (v.passed, v.score or 0.0)) for vs in zip(*ways)]
 
 # %% ../../nbs/5_systems/05_baselines.ipynb #88b316a2

@@ -21,7 +21,7 @@ from ..core.types import Context
 from .stages import read_prompts
 
 # %% auto #0
-__all__ = ['CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'Citation', 'Claim', 'counted', 'Cited', 'format_sources',
+__all__ = ['CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'Citation', 'Claim', 'count_citations', 'Cited', 'format_sources',
            'read_citation_marks', 'by_words', 'by_claims', 'written_claims', 'attached_claims', 'copied_claims',
            'claims_of', 'marked_answer']
 
@@ -78,7 +78,7 @@ class Claim:
         return f"not supported by source {', '.join(str(c.n) for c in self.citations)}"
 
 # %% ../../nbs/5_systems/06_citations.ipynb #203cd6c5
-def counted(claims: Sequence[Claim]) -> str:
+def count_citations(claims: Sequence[Claim]) -> str:
     "Say how many claims have a supporting source, and how many have any source."
     n = len(claims)
     supported = sum(c.supported for c in claims)
@@ -129,7 +129,9 @@ class Cited(Step, kind="cited"):
         confidence = ""
         if self.confidence is not None:
             confidence = f"; confidence {self.confidence:.2f}"
-        lines = [("citations", f"{counted(self.claims)} ({self.way}){confidence}")]
+        lines = [
+            ("citations", f"{count_citations(self.claims)} ({self.way}){confidence}")
+        ]
         for claim in self.claims:
             if claim.problem:
                 lines.append(("", f"{claim.problem}: {claim.text}"))

@@ -28,7 +28,7 @@ from mtrag_nb.systems.program import (
 from .stages import Toolbox
 
 # %% auto #0
-__all__ = ['Following']
+__all__ = ['VisitFollower']
 
 # %% ../../nbs/5_systems/17_follow.ipynb #foll0006
 def _document(passage: Context) -> object:
@@ -54,7 +54,7 @@ def _document_like(hint: str, passage: Context) -> object:
 
 # %% ../../nbs/5_systems/17_follow.ipynb #foll0007
 @dataclass
-class Following:
+class VisitFollower:
     """Changes what a node of a foreign graph writes, so that it says what the record (or a change
     of it) says.
 

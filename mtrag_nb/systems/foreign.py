@@ -34,7 +34,7 @@ from mtrag_nb.core.record import (
 )
 from ..core.record import Found as Hit
 from ..core.refusals import Stance, stance
-from ..core.replies import Label, Verdict, scored
+from ..core.replies import Label, Verdict, score_verdict
 from ..core.settings import ModelSpec, Settings
 from mtrag_nb.core.types import (
     Context,
@@ -59,8 +59,8 @@ from .system import END, START, System, graph_of
 __all__ = ['LLAMA_REPLIES', 'Result', 'DECLINES', 'SHUT', 'NOT_TAKEN', 'ONE_PIECE', 'as_passage', 'is_empty_passage',
            'PassageMemory', 'collect_passages', 'as_passages', 'left_out_note', 'count_left_out', 'Reply',
            'stated_outcome', 'is_of', 'read_reply', 'stated_verdict', 'StepReader', 'recorded_size', 'check_size',
-           'check_passages', 'guarded', 'end_turn', 'unnamed_passages', 'ended', 'NoModel', 'ForeignSystem',
-           'domain_of', 'one_node']
+           'check_passages', 'call_program', 'end_turn', 'unnamed_passages', 'end_with_reply', 'NoModel',
+           'ForeignSystem', 'domain_of', 'one_node']
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #out00011
 _FLOAT = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.I)
@@ -348,7 +348,7 @@ def stated_verdict(
     if score is not None:
         score = _finite("score", score)
     if score is not None and threshold is not None:
-        score = scored(score, threshold, "stated").score
+        score = score_verdict(score, threshold, "stated").score
     return Verdict(Label.YES if passed else Label.NO, "stated", score, threshold)
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #out00032
@@ -377,7 +377,7 @@ class StepReader:
         passages, empty = collect_passages(values, self.domain)
         return self.memory.remember(passages), empty
 
-    def scored(self, ids: Sequence[str]) -> list[tuple[Context, float]]:
+    def score_passages(self, ids: Sequence[str]) -> list[tuple[Context, float]]:
         "Return known passages with scores; passages without one get 1, 1/2, 1/3, ... in their order."
         pairs = []
         for n, passage in enumerate(self.memory.contexts(ids), 1):
@@ -385,11 +385,11 @@ class StepReader:
             pairs.append((passage, round(score, 4)))
         return pairs
 
-    def rewritten(self, text: object) -> Rewritten:
+    def read_rewrite(self, text: object) -> Rewritten:
         "Return the step of a rewrite. `text`: the new query."
         return Rewritten(text=str(text), raw=str(text), kept=True)
 
-    def retrieved(self, passages: object) -> Retrieved:
+    def read_search(self, passages: object) -> Retrieved:
         "Return the step of a search. `passages`: what it found, best first."
         given, empty = collect_passages(passages, self.domain)
         self.found = self.memory.remember(given)
@@ -403,28 +403,30 @@ class StepReader:
         note = left_out_note(empty)
         return Retrieved(hits=tuple(hits), contexts=tuple(self.found), note=note)
 
-    def graded(self, kept: object) -> Graded:
+    def read_grade(self, kept: object) -> Graded:
         "Return the step of a grade: what was kept passed, everything else that was found did not."
         self.kept, empty = self.ids(kept)
         every = dict.fromkeys((*self.found, *self.kept))
         grades = tuple(Grade(i, stated_verdict(i in self.kept)) for i in every)
         return Graded(grades=grades, note=left_out_note(empty))
 
-    def ranked(self, passages: object) -> Ranked:
+    def read_ranking(self, passages: object) -> Ranked:
         "Return the step of a ranking. `passages`: in the new order, perhaps fewer."
         self.kept, empty = self.ids(passages)
-        return replace(self.ranked_again(self.kept), note=left_out_note(empty))
+        return replace(self.rank_remembered(self.kept), note=left_out_note(empty))
 
-    def ranked_again(self, ids: Sequence[str]) -> Ranked:
+    def rank_remembered(self, ids: Sequence[str]) -> Ranked:
         "Return the step of a ranking of known passages. `ids`: in the new order."
-        return Ranked(ranks=tuple(Rank(c.id, score) for c, score in self.scored(ids)))
+        return Ranked(
+            ranks=tuple(Rank(c.id, score) for c, score in self.score_passages(ids))
+        )
 
-    def drafted(self, text: object) -> Drafted:
+    def read_draft(self, text: object) -> Drafted:
         "Return the step of an attempt at an answer."
         declined = stance(str(text)) is Stance.DECLINES
         return Drafted(text=str(text), attempt=self.retries, declined=declined)
 
-    def retried(self, _: object) -> Retried:
+    def read_retry(self, _: object) -> Retried:
         "Return the step of a retry, and count it."
         self.retries += 1
         return Retried(retries=self.retries)
@@ -454,14 +456,14 @@ class StepReader:
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #e10a7975
 _KINDS = {  # kind of step -> the field that it needs, and what makes a step of that
-    "rewrite": ("text", StepReader.rewritten),
-    "retrieve": ("passages", StepReader.retrieved),
-    "rerank": ("passages", StepReader.ranked),
-    "grade": ("kept", StepReader.graded),
+    "rewrite": ("text", StepReader.read_rewrite),
+    "retrieve": ("passages", StepReader.read_search),
+    "rerank": ("passages", StepReader.read_ranking),
+    "grade": ("kept", StepReader.read_grade),
     "gate": ("passed", Gated),
-    "draft": ("text", StepReader.drafted),
+    "draft": ("text", StepReader.read_draft),
     "check": ("passed", Checked),
-    "retry": ("step", StepReader.retried),
+    "retry": ("step", StepReader.read_retry),
     "note": ("note", lambda reader, note: Step()),
 }
 
@@ -514,7 +516,7 @@ def check_passages(passages: Sequence[Context], text: str) -> None:
 Result = TypeVar("Result")
 
 
-def guarded(call: Callable[..., Result], *args: object, **named: object) -> Result:
+def call_program(call: Callable[..., Result], *args: object, **named: object) -> Result:
     """Call foreign code.
 
     Raises DataError where it would end the process (SystemExit); Ctrl-C still ends it.
@@ -567,10 +569,10 @@ def _read_steps(reply: Reply, reader: StepReader) -> list[Step]:
         if any(isinstance(step, Retrieved) for step in steps):
             reader.kept = reader.memory.remember(reply.passages)
         else:
-            search = reader.retrieved(reply.passages)
+            search = reader.read_search(reply.passages)
             steps.insert(0, replace(search, note=left_out_note(reply.left_out)))
     if reader.kept is not None and unnamed_passages(steps, reader.kept):
-        ranked = replace(reader.ranked_again(reader.kept), node="read")
+        ranked = replace(reader.rank_remembered(reader.kept), node="read")
         drafts = [n for n, step in enumerate(steps) if isinstance(step, Drafted)]
         steps.insert(drafts[0] if drafts else len(steps), ranked)
     return steps
@@ -592,7 +594,7 @@ def _has_draft(reply: Reply, steps: Sequence[Step]) -> bool:
     return bool(drafts) and drafts[-1] == reply.text
 
 
-def ended(
+def end_with_reply(
     reply: Reply, memory: PassageMemory, domain: str = ""
 ) -> tuple[dict, list[Step]]:
     """Turn a foreign system's reply into the state update that ends the turn, and its steps.
@@ -604,7 +606,7 @@ def ended(
     is_shut = _is_shut(reply, steps)
     is_search = reply.outcome is Outcome.NOT_RECORDED  # a search alone
     if not is_shut and not is_search and not _has_draft(reply, steps):
-        steps.append(reader.drafted(reply.text))
+        steps.append(reader.read_draft(reply.text))
     # nothing kept: nothing was read
     read = reader.found if reader.kept is None else reader.kept
     check_size(recorded_size(steps) + _size_of(reply.text))
@@ -687,7 +689,7 @@ def one_node(
 
     def work(state: TurnState, tools: Toolbox) -> tuple[dict, list[Step]]:
         task = state["task"]
-        return ended(guarded(reply, task), memory, domain_of(task))
+        return end_with_reply(call_program(reply, task), memory, domain_of(task))
 
     graph = graph_of({"answer": work}, tools)
     graph.add_edge(START, "answer")

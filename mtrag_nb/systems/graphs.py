@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypedDict, get_type_hints
 from ..core.record import Drafted, Step
 from ..core.types import DataError, SettingsError, Task, digest
 from ..data.messages import chat_messages
-from .follow import Following
+from .follow import VisitFollower
 from mtrag_nb.systems.foreign import (
     DECLINES,
     NOT_TAKEN,
@@ -28,7 +28,7 @@ from mtrag_nb.systems.foreign import (
     check_passages,
     check_size,
     end_turn,
-    guarded,
+    call_program,
     is_of,
     recorded_size,
     stated_outcome,
@@ -37,21 +37,21 @@ from mtrag_nb.systems.foreign import (
 from .loop import wait_for
 from mtrag_nb.systems.program import (
     Program,
-    Reading,
-    Returned,
+    VisitReader,
+    NodeReturn,
     answer_text,
     by_key,
     check_keys,
     find_keys,
     make_meter,
-    read_returned,
+    read_node_return,
     type_hints,
     with_own_ids,
 )
 from .stages import Toolbox
 from .state import TurnState, extra_of
 from .system import NodeError, NotRecorded, surround
-from .values import revived, value_type, written
+from .values import revive_value, value_type, record_value
 from mtrag_nb.systems.watch import (
     Ask,
     BoundGraph,
@@ -59,7 +59,7 @@ from mtrag_nb.systems.watch import (
     nested_graphs,
     node_names,
     precedes,
-    watched,
+    watch_graph,
 )
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _target(to: object) -> object:
     return Send(to[0], to[1])
 
 # %% ../../nbs/5_systems/18_graphs.ipynb #865ae54d
-def _targets(returned: Returned) -> dict[str, object]:
+def _targets(returned: NodeReturn) -> dict[str, object]:
     "Where a turn goes on, for the record."
     update = {}
     if returned.goes_to:
@@ -164,7 +164,7 @@ def _marked(steps: list[Step], saw: str, before: Mapping, wrote: Mapping) -> lis
     changed = {}
     for key, value in wrote.items():
         if key in before and before[key] != value:
-            changed[OWN + key] = written(value)
+            changed[OWN + key] = record_value(value)
     if changed or "saw" not in last.state_update:
         update = {**last.state_update, **changed, "saw": saw}
         last = replace(last, state_update=update)
@@ -176,7 +176,7 @@ def _asked(name: str, ask: Ask, meter: object) -> object:
     from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
     try:
-        return guarded(ask, meter)
+        return call_program(ask, meter)
     except GraphInterrupt as e:
         problem = DataError(f"it waits for a person, and none is here: {e}"[:200])
         raise NodeError(name, problem) from e
@@ -202,11 +202,11 @@ class _Visit:
         meter = make_meter()
         start = time.perf_counter()
         value = _asked(self.name, ask, meter)
-        returned = read_returned(value, self.program.graph)
+        returned = read_node_return(value, self.program.graph)
         wrote = self.named(returned.wrote)
         returned.wrote = wrote
         parts = (self.name, self.state, self.view, wrote, meter.calls, meter.found)
-        reading = Reading(self.program, *parts)
+        reading = VisitReader(self.program, *parts)
         update = {**reading.update, **_targets(returned)}
         extra = self.extra(reading, update, wrote)
         *before, last = [replace(step, node=self.name) for step in reading.steps]
@@ -226,20 +226,20 @@ class _Visit:
                 kept[key] = with_own_ids(value, f"{about} {key}")
         return kept
 
-    def extra(self, reading: Reading, update: Mapping, wrote: Mapping) -> dict:
+    def extra(self, reading: VisitReader, update: Mapping, wrote: Mapping) -> dict:
         "What the steps do not hold by their kinds, and the record does not imply."
         read = {**reading.update, "steps": []}
-        implied = Following(
+        implied = VisitFollower(
             self.program, self.state, self.view, {}, read, self.tools
         ).wrote
         own = {}
         for key, value in wrote.items():
             if key not in implied or implied[key] != value:
-                own[OWN + key] = written(value)
+                own[OWN + key] = record_value(value)
         goes = {key: update[key] for key in ("to", "above") if key in update}
-        return extra_of({**reading.update, **own, **written(goes)}, *reading.steps)
+        return extra_of({**reading.update, **own, **record_value(goes)}, *reading.steps)
 
-    def follow(self, update: Mapping[str, object]) -> tuple[dict, dict, Following]:
+    def follow(self, update: Mapping[str, object]) -> tuple[dict, dict, VisitFollower]:
         "What the node wrote by an update of the record, and what it is to have written."
         wrote = {}
         for key, value in update.items():
@@ -247,9 +247,9 @@ class _Visit:
                 wrote[key.removeprefix(OWN)] = value
         before = dict(wrote)
         parts = (self.state, self.view, wrote, update, self.tools)
-        return before, wrote, Following(self.program, *parts)
+        return before, wrote, VisitFollower(self.program, *parts)
 
-    def check_way(self, update: Mapping[str, object], following: Following) -> None:
+    def check_way(self, update: Mapping[str, object], following: VisitFollower) -> None:
         "Raises NotRecorded where the node itself chose who comes next, before a change."
         to = update.get("to")
         if not to or "goto" in update:
@@ -274,7 +274,7 @@ class _Turn:
         "What a node is to return: what it returns, or what the record or a change says in its place."
         program = self.programs[name.rpartition(":")[0]]
         managed = program.graph.builder.managed
-        saw = digest(written(_without(by_key(view), managed)))
+        saw = digest(record_value(_without(by_key(view), managed)))
         state = {**self.progress.state(place), "saw": saw}
         visit = _Visit(program, name, state, view, self.tools)
         returned = []
@@ -294,9 +294,9 @@ class _Turn:
             raise NodeError(name, e) from e
         if returned and wrote == before and "goto" not in update:
             return returned[0]
-        to = revived(object, update.get("goto", update.get("to", [])))
+        to = revive_value(object, update.get("goto", update.get("to", [])))
         targets = [_target(one) for one in to]
-        return Returned(wrote, targets, bool(update.get("above"))).as_value()
+        return NodeReturn(wrote, targets, bool(update.get("above"))).as_value()
 
 # %% ../../nbs/5_systems/18_graphs.ipynb #grap0014
 def _values_in(program: Program, task: Task) -> dict[str, object]:
@@ -358,13 +358,13 @@ class _WatchedGraph:
         task = state["task"]
         progress = _Progress(task)
         turn = _Turn(self.programs, self.tools, progress)
-        graph = watched(self.bound.graph, turn.visit)
+        graph = watch_graph(self.bound.graph, turn.visit)
         limit = (config or {}).get("recursion_limit", 100)
         call = self.bound.config_of(task.conversation_id or task.id, limit)
         values = _values_in(self.programs[""], task)
         try:
             run = _last_values(graph, values, call, self.bound.context)
-            last = guarded(wait_for, run)
+            last = call_program(wait_for, run)
         except Exception:
             yield progress.state()
             raise
@@ -389,7 +389,7 @@ class _WatchedGraph:
         check_passages(self.tools.contexts(read), text)
         end, steps = end_turn(stated_outcome(None, text), text, read, self.tools, why)
         if unnamed_passages(state["steps"], read):
-            steps.insert(0, StepReader(self.programs[""].memory).ranked_again(read))
+            steps.insert(0, StepReader(self.programs[""].memory).rank_remembered(read))
         steps = steps or [Step()]
         return {**end, "steps": [replace(step, node="finish") for step in steps]}
 
@@ -465,8 +465,8 @@ def graph_system(
     limit = bound.config.get("recursion_limit", 100)
     roles = ", ".join(f"{role} at {key!r}" for role, key in program.keys.items())
     about = f"a LangGraph graph of its own: {', '.join(graph.builder.nodes)}; {roles}"
-    if bound.not_taken:
-        about = f"{about}; {NOT_TAKEN}{' and '.join(bound.not_taken)}"
+    if bound.disabled_features:
+        about = f"{about}; {NOT_TAKEN}{' and '.join(bound.disabled_features)}"
     return ForeignSystem(
         name,
         build,

@@ -25,7 +25,7 @@ from mtrag_nb.core.settings import (
     StageSettings,
     with_settings,
 )
-from ..core.text import clipped, content_words, format_docs_for_gen
+from ..core.text import clip_text, content_words, format_docs_for_gen
 from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
 from mtrag_nb.systems.nodes import (
@@ -33,7 +33,7 @@ from mtrag_nb.systems.nodes import (
     REWRITE_OFF,
     after_check,
     by_state,
-    drafted,
+    draft_answer,
     end_with_answer,
     refuse,
     retrieve_node,
@@ -152,8 +152,8 @@ def _relation_prompt(
     before = exchange[0].text
     after = " ".join(t.text for t in exchange[1:])
     shown = {
-        "previous_question": clipped(before, chars),
-        "previous_answer": clipped(after, chars),
+        "previous_question": clip_text(before, chars),
+        "previous_answer": clip_text(after, chars),
     }
     user = prompts["relation.user"].format(question=question, **shown)
     return chat(prompts["relation.system"], user)
@@ -489,7 +489,7 @@ def _local_rewrite_node(
     )
     text = local.question
     rewritten = Rewritten(text=text or query, raw=text, kept=bool(text))
-    rewritten = tools.guarded(rewritten, query)
+    rewritten = tools.guard_rewrite(rewritten, query)
     step = _LocallyRewritten(
         text=rewritten.text,
         raw=rewritten.raw,
@@ -535,7 +535,7 @@ def _gate_node(state: _NclState, tools: Toolbox) -> tuple[dict, Gated]:
 # %% ../../nbs/5_systems/08_ncl.ipynb #c1f3ce0d
 def _answer_node(state: _NclState, tools: Toolbox) -> tuple[dict, Drafted]:
     "A greedy draft from the kept contexts and the selected turns."
-    return drafted(state, tools, _selected_turns(state))
+    return draft_answer(state, tools, _selected_turns(state))
 
 
 def _quality_node(state: _NclState, tools: Toolbox) -> tuple[dict, Checked]:

@@ -17,7 +17,7 @@ from annotated_types import Ge
 
 from ..core.files import data_dir, read_json
 from ..core.record import Drafted, Grade, Retrieved, Rewritten
-from ..core.replies import Label, ReplyField, Verdict, read_field, scored
+from ..core.replies import Label, ReplyField, Verdict, read_field, score_verdict
 from mtrag_nb.core.settings import (
     MINILM,
     ModelSpec,
@@ -37,7 +37,7 @@ from mtrag_nb.systems.citations import (
     by_claims,
     by_words,
     copied_claims,
-    counted,
+    count_citations,
     format_sources,
     written_claims,
 )
@@ -55,7 +55,13 @@ from mtrag_nb.systems.nodes import (
 )
 from .quotes import Quoted, copied_draft, copied_text
 from .self_crag import IRRELEVANT
-from .stages import LABEL_PROMPTS, Asked, Labelled, Toolbox, asked_of
+from mtrag_nb.systems.stages import (
+    LABEL_PROMPTS,
+    StageInput,
+    Labelled,
+    Toolbox,
+    list_wordings,
+)
 from .state import TurnState
 from mtrag_nb.systems.system import (
     END,
@@ -68,7 +74,7 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['WAYS_TO_LABEL', 'LAPTOP', 'NEXUS', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed',
+__all__ = ['WAYS_TO_LABEL', 'LAPTOP', 'NEXUS', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weigh_grades',
            'citation_coverage', 'NexusSettings']
 
 # %% ../../nbs/5_systems/20_nexus.ipynb #2f36d142
@@ -89,7 +95,7 @@ def _read_label(text: str) -> Label | None:
     return None
 
 # %% ../../nbs/5_systems/20_nexus.ipynb #1ae7dfc9
-def label_by_choice(asked: Asked) -> list[Verdict]:
+def label_by_choice(asked: StageInput) -> list[Verdict]:
     """Label each document correct, ambiguous or incorrect by the label of highest probability; a
     tie is the worse one.
     """
@@ -102,7 +108,7 @@ def label_by_choice(asked: Asked) -> list[Verdict]:
     return list(map(verdict, asked.shares("labels", _LABELS)))
 
 
-def label_by_text(asked: Asked) -> list[Verdict]:
+def label_by_text(asked: StageInput) -> list[Verdict]:
     "Label each document by the label that the model writes; an unreadable one counts as the default."
     verdicts = []
     for text in asked.replies("labels"):
@@ -130,10 +136,13 @@ def label_by_cosine(
         embedder.encode(list(documents))
         @ embedder.encode(list(questions), query=True).T
     )
-    return [scored(float(s), correct, "cosine", ambiguous) for s in cosines.max(axis=1)]
+    return [
+        score_verdict(float(s), correct, "cosine", ambiguous)
+        for s in cosines.max(axis=1)
+    ]
 
 # %% ../../nbs/5_systems/20_nexus.ipynb #02f3def4
-def weighed(
+def weigh_grades(
     grades: Iterable[Grade],
 ) -> dict[str, float]:  # context id -> weight, the heavier first
     """Return the contexts that labels keep, with their weights, heaviest first; incorrect ones are
@@ -311,7 +320,9 @@ def _reformulate_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Rewritt
             seeds,
         )
         (v,) = variations(*asked, ("synonyms",), own.reformulate_temperature, tried)
-        step = tools.guarded(Rewritten(text=v.text, raw=v.raw, kept=v.kept), question)
+        step = tools.guard_rewrite(
+            Rewritten(text=v.text, raw=v.raw, kept=v.kept), question
+        )
     return {"query": step.text, "rounds": n, "tried": [*tried, step.text]}, step
 
 # %% ../../nbs/5_systems/20_nexus.ipynb #1cf9c99c
@@ -323,10 +334,14 @@ def _labels_of(
     task = state["task"]
     question = state["question"]
     if own.grade == "cosine":
-        wordings = (question, state["query"], *asked_of(task.question, task.history))
+        wordings = (
+            question,
+            state["query"],
+            *list_wordings(task.question, task.history),
+        )
         cuts = (own.correct, own.ambiguous)
         return label_by_cosine(tools.embedder, [*dict.fromkeys(wordings)], texts, *cuts)
-    asked = replace(tools.asked(question, task.history), documents=texts)
+    asked = replace(tools.stage_input(question, task.history), documents=texts)
     if own.grade == "labels":
         return label_by_choice(asked)
     return label_by_text(replace(asked, default=own.grade_default))
@@ -337,7 +352,7 @@ def _label_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Labelled]:
     contexts = tools.contexts(state["found"])
     verdicts = _labels_of(state, tools, [c.text for c in contexts])
     step = Labelled(grades=tuple(Grade(c.id, v) for c, v in zip(contexts, verdicts)))
-    weights = weighed(step.grades)
+    weights = weigh_grades(step.grades)
     return {"kept": list(weights), "weights": weights}, step
 
 # %% ../../nbs/5_systems/20_nexus.ipynb #e24271a8
@@ -415,7 +430,7 @@ def _confidence_of(
     licence = _measured_licence()
     confidence, ground = _stated_confidence(licence, raw, way, own.least, generator)
     if claims:
-        ground = f"{counted(claims)}; {ground}"
+        ground = f"{count_citations(claims)}; {ground}"
     return confidence, ground
 
 

@@ -38,7 +38,7 @@ from .system import END, Work
 
 # %% auto #0
 __all__ = ['DECLINED', 'unless_declined', 'REWRITE_OFF', 'GRADE_OFF', 'CHECK_OFF', 'rewrite_node', 'retrieve_node', 'grade_node',
-           'seed_for', 'drafted', 'generate_node', 'end_with_answer', 'refuse', 'check_node', 'retry_node',
+           'seed_for', 'draft_answer', 'generate_node', 'end_with_answer', 'refuse', 'check_node', 'retry_node',
            'after_check', 'by_state', 'unless_ended', 'skip_rewrite', 'skip_grade', 'skip_check']
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #9ac3759a
@@ -75,7 +75,7 @@ def seed_for(seed: int, task_id: str, attempt: int) -> int:
     return int(digest([seed, task_id, attempt], 8), 16)
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #e3b8a3ff
-def drafted(
+def draft_answer(
     state: TurnState,
     tools: Toolbox,
     turns: Sequence[Turn],
@@ -104,9 +104,11 @@ def generate_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
     task = state["task"]
     attempt = state.get("retries", 0)
     if not attempt:
-        return drafted(state, tools, task.history)
+        return draft_answer(state, tools, task.history)
     seed = seed_for(tools.settings.seed, task.id, attempt)
-    return drafted(state, tools, task.history, tools.stages.retry_temperature, seed)
+    return draft_answer(
+        state, tools, task.history, tools.stages.retry_temperature, seed
+    )
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #b5af4581
 def end_with_answer(answer: str, contexts: Sequence[Context]) -> dict[str, object]:

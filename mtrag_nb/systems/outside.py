@@ -27,11 +27,11 @@ from mtrag_nb.core.settings import (
     plugins,
     unknown_name,
 )
-from ..core.text import clipped
+from ..core.text import clip_text
 from mtrag_nb.core.types import (
     SettingsError,
     digest,
-    dotted,
+    flatten_keys,
     kind_words,
     plain,
     require_packages,
@@ -54,15 +54,15 @@ from mtrag_nb.systems.functions import (
 )
 from .graphs import graph_system
 from .system import Departure, System
-from .values import written
+from .values import record_value
 from .watch import BoundGraph, bound_graph
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'CONFIG', 'SERVING', 'outside', 'seen_of', 'settle', 'load_outside', 'is_place', 'system_names',
-           'system_named', 'profiles', 'load_models', 'configured', 'unlike_paper', 'Departures', 'departures']
+__all__ = ['SYSTEMS', 'CONFIG', 'SERVING', 'outside', 'program_identity', 'settle', 'load_outside', 'is_place', 'system_names',
+           'find_system', 'profiles', 'load_models', 'configure', 'unlike_paper', 'Departures', 'departures']
 
 # %% ../../nbs/5_systems/21_outside.ipynb #out00071
 def _check_graph(value: object, shown: str) -> None:
@@ -140,7 +140,7 @@ def _graph_system(
     kinds = {**getattr(graph, "kinds", {}), **kinds}
     source = {"source": seen.digest, "graph": digest([keys, kinds])}
     if bound.config or bound.context is not None:
-        source["bound"] = digest(written([bound.config, bound.context]))
+        source["bound"] = digest(record_value([bound.config, bound.context]))
     name = name or getattr(graph, "__name__", type(graph).__name__)
     return graph_system(bound, name, keys, kinds, source)
 
@@ -167,7 +167,7 @@ def _function_system(value: object, name: str, seen: ProgramIdentity) -> Foreign
     )
 
 # %% ../../nbs/5_systems/21_outside.ipynb #114f0056
-def seen_of(system: System) -> ProgramIdentity:
+def program_identity(system: System) -> ProgramIdentity:
     """Return the digest of a foreign program at the time when it was handed in; an empty one for
     other systems.
     """
@@ -232,7 +232,7 @@ def system_names() -> list[str]:
     return [*SYSTEMS, *others]
 
 # %% ../../nbs/5_systems/21_outside.ipynb #0444f465
-def system_named(name: str) -> System:
+def find_system(name: str) -> System:
     """Find a system by name (`name+variant`: a variant of it) or by place.
 
     Raises SettingsError if there is none.
@@ -256,7 +256,7 @@ def profiles() -> dict[str, Settings]:
     "Return all profiles by name, those that systems bring included."
     every = dict(PROFILES)
     for name in system_names():
-        every.update(system_named(name).profiles)
+        every.update(find_system(name).profiles)
     return every
 
 
@@ -278,7 +278,7 @@ def load_models(profile: str = "laptop") -> Models:
     return Models(_profile(profile))
 
 # %% ../../nbs/5_systems/21_outside.ipynb #804f5603
-def configured(
+def configure(
     system: System | str = DEFAULT,
     profile: str | Settings = "laptop",
     changes: Mapping[str, object] | None = None,
@@ -294,18 +294,18 @@ def configured(
         SettingsError: An unknown system, profile, key or value.
     """
     if isinstance(system, str):
-        system = system_named(system)
+        system = find_system(system)
     if isinstance(profile, str):
         profile = _profile(profile)
-    return system.configured(profile, changes)
+    return system.configure(profile, changes)
 
 # %% ../../nbs/5_systems/21_outside.ipynb #884de57b
 def _unlike(
     system: System, a: Settings, b: Settings
 ) -> dict[str, tuple[object, object]]:
     "Dotted key, a system's own under its name -> two values that differ. `profile` does not count."
-    first = dotted(plain(replace(a, profile="")))
-    second = dotted(plain(replace(b, profile="")))
+    first = flatten_keys(plain(replace(a, profile="")))
+    second = flatten_keys(plain(replace(b, profile="")))
     unlike = {}
     for key in dict.fromkeys((*first, *second)):
         values = (first.get(key), second.get(key))
@@ -324,8 +324,8 @@ def unlike_paper(
     """
     here = profile
     if isinstance(profile, str):
-        here = variant.configured(profile)
-    return _unlike(variant, variant.configured(variant.base), here)
+        here = variant.configure(profile)
+    return _unlike(variant, variant.configure(variant.base), here)
 
 # %% ../../nbs/5_systems/21_outside.ipynb #3de52dbe
 @dataclass(frozen=True, repr=False)
@@ -343,8 +343,8 @@ class Departures(Table):
         head = ("setting", "here", self.variant, "in the paper", "why otherwise here")
         rows = []
         for departure, value in self.rows:
-            here = clipped(str(value), 40)
-            there = clipped(str(departure.published), 40)
+            here = clip_text(str(value), 40)
+            there = clip_text(str(departure.published), 40)
             rows.append(
                 (departure.setting, here, there, departure.place, departure.why)
             )
@@ -363,8 +363,8 @@ def departures(
     by_setting = {d.setting: d for d in system.variants[variant]}
     reasons = read_json(data_dir("paper") / "departures.json")["reasons"]
     reasons = reasons["why of a profile"]
-    here = system.configured(profile)
-    there = system.variant(variant).configured(profile)
+    here = system.configure(profile)
+    there = system.variant(variant).configure(profile)
     rows = []
     for key, (value, published) in _unlike(system, here, there).items():
         departure = by_setting.get(key)

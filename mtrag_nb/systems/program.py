@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
 # %% auto #0
-__all__ = ['ROLES', 'type_hints', 'find_keys', 'check_keys', 'Returned', 'read_returned', 'with_own_ids', 'documents_in',
+__all__ = ['ROLES', 'type_hints', 'find_keys', 'check_keys', 'NodeReturn', 'read_node_return', 'with_own_ids', 'documents_in',
            'messages_in', 'by_key', 'answer_text', 'is_verdict_key', 'other_verdict', 'verdicts_in', 'Program',
-           'make_meter', 'Reading']
+           'make_meter', 'VisitReader']
 
 # %% ../../nbs/5_systems/16_program.ipynb #prog0007
 # What a key of a graph's state is for -> names that say so.
@@ -136,7 +136,7 @@ def _pairs(update: object) -> Sequence[tuple[str, object]]:
 
 # %% ../../nbs/5_systems/16_program.ipynb #c07f3297
 @dataclass
-class Returned:
+class NodeReturn:
     """What a node of a foreign graph returned, in one form: its writes by key, and the nodes that
     it sends the turn to.
     """
@@ -188,12 +188,14 @@ def _joined(
     return reducer(first, second)
 
 
-def read_returned(value: object, graph: CompiledStateGraph | None = None) -> Returned:
+def read_node_return(
+    value: object, graph: CompiledStateGraph | None = None
+) -> NodeReturn:
     """Read what a node returned, whatever form LangGraph allows.
 
     `graph`: whose reducers join two writes of one key.
     """
-    returned = Returned()
+    returned = NodeReturn()
     for part in value if isinstance(value, (list, tuple)) else [value]:
         returned.add(part, graph)
     return returned
@@ -433,7 +435,7 @@ def _base(name: str) -> str:
 
 # %% ../../nbs/5_systems/16_program.ipynb #2ebef8b1
 @dataclass
-class Reading:
+class VisitReader:
     """Reads one visit of a foreign graph's node: the steps that it amounts to, and the update of
     the record.
     """
@@ -482,7 +484,7 @@ class Reading:
         for role in ("query", "question"):
             text = self.new.get(self.keys.get(role))
             if isinstance(text, str) and "query" not in self.update:
-                self.steps.append(self.reader().rewritten(text))
+                self.steps.append(self.reader().read_rewrite(text))
                 self.update["query"] = text
 
     def read_tool_calls(self) -> None:
@@ -493,7 +495,7 @@ class Reading:
         for call in getattr(last, "tool_calls", ()):
             texts = [value for value in call["args"].values() if isinstance(value, str)]
             if texts:
-                self.steps.append(self.reader().rewritten(texts[0]))
+                self.steps.append(self.reader().read_rewrite(texts[0]))
 
     def read_passages(self) -> None:
         "Read the passages of the visit: at keys, in tool messages, or heard from retrievers."
@@ -522,7 +524,7 @@ class Reading:
         reader = self.reader()
         reader.found = seen
         passages = self.program.memory.contexts(ids)
-        make = reader.graded if kind == "grade" else reader.ranked
+        make = reader.read_grade if kind == "grade" else reader.read_ranking
         step = make(passages)
         self.steps.append(replace(step, note=left_out_note(empty)))
 
@@ -550,7 +552,7 @@ class Reading:
         whole = self.whole(ids, replaces)
         self.update["found"] = whole
         self.update["kept"] = whole
-        self.steps.append(self.reader().retrieved(documents))
+        self.steps.append(self.reader().read_search(documents))
 
     def whole(self, ids: Sequence[str], replaces: bool) -> list[str]:
         "Return the ids of new passages, with the earlier ones if the key adds to what it holds."
@@ -569,7 +571,7 @@ class Reading:
         if refuses and not self.calls.n:
             self.steps.append(Step(note="gives no answer"))
             return
-        draft = self.reader().drafted(text)
+        draft = self.reader().read_draft(text)
         attempt = sum(isinstance(step, Drafted) for step in self.state["steps"])
         self.steps.append(replace(draft, attempt=attempt))
         self.update["draft"] = text

@@ -21,7 +21,7 @@ from mtrag_nb.core.types import (
 from ..models.chat import EmbedderLike
 from mtrag_nb.systems.stages import (
     Toolbox,
-    asked_of,
+    list_wordings,
 )
 
 # %% auto #0
@@ -141,7 +141,7 @@ def copied_draft(
     It declines if there is no sentence. `sentences`: the most. `how`: weights and near, as for
     `nearest`.
     """
-    asked = asked_of(task.question, task.history)
+    asked = list_wordings(task.question, task.history)
     quotes = nearest(tools.embedder, asked, contexts, sentences, *how)
     text = copied_text([(q.context, q.start, q.end) for q in quotes], contexts)
     step = Quoted(text=text, declined=not quotes, quotes=tuple(quotes))

@@ -26,7 +26,7 @@ from mtrag_nb.core.replies import (
     Verdict,
     read_field,
     read_verdict,
-    scored,
+    score_verdict,
 )
 from mtrag_nb.core.settings import (
     FromRecord,
@@ -35,7 +35,7 @@ from mtrag_nb.core.settings import (
     load_place,
     names_code,
 )
-from ..core.text import clipped, sentences, support
+from ..core.text import clip_text, sentences, support
 from ..core.types import Context, DataError, ReplyError, SettingsError, Turn
 from mtrag_nb.models.chat import (
     ChatModel,
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADERS', 'CHECKERS', 'read_prompts', 'show_history', 'history_head',
-           'Asked', 'clean_rewrite', 'rewrite', 'grade_by_verdict', 'grade_by_yesno', 'asked_of', 'grade_by_cosine',
-           'clean_answer', 'generate', 'check_by_verdict', 'check_by_yesno', 'check_by_support', 'check_by_claims',
-           'own_way', 'require_ways', 'require_readers', 'Toolbox', 'Labelled']
+           'StageInput', 'clean_rewrite', 'rewrite', 'grade_by_verdict', 'grade_by_yesno', 'list_wordings',
+           'grade_by_cosine', 'clean_answer', 'generate', 'check_by_verdict', 'check_by_yesno', 'check_by_support',
+           'check_by_claims', 'own_way', 'require_ways', 'require_readers', 'Toolbox', 'Labelled']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
 @cache  # a file that changes does not change a run that has begun
@@ -101,7 +101,7 @@ def show_history(history: Sequence[Turn], turns: int = 6, chars: int = 600) -> s
     without turns.
     """
     last = history[-turns:] if turns else ()
-    return "\n".join(f"{t.speaker}: {clipped(t.text, chars)}" for t in last)
+    return "\n".join(f"{t.speaker}: {clip_text(t.text, chars)}" for t in last)
 
 
 def history_head(history: str) -> str:
@@ -121,7 +121,7 @@ _ENDS = (0.0, 10.0)
 
 
 @dataclass(frozen=True)
-class Asked:
+class StageInput:
     """The input of a stage that decides (grade, check, label): the texts that it decides on, the
     model, and how a reply is read.
     """
@@ -192,7 +192,7 @@ class Asked:
         n = len(prompts)
         scores = self.model.score([*prompts, *prompts], ["Yes"] * n + ["No"] * n)
         odds = [yes.logprob - no.logprob for yes, no in zip(scores, scores[n:])]
-        return [scored(value, self.threshold, "yesno") for value in odds]
+        return [score_verdict(value, self.threshold, "yesno") for value in odds]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #01062df6
 _GRADE = ReplyField(
@@ -205,14 +205,16 @@ def _read_grade(text: str) -> float | None:
     return read_field(text, _GRADE)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #6e284b02
-def _grade_by_scale(asked: Asked) -> list[Verdict]:
+def _grade_by_scale(asked: StageInput) -> list[Verdict]:
     "The likeliest of the grades 0 to 10; a document is kept at or above the threshold."
     shares = asked.shares("scale", _GRADES)
     grades = [float(max(_GRADES, key=share.get)) for share in shares]
-    return [scored(grade, asked.threshold, "scale", scale=_ENDS) for grade in grades]
+    return [
+        score_verdict(grade, asked.threshold, "scale", scale=_ENDS) for grade in grades
+    ]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #bd718b27
-def _grade_by_scale_text(asked: Asked) -> list[Verdict]:
+def _grade_by_scale_text(asked: StageInput) -> list[Verdict]:
     "The grade that the model writes; an unreadable one has the label of the default, which keeps the document."
     verdicts = []
     for text in asked.replies("scale"):
@@ -226,7 +228,7 @@ def _grade_by_scale_text(asked: Asked) -> list[Verdict]:
                 scale=_ENDS,
             )
         else:
-            verdict = scored(grade, asked.threshold, "scale-text", scale=_ENDS)
+            verdict = score_verdict(grade, asked.threshold, "scale-text", scale=_ENDS)
         verdicts.append(replace(verdict, raw=text))
     return verdicts
 
@@ -257,17 +259,17 @@ def rewrite(
     return Rewritten(text=text or question, raw=c.text, kept=bool(text))
 
 # %% ../../nbs/5_systems/00_stages.ipynb #be89e29c
-def grade_by_verdict(asked: Asked) -> list[Verdict]:
+def grade_by_verdict(asked: StageInput) -> list[Verdict]:
     "Grade each document by the word that the model writes, yes or no."
     return asked.by_word("grade")
 
 
-def grade_by_yesno(asked: Asked) -> list[Verdict]:
+def grade_by_yesno(asked: StageInput) -> list[Verdict]:
     "Grade each document by the log-odds of the answer Yes against No."
     return asked.by_odds("grade")
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0083e527
-def asked_of(question: str, history: Sequence[Turn]) -> list[str]:
+def list_wordings(question: str, history: Sequence[Turn]) -> list[str]:
     "Return the question and, if the user asked one before, that one and the question as one text."
     earlier = [turn.text for turn in history if turn.speaker == "user"]
     if not earlier:
@@ -288,9 +290,9 @@ def grade_by_cosine(
     """
     if not documents:
         return []
-    wordings = embedder.encode(asked_of(question, history), query=True)
+    wordings = embedder.encode(list_wordings(question, history), query=True)
     cosines = (embedder.encode(list(documents)) @ wordings.T).max(axis=1)
-    return [scored(cosine, threshold, "cosine") for cosine in cosines]
+    return [score_verdict(cosine, threshold, "cosine") for cosine in cosines]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1bb7c13d
 # of chat templates
@@ -391,12 +393,12 @@ def generate(
     )
 
 # %% ../../nbs/5_systems/00_stages.ipynb #c237efa6
-def check_by_verdict(asked: Asked) -> Verdict:
+def check_by_verdict(asked: StageInput) -> Verdict:
     "Check a draft by the word that the model writes, yes or no."
     return asked.by_word("check")[0]
 
 
-def check_by_yesno(asked: Asked) -> Verdict:
+def check_by_yesno(asked: StageInput) -> Verdict:
     "Check a draft by the log-odds of the answer Yes against No."
     return asked.by_odds("check")[0]
 
@@ -405,7 +407,7 @@ def check_by_support(
     answer: str, documents: Sequence[str], threshold: float = 0.6
 ) -> Verdict:
     "Check an answer by K-precision: the share of its content words in the documents."
-    return scored(support(answer, documents), threshold, "support")
+    return score_verdict(support(answer, documents), threshold, "support")
 
 
 def check_by_claims(
@@ -416,16 +418,16 @@ def check_by_claims(
 
     The score is the probability that the answer is faithful, in [0, 1].
     """
-    return scored(draft_score(answer, documents), threshold, "claims")
+    return score_verdict(draft_score(answer, documents), threshold, "claims")
 
 # %% ../../nbs/5_systems/00_stages.ipynb #cc3797e1
-def _grade_by_cosine(asked: Asked) -> list[Verdict]:
+def _grade_by_cosine(asked: StageInput) -> list[Verdict]:
     return grade_by_cosine(
         asked.embedder, asked.question, asked.documents, asked.threshold
     )
 
 
-def _grade_by_sentences(asked: Asked) -> list[Verdict]:
+def _grade_by_sentences(asked: StageInput) -> list[Verdict]:
     "The nearest sentence of at least four words decides for all documents."
     whole = [s for document in asked.documents for s in sentences(document)]
     parts = [s for s in whole if len(s.split()) > 3] or asked.documents
@@ -437,15 +439,15 @@ def _grade_by_sentences(asked: Asked) -> list[Verdict]:
     return [max(verdicts, key=lambda v: v.score)] * len(asked.documents)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #905f8785
-def _check_by_support(asked: Asked) -> Verdict:
+def _check_by_support(asked: StageInput) -> Verdict:
     return check_by_support(asked.answer, asked.documents, asked.threshold)
 
 
-def _check_by_claims(asked: Asked) -> Verdict:
+def _check_by_claims(asked: StageInput) -> Verdict:
     return check_by_claims(asked.answer, asked.documents, asked.threshold)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #4314051f
-GRADERS: dict[str, Callable[[Asked], list[Verdict]]] = {
+GRADERS: dict[str, Callable[[StageInput], list[Verdict]]] = {
     "verdict": grade_by_verdict,
     "yesno": grade_by_yesno,
     "cosine": _grade_by_cosine,
@@ -453,7 +455,7 @@ GRADERS: dict[str, Callable[[Asked], list[Verdict]]] = {
     "scale": _grade_by_scale,
     "scale-text": _grade_by_scale_text,
 }
-CHECKERS: dict[str, Callable[[Asked], Verdict]] = {
+CHECKERS: dict[str, Callable[[StageInput], Verdict]] = {
     "verdict": check_by_verdict,
     "yesno": check_by_yesno,
     "support": _check_by_support,
@@ -466,16 +468,16 @@ def own_way(way: str) -> bool:
     return names_code(way)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #4ae81c66
-def _as_verdict(decision: object, asked: Asked, name: str) -> Verdict:
+def _as_verdict(decision: object, asked: StageInput, name: str) -> Verdict:
     "What somebody's function decides, true or false, a number to cut, or a `Verdict`."
     if isinstance(decision, Verdict):
         return decision
     if str(decision) in ("True", "False"):  # numpy's, too
         return Verdict(Label.YES if decision else Label.NO, name)
-    return scored(decision, asked.threshold, name)
+    return score_verdict(decision, asked.threshold, name)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #49fc95d6
-def _grade_by_own(way: str, asked: Asked) -> list[Verdict]:
+def _grade_by_own(way: str, asked: StageInput) -> list[Verdict]:
     "One verdict a document by somebody's function. Raises DataError for another number of them."
     decisions = list(load_place(way)[0](asked))
     if len(decisions) != len(asked.documents):
@@ -660,9 +662,9 @@ class Toolbox:
             return Rewritten(text=question)
         shown = self.history(turns, whole)
         rewritten = rewrite(self.chat, prompts or self.prompts, question, shown)
-        return self.guarded(rewritten, question)
+        return self.guard_rewrite(rewritten, question)
 
-    def guarded(self, rewritten: Rewritten, question: str) -> Rewritten:
+    def guard_rewrite(self, rewritten: Rewritten, question: str) -> Rewritten:
         """Take back a model's rewrite whose cosine with the question is too small, if
         `stages.rewrite` is "guarded".
         """
@@ -675,9 +677,9 @@ class Toolbox:
             rewritten = replace(rewritten, text=question, kept=False)
         return replace(rewritten, similarity=round(cosine, 4))
 
-    def asked(self, question: str, turns: Sequence[Turn] = ()) -> Asked:
+    def stage_input(self, question: str, turns: Sequence[Turn] = ()) -> StageInput:
         "Return a stage's input on a question, with the models and prompts of this run."
-        return Asked(
+        return StageInput(
             self.chat,
             self.prompts,
             question,
@@ -706,7 +708,7 @@ class Toolbox:
     ) -> list[Verdict]:
         "Grade each document for a question in a given way: a key of `GRADERS`, or FILE.py:NAME."
         asked = replace(
-            self.asked(question, turns),
+            self.stage_input(question, turns),
             documents=documents,
             threshold=threshold,
             default=default,
@@ -750,7 +752,7 @@ class Toolbox:
         """
         way = self.stages.check
         asked = replace(
-            self.asked(question),
+            self.stage_input(question),
             documents=documents,
             answer=answer,
             shown=shown,

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 
 # %% auto #0
-__all__ = ['written', 'revived', 'value_type']
+__all__ = ['record_value', 'revive_value', 'value_type']
 
 # %% ../../nbs/5_systems/15_values.ipynb #valu0006
 _PAIRS = "mtrag:pairs"  # of a mapping whose keys are not texts
@@ -39,7 +39,7 @@ def _written_object(value: object) -> object:
     from pydantic_core import to_jsonable_python
 
     if isinstance(value, Serializable):  # a message, a document; scores may be NaN
-        return _without_nan(written(default(value)))
+        return _without_nan(record_value(default(value)))
     return to_jsonable_python(
         value,
         bytes_mode="base64",
@@ -51,11 +51,13 @@ def _written_object(value: object) -> object:
 def _written_mapping(value: Mapping) -> dict[str, object]:
     "A mapping as JSON; as pairs where its keys are not texts."
     if all(isinstance(key, str) for key in value):
-        return {str(key): written(part) for key, part in value.items()}
-    return {_PAIRS: [[written(key), written(part)] for key, part in value.items()]}
+        return {str(key): record_value(part) for key, part in value.items()}
+    return {
+        _PAIRS: [[record_value(key), record_value(part)] for key, part in value.items()]
+    }
 
 
-def written(value: object) -> object:
+def record_value(value: object) -> object:
     "Convert a value to JSON for the record; LangChain messages and documents in LangChain's own form."
     if value is None or type(value) in (str, int, float, bool):
         return value
@@ -66,7 +68,7 @@ def written(value: object) -> object:
     if isinstance(value, (set, frozenset)):
         value = sorted(value, key=str)
     if isinstance(value, (list, tuple)):
-        return [written(part) for part in value]
+        return [record_value(part) for part in value]
     return _written_object(value)
 
 # %% ../../nbs/5_systems/15_values.ipynb #valu0007
@@ -96,7 +98,7 @@ def _unmarked(value: object) -> object:
     return value
 
 # %% ../../nbs/5_systems/15_values.ipynb #a4463fdb
-def revived(hint: object, value: object) -> object:
+def revive_value(hint: object, value: object) -> object:
     """Read a recorded JSON value back as a type; LangChain messages and documents become objects.
 
     A value of another type is returned as it is, since LangGraph checks no types. Raises ValueError
@@ -134,6 +136,6 @@ def value_type(hint: object, follows: str) -> type:
         def __get_pydantic_core_schema__(cls, source: type, handler: object) -> object:
             from pydantic_core.core_schema import no_info_plain_validator_function
 
-            return no_info_plain_validator_function(partial(revived, hint))
+            return no_info_plain_validator_function(partial(revive_value, hint))
 
     return Value

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
 # %% auto #0
-__all__ = ['Place', 'Ask', 'Visitor', 'precedes', 'is_graph', 'nested_graphs', 'node_names', 'watched', 'BoundGraph',
+__all__ = ['Place', 'Ask', 'Visitor', 'precedes', 'is_graph', 'nested_graphs', 'node_names', 'watch_graph', 'BoundGraph',
            'bound_graph']
 
 # %% ../../nbs/5_systems/14_watch.ipynb #watc0007
@@ -153,7 +153,7 @@ def node_names(graph: CompiledStateGraph, prefix: str = "") -> list[str]:
     return sorted(names)
 
 # %% ../../nbs/5_systems/14_watch.ipynb #da10b8a2
-def watched(
+def watch_graph(
     graph: CompiledStateGraph, visitor: Visitor, prefix: str = ""
 ) -> CompiledStateGraph:
     """Return a copy of a graph in which a visitor is called around each node.
@@ -167,7 +167,7 @@ def watched(
             nodes[name] = node
             continue
         if is_graph(node.bound):
-            inner = watched(node.bound, visitor, f"{prefix}{name}:")
+            inner = watch_graph(node.bound, visitor, f"{prefix}{name}:")
             bound = nested_graph(prefix + name, inner)
         else:
             bound = watched_node(prefix + name, node.bound, visitor)
@@ -208,7 +208,7 @@ class BoundGraph:
         return {"recursion_limit": limit, "configurable": configurable}
 
     @property
-    def not_taken(self) -> list[str]:
+    def disabled_features(self) -> list[str]:
         """The features of the graph that are switched off while it is watched (checkpointer,
         interrupts), in words.
         """

@@ -812,7 +812,7 @@ def pictures(browser, expect, folder: Path) -> None:
 
     from mtrag_nb.core.html import document, page
     from mtrag_nb.show.turn import turn_html
-    from mtrag_nb.systems.outside import configured, system_named
+    from mtrag_nb.systems.outside import configure, find_system
     from mtrag_nb.systems.system import draw_graph
     from mtrag_nb.systems.stages import Toolbox
 
@@ -825,7 +825,7 @@ def pictures(browser, expect, folder: Path) -> None:
     card = folder / "turn.html"
     shown = turn_html(run, turn.task_id, history=False, timing=False, chars=110)
     card.write_text(document("A turn", page(shown)), encoding="utf-8")
-    graph = system_named(name).graph(Toolbox(configured(name), None, None, None))
+    graph = find_system(name).graph(Toolbox(configure(name), None, None, None))
     for scheme, more, ink in (("light", "", "#555"), ("dark", "_dark", "#bbb")):
         tab = browser.new_page(
             viewport={"width": 900, "height": 300},

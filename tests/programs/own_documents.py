@@ -123,9 +123,9 @@ def main() -> int:
     )
 
     def worst_first(self, query, domain="", task_id="", turns=()):
-        nodes = self.ranked(
+        nodes = self.rank_candidates(
             query, domain, turns
-        )  # a person's own search goes by `ranked`
+        )  # a person's own search goes by `rank_candidates`
         return self.as_retrieval(nodes[::-1][: self.settings.rerank_k])
 
     keep_nothing = {"nexus.correct": "0.99", "nexus.ambiguous": "0.99"}

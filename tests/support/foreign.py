@@ -25,7 +25,7 @@ from mtrag_nb.evaluation.blame import blame
 from mtrag_nb.evaluation.evidence import Evidence
 from mtrag_nb.evaluation.statistics import mean_interval
 from mtrag_nb.runs.run import run_tasks
-from mtrag_nb.systems.outside import outside, system_named
+from mtrag_nb.systems.outside import outside, find_system
 from mtrag_nb.systems.system import System
 
 PROGRAMS = Path(__file__).parents[1] / "foreign"
@@ -107,7 +107,7 @@ def served(documents: Path, *options: str) -> Iterator[str]:
 def asked(system: System, out: Path, limit: int | None = None, **changes) -> Run:
     "A system over the sample's tasks, as `mtrag run` asks it."
     tasks = read_benchmark(sample_dir() / "reference.jsonl", limit=limit).tasks
-    settings = system.configured(load_settings(), changes)
+    settings = system.configure(load_settings(), changes)
     return run_tasks(system, tasks, out, settings, progress=False)
 
 
@@ -124,7 +124,7 @@ def by_function(folder: Path, fault: str = "") -> Run:
 def by_endpoint(folder: Path, fault: str = "") -> Run:
     "The help desk at its address."
     with served(folder / "documents.jsonl", "--fault", fault) as url:
-        return asked(system_named(url), folder / f"endpoint-{fault or 'whole'}")
+        return asked(find_system(url), folder / f"endpoint-{fault or 'whole'}")
 
 
 def run_of(program: str, folder: Path, fault: str = "") -> Evidence:

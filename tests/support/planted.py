@@ -38,7 +38,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from tests.support.planting import Plant, planted
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.search.ingest import build_index
-from mtrag_nb.systems.outside import SYSTEMS, configured, system_named
+from mtrag_nb.systems.outside import SYSTEMS, configure, find_system
 from mtrag_nb.systems.stages import Labelled
 
 NONSENSE = "Zebras graze quietly beneath purple mountains while trumpets sound."
@@ -231,12 +231,12 @@ class Bench:
         build_index(passages, folder / "index", self.embedder, chunks, progress=False)
 
     def models(self, name: str) -> Models:
-        settings = configured(name, "laptop", CHANGES)
+        settings = configure(name, "laptop", CHANGES)
         return Models(settings, chat=ScriptedChat(knowing), embedder=self.embedder)
 
     def system(self, name: str, *faults: str):
         plants = [plant for f in faults for plant in (FAULTS | SUBTLE)[f][1:]]
-        return planted(system_named(name), *plants) if plants else system_named(name)
+        return planted(find_system(name), *plants) if plants else find_system(name)
 
     def run(self, name: str, *faults: str, some=tasks) -> Evidence:
         "A system over some tasks, whole or with faults."

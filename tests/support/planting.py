@@ -36,4 +36,4 @@ def planted(system: System, *plants: Plant) -> System:
         return run
 
     names = "+".join(plant.name for plant in plants)
-    return system.surrounded(f"planted:{names}", around)
+    return system.with_around(f"planted:{names}", around)

@@ -12,7 +12,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.runs.run import identity
 from mtrag_nb.search.types import GivenPassages
 from mtrag_nb.serve.record import ServedRun
-from mtrag_nb.systems.outside import system_named
+from mtrag_nb.systems.outside import find_system
 from mtrag_nb.systems.stages import Toolbox
 
 SAMPLE = read_benchmark(sample_dir() / "reference.jsonl", contexts=True).tasks
@@ -31,11 +31,9 @@ OTHER = replace(
 
 def sample_run(folder: Path, model: ScriptedChat) -> ServedRun:
     "A run of the system `naive` over the passages that came with three tasks."
-    naive = system_named("naive")
+    naive = find_system("naive")
     passages = GivenPassages([*TWO, OTHER])
-    tools = Toolbox(
-        naive.configured(), BatchingChat(model, 4), HashEmbedder(), passages
-    )
+    tools = Toolbox(naive.configure(), BatchingChat(model, 4), HashEmbedder(), passages)
     entries = {
         "identity": identity(naive, "reference", tools),
         "about": naive.about,

@@ -21,7 +21,7 @@ from mtrag_nb.data.official import official_file, official_files
 from mtrag_nb.data.mtrag import read_corpus, read_qrels
 from mtrag_nb.data.predictions import _POOL, import_predictions
 from mtrag_nb.evaluation.blame import blame
-from mtrag_nb.data.submissions import falling
+from mtrag_nb.data.submissions import separate_scores
 from mtrag_nb.evaluation.items import Item, run_items
 from mtrag_nb.evaluation.rankings import retrieval_scores
 from mtrag_nb.evaluation.evidence import Evidence
@@ -52,7 +52,7 @@ def ranking(item: Item) -> list[tuple[str, float]]:
     if item.by_score:
         passages.sort(key=lambda row: -row[1])
     ids = [passage for passage, _ in passages]
-    return list(zip(ids, falling(score for _, score in passages)))
+    return list(zip(ids, separate_scores(score for _, score in passages)))
 
 
 def rows() -> list[Row]:

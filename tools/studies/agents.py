@@ -22,7 +22,7 @@ from mtrag_nb.core.html import text_table
 from mtrag_nb.core.record import Retrieved
 from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import MINILM, Settings, load_settings
-from mtrag_nb.core.types import DataError, Gold, Passage, Task, plain, structured
+from mtrag_nb.core.types import DataError, Gold, Passage, Task, plain, build_object
 from mtrag_nb.data.mtrag import Benchmark, read_benchmark, read_corpus
 from mtrag_nb.data.official import official_file
 from mtrag_nb.evaluation.scores import score_run
@@ -80,7 +80,7 @@ def tables(told: Mapping) -> dict[str, tuple]:  # heading -> header and rows
 
 def _told_span(told: Mapping) -> str:
     "A kept interval as text."
-    return str(structured(Interval, told))
+    return str(build_object(Interval, told))
 
 
 def agents_report(told: Mapping) -> str:
@@ -190,7 +190,7 @@ def run_all(
         searching = name.endswith("-web")
         if searching and web == "none":
             continue
-        configured = system.configured(settings, changes)
+        configured = system.configure(settings, changes)
         runs[name] = run_tasks(
             system,
             tasks,

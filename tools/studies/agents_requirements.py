@@ -14,7 +14,7 @@ from mtrag_nb.core.html import text_table
 from mtrag_nb.core.record import Graded, Trajectory
 from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import MINILM, load_settings
-from mtrag_nb.core.text import clipped
+from mtrag_nb.core.text import clip_text
 from mtrag_nb.core.types import Turn
 from mtrag_nb.models.embed import Embedder
 from mtrag_nb.search.store import COLLECTION, HNSW
@@ -94,7 +94,7 @@ def specified() -> str:
 def folded_away() -> str:
     "The memory of the last typed question."
     last_talk = typed_turns()[-1]
-    own = AGENTS.configured("agents").own
+    own = AGENTS.configure("agents").own
     recent = 2 * (last_talk.turn - 1) - last_memory().folded
     return f"turn {last_talk.turn}: {last_memory().folded} messages folded, {recent} shown word for word, of at most {own.messages}"
 
@@ -103,9 +103,9 @@ def architecture() -> dict[str, Evidence]:
     "What shows the requirements of the architecture (sections 1 to 3)."
     both = recorded_runs()
     both_at = BOTH_AT
-    local = AGENTS.configured("agents")
+    local = AGENTS.configure("agents")
     own = local.own
-    served = AGENTS.configured("agents-server")
+    served = AGENTS.configure("agents-server")
     turns = recorded_turns()
     minilm = Embedder(MINILM)
     return {
@@ -159,7 +159,7 @@ def retrieval() -> dict[str, Evidence]:
     "What shows the requirements of retrieval (sections 4, 5, 7 and 9)."
     both = recorded_runs()
     both_at = BOTH_AT
-    local = AGENTS.configured("agents")
+    local = AGENTS.configure("agents")
     own = local.own
     kept = {name: kept_in(name) for name in ("agents", "bench", "footprint")}
     upload = kept["footprint"]["alone"]["document"]
@@ -223,7 +223,7 @@ def serving(came: Mapping) -> dict[str, Evidence]:
     """What shows the requirements of the service (sections 6 and 8 to 12); `came`: what the service
     answered."""
     both_at = BOTH_AT
-    own = AGENTS.configured("agents").own
+    own = AGENTS.configure("agents").own
     kept = {name: kept_in(name) for name in ("agents", "footprint")}
     turns = recorded_turns()
     return {
@@ -293,8 +293,8 @@ def show_talk() -> None:
         m = memories.get(t.turn)
         folded = m.folded if m else 0
         words = len(m.summary.split()) if m else 0
-        question = clipped(t.question, 44)
-        answer = clipped(t.answer, 50)
+        question = clip_text(t.question, 44)
+        answer = clip_text(t.answer, 50)
         rows.append([t.turn, question, folded, words, t.outcome.value, answer])
     head = ["turn", "question", "folded", "words", "outcome", "answer"]
     print(text_table(head, rows), "\n")

@@ -37,7 +37,7 @@ from pathlib import Path
 
 from mtrag_nb.core.files import data_dir, read_jsonl, write_whole
 from mtrag_nb.core.html import text_table
-from mtrag_nb.core.types import structured
+from mtrag_nb.core.types import build_object
 from mtrag_nb.data.mtrag import read_corpus, sample_corpus
 from mtrag_nb.evaluation.statistics import Interval
 from mtrag_nb.evaluation.attribution import (
@@ -235,7 +235,7 @@ def measure_tools(folder: Path, statuses: Mapping[str, Mapping[str, int]]) -> di
 
 def span_of(found: Mapping) -> str:
     "A kept interval as text."
-    return str(structured(Interval, found))
+    return str(build_object(Interval, found))
 
 
 def difference_of(found: Mapping) -> str:

@@ -31,7 +31,7 @@ from mtrag_nb.search.ingest import build_index
 from mtrag_nb.systems.self_crag import SELF_CRAG
 from mtrag_nb.systems.stages import Toolbox
 from mtrag_nb.systems.state import TurnState
-from mtrag_nb.systems.system import System, exchanged
+from mtrag_nb.systems.system import System, replace_nodes
 from tools.study import kept_in
 
 
@@ -72,8 +72,8 @@ def sequential_grade(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
 
 
 SEQUENTIAL = replace(
-    SELF_CRAG.surrounded(
-        "sequential", exchanged({"grade_documents": sequential_grade})
+    SELF_CRAG.with_around(
+        "sequential", replace_nodes({"grade_documents": sequential_grade})
     ),
     name="sequential",
     about="Self-CRAG with one prompt at a time and free-text JSON verdicts",

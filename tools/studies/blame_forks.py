@@ -27,7 +27,7 @@ from mtrag_nb.data.official import official_file
 from mtrag_nb.evaluation.blame import COSTS, Blame, blame_turn
 from mtrag_nb.evaluation.cards import Gate, GateDecision, _merge_gates, _step_gates
 from mtrag_nb.evaluation.items import prediction_items
-from mtrag_nb.evaluation.pairs import Pair, Ending, endings, paired
+from mtrag_nb.evaluation.pairs import Pair, Ending, endings, pair_endings
 from mtrag_nb.evaluation.proof import right_by_target
 from mtrag_nb.evaluation.evidence import Evidence
 from mtrag_nb.models.calls import Models
@@ -243,7 +243,7 @@ def pairs_of(kind: str) -> dict[str, Pair]:
         for fork in some[0].forks[kind]:
             other = {t.blame.task_id: t.forks[kind][fork] for t in some}
             both = (other, run) if kind == "off" else (run, other)
-            found[f"{n}: {fork}"] = paired(fork, *both)
+            found[f"{n}: {fork}"] = pair_endings(fork, *both)
     return found
 
 

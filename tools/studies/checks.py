@@ -25,7 +25,7 @@ from mtrag_nb.evaluation.statistics import (
     difference_interval,
 )
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.systems.stages import asked_of
+from mtrag_nb.systems.stages import list_wordings
 from mtrag_nb.systems.quotes import nearest
 from tests.support.prices import price_curve
 from tools.studies.draft_checks import (
@@ -78,7 +78,7 @@ def copied(task: Task, contexts: tuple[Context, ...]) -> str:
     "What the quoting baseline would copy, by words."
     by_id = {c.id: c for c in contexts}
     found = nearest(
-        HashEmbedder(1024), asked_of(task.question, task.history), contexts, 5
+        HashEmbedder(1024), list_wordings(task.question, task.history), contexts, 5
     )
     return " ".join(
         " ".join(by_id[q.context].text[q.start : q.end].split()) for q in found

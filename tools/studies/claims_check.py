@@ -29,7 +29,7 @@ from mtrag_nb.core.text import sentences, support
 from mtrag_nb.core.types import TO_ANSWER, plain
 from mtrag_nb.data.mtrag import read_benchmark, sample_dir
 from mtrag_nb.data.ratings import read_ratings
-from mtrag_nb.evaluation.calibrate import _balanced_accuracy, _halves, rated_file_of
+from mtrag_nb.evaluation.calibrate import _balanced_accuracy, _halves, find_rated_file
 from mtrag_nb.evaluation.statistics import auroc_interval, mean_interval
 from tests.support.claims import Planted, of_sample, planted
 from tools.studies.checks import SOME
@@ -86,7 +86,7 @@ def as_kept(weights: Mapping[str, float]) -> tuple[np.ndarray, float]:
 @lru_cache
 def rated_answers() -> list[Rated]:
     "People's rated answers, with the passages that they came from."
-    some = read_ratings(rated_file_of(data()))
+    some = read_ratings(find_rated_file(data()))
     return [
         (
             a.task.conversation_id,
@@ -125,7 +125,7 @@ def real_sentences(half: int) -> list[Planted]:
     out = []
     unanimous = {
         (a.task.conversation_id, a.answer)
-        for a in read_ratings(rated_file_of(data()))
+        for a in read_ratings(find_rated_file(data()))
         if min(a.ratings["faithfulness"]) == 4
     }
     for talk, _, answer, passages, _ in rated_answers():

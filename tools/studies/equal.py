@@ -21,7 +21,7 @@ from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.types import Outcome, plain
 from mtrag_nb.data.mtrag import read_benchmark
 from mtrag_nb.data.official import official_dir
-from mtrag_nb.evaluation.pairs import Ending, endings, paired
+from mtrag_nb.evaluation.pairs import Ending, endings, pair_endings
 from mtrag_nb.evaluation.evidence import Evidence
 from mtrag_nb.evaluation.statistics import Interval, mean_interval
 from mtrag_nb.runs.run import machine, package_versions
@@ -77,7 +77,8 @@ def system_curves() -> dict[str, PriceCurve]:
     "Each pair of systems over prices and shares, with intervals for all pairs (Bonferroni)."
     ends = kept_endings()
     pairs = {
-        f"{b} less {a}": paired("", ends[a], ends[b]) for a, b in combinations(ends, 2)
+        f"{b} less {a}": pair_endings("", ends[a], ends[b])
+        for a, b in combinations(ends, 2)
     }
     level = 1 - 0.05 / len(pairs)
     return {n: price_curve(p, level=level) for n, p in pairs.items()}
@@ -101,7 +102,9 @@ def seed_curves() -> dict[str, PriceCurve]:
     "Seed -> Self-CRAG less the baseline."
     naive = kept_endings()["naive"]
     by_seed = endings_by_seed()
-    return {s: price_curve(paired("", naive, some)) for s, some in by_seed.items()}
+    return {
+        s: price_curve(pair_endings("", naive, some)) for s, some in by_seed.items()
+    }
 
 
 def other_answers() -> dict[str, int]:

@@ -520,7 +520,7 @@ def signals(task: Task, retriever: Retriever) -> dict[str, float]:
     index = retriever.index
     settings = retriever.settings
     turns = (*task.history, Turn("user", task.question))
-    ranked = retriever.ranked(task.question, task.domain, turns)
+    ranked = retriever.rank_candidates(task.question, task.domain, turns)
     hits = best_hits(ranked, settings.rerank_k)
     vectors = index.vectors([h.node.node_id for h in hits])
     views = [_view_terms(v, task.question, turns) for v in ("last", "follows", "mix")]

@@ -12,7 +12,7 @@ import numpy as np
 
 from mtrag_nb.core.files import data_dir, read_json, write_json
 from mtrag_nb.core.html import text_table
-from mtrag_nb.core.types import structured
+from mtrag_nb.core.types import build_object
 from mtrag_nb.evaluation.statistics import (
     LEAST,
     Interval,
@@ -59,7 +59,7 @@ def coverage_table(found: list[Coverage]) -> str:
 def read_coverage(path: str | Path) -> list[Coverage]:
     "What `main` wrote down."
 
-    return [structured(Coverage, c) for c in read_json(path)["coverage"]]
+    return [build_object(Coverage, c) for c in read_json(path)["coverage"]]
 
 
 ICC = 0.3  # share of the variance that belongs to the conversation

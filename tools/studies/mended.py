@@ -32,7 +32,7 @@ from mtrag_nb.data.mtrag import read_benchmark, read_corpus, sample_corpus, samp
 from mtrag_nb.data.official import official_dir
 from mtrag_nb.evaluation.pairs import right_and_wrong
 from mtrag_nb.evaluation.blame import blame
-from mtrag_nb.evaluation.pairs import Ending, endings, paired
+from mtrag_nb.evaluation.pairs import Ending, endings, pair_endings
 from mtrag_nb.evaluation.proof import right_by_target
 from mtrag_nb.evaluation.evidence import Evidence
 from mtrag_nb.evaluation.statistics import (
@@ -41,7 +41,7 @@ from mtrag_nb.evaluation.statistics import (
     mean_interval,
 )
 from mtrag_nb.runs.audits import audit_run
-from mtrag_nb.runs.oracles import run_ladder, rungs_named
+from mtrag_nb.runs.oracles import run_ladder, find_rungs
 from mtrag_nb.runs.run import machine, package_versions
 from tests.support.prices import PriceCurve, price_curve, read_ending
 from tools.studies.equal import (
@@ -95,7 +95,9 @@ def share_of(ends: dict, kind: str, rule: Callable[[Ending], bool]) -> float:
 
 def at_corners(before: dict, after: dict, n: int = 1) -> PriceCurve:
     "A difference at the corners, its intervals for n differences in one table (Bonferroni)."
-    return price_curve(paired("", before, after), TWO_PRICES, TWO_SHARES, 1 - 0.05 / n)
+    return price_curve(
+        pair_endings("", before, after), TWO_PRICES, TWO_SHARES, 1 - 0.05 / n
+    )
 
 
 TRIED = {
@@ -763,7 +765,7 @@ def run_mended(
             f"no {k}": x
             for k, x in audit_run(e.run, at / "audit", without, **how).items()
         }
-        for rung in rungs_named(perfect):  # one by one, not up to it
+        for rung in find_rungs(perfect):  # one by one, not up to it
             found |= run_ladder(e.run, at / "ladder", e.gold, known, (rung,), **how)
         return {k: kept(endings(Evidence(x, e.gold))) for k, x in found.items()}
 

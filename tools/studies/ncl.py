@@ -134,7 +134,7 @@ def run_variants(
             system,
             known.tasks,
             folder / name,
-            system.configured(settings, changes),
+            system.configure(settings, changes),
             setting="reference",
             lines=known.lines,
             models=models,
@@ -236,7 +236,7 @@ def refusal_pairs(
     hidden = {t.id: gold[t.id] for t in some}
     out = {}
     for name, (system, changes) in variants.items():
-        ours = system.configured(settings, changes)
+        ours = system.configure(settings, changes)
         out[name] = tuple(
             run_tasks(
                 s,

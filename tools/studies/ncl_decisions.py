@@ -19,7 +19,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from mtrag_nb.core.settings import Settings, load_settings, with_settings
-from mtrag_nb.core.replies import Verdict, scored
+from mtrag_nb.core.replies import Verdict, score_verdict
 from mtrag_nb.core.types import DataError, Gold, Passage, Task, Turn
 from mtrag_nb.data.mtrag import read_benchmark, read_tasks
 from mtrag_nb.data.official import official_file
@@ -88,7 +88,7 @@ def nearest_others(
     out = []
     for t in tasks:
         own = {p.id for p in gold[t.id].passages}
-        near = retriever.ranked(gold[t.id].rewrite or t.question, t.domain)
+        near = retriever.rank_candidates(gold[t.id].rewrite or t.question, t.domain)
         others = [n for n in near if context_of(n).document_id not in own]
         best = best_hits(others, how.rerank_k)
         found = {
@@ -127,7 +127,7 @@ def measure_relation(
     found = {}
     for way in ways:
         rows = [
-            (scored(s, 0.0, way), o is t, t.conversation_id)
+            (score_verdict(s, 0.0, way), o is t, t.conversation_id)
             for t, o in pairs
             for s in relatedness(way, tools, t.question, _exchanges(o.history)[-1])
         ]

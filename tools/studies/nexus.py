@@ -31,7 +31,7 @@ from mtrag_nb.core.types import DataError, Gold, as_context, plain
 from mtrag_nb.data.mtrag import read_benchmark, read_corpus, sample_corpus, sample_dir
 from mtrag_nb.data.official import official_file
 from mtrag_nb.data.ratings import RatedAnswer, read_ratings
-from mtrag_nb.evaluation.calibrate import _read_calibration, rated_file_of
+from mtrag_nb.evaluation.calibrate import _read_calibration, find_rated_file
 from mtrag_nb.evaluation.statistics import (
     Interval,
     auroc_interval,
@@ -54,11 +54,11 @@ from mtrag_nb.systems.nexus import (
     _measured_licence,
     citation_coverage,
     label_by_cosine,
-    weighed,
+    weigh_grades,
 )
 from mtrag_nb.systems.self_crag import SELF_CRAG
 from mtrag_nb.systems.citations import Cited, Claim
-from mtrag_nb.systems.stages import asked_of
+from mtrag_nb.systems.stages import list_wordings
 from tests.support.company import contextual_support
 from tools.real_data import real_data
 from tools.studies.agents import measured, run_all, tables
@@ -123,12 +123,12 @@ def raw_confidence(
     contexts = [as_context(p) for p in a.task.contexts]
     verdicts = label_by_cosine(
         embedder,
-        asked_of(a.task.question, a.task.history),
+        list_wordings(a.task.question, a.task.history),
         [c.text for c in contexts],
         own.correct,
         own.ambiguous,
     )
-    weights = weighed(Grade(c.id, v) for c, v in zip(contexts, verdicts))
+    weights = weigh_grades(Grade(c.id, v) for c, v in zip(contexts, verdicts))
     kept = [c for i in weights for c in contexts if c.id == i]
     return (
         citation_coverage(attached_claims(a.answer, kept, own.least), weights)
@@ -254,7 +254,7 @@ def measure_confidence(
     "Hold the confidence against the rated answers of $MTRAG_DATA, print it, write it down. Seconds."
     data = real_data("the rated answers")
     found, others = licensed(
-        read_ratings(rated_file_of(data)),
+        read_ratings(find_rated_file(data)),
         embedder or Models(load_settings()).embedder,
         NexusSettings(**LAPTOP),
     )
@@ -539,7 +539,7 @@ def check_findings() -> None:
 def check_confidence_again(data: Path) -> None:
     "Assert that the confidence comes out as it is kept, and that four of the questions have no answer."
     licence = _measured_licence()
-    rated = read_ratings(rated_file_of(data))
+    rated = read_ratings(find_rated_file(data))
     embedder = Models(load_settings()).embedder
     again, _ = licensed(rated, embedder, NexusSettings(**LAPTOP))
     assert again["answers"] == licence["answers"]

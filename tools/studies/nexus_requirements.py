@@ -97,7 +97,7 @@ def addresses(settings: Mapping) -> list[str]:
 
 def method() -> dict[str, Evidence]:
     "What shows the requirements of retrieval, generation and verification (sections 1, 3 and 4)."
-    own = NEXUS.configured("nexus")
+    own = NEXUS.configure("nexus")
     sample_run = recorded_run()
     at = AT
     kept = {name: kept_in(name) for name in ("nexus", "citing")}
@@ -193,7 +193,7 @@ def method() -> dict[str, Evidence]:
 def system(came: Mapping) -> dict[str, Evidence]:
     """What shows the requirements of the service and its models (sections 1, 5 and 7, tables 1 to 4);
     `came`: what the service answered."""
-    own = NEXUS.configured("nexus")
+    own = NEXUS.configure("nexus")
     sample_run = recorded_run()
     at = AT
     kept = {"footprint": kept_in("footprint")}

@@ -254,7 +254,7 @@ def measure_power(folder: Path, released: Path) -> None:
     losses = {n: r.loss for n, r in reports.items()}
     made = {
         "comparisons": {
-            n: plain(x) | {"code": x.code, "needed": x.needed}
+            n: plain(x) | {"code": x.code, "needed": x.conversations_needed}
             for n, x in losses.items()
         },
         "repeats": repeats,

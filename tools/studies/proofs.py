@@ -81,7 +81,7 @@ def proof_row(r: ProofReport) -> dict:
         "failed": len(r.proofs),
         "statuses": {s: r.share(s) for s in STATUSES},
         "agreement": r.agreement,
-        "tested": len(r.tested),
+        "tested": len(r.tested_turns),
         "rule": r.rule,
         "constants": {c.stage: c for c in r.constants},
         "placebos": {p.repair: p for p in r.placebos},

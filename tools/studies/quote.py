@@ -32,7 +32,7 @@ from mtrag_nb.models.chat import EmbedderLike
 from mtrag_nb.models.embed import BertScorer
 from mtrag_nb.runs.run import load_toolbox, machine, package_versions, run_tasks
 from mtrag_nb.systems.baselines import QUOTE, QuoteSettings
-from mtrag_nb.systems.stages import Toolbox, asked_of
+from mtrag_nb.systems.stages import Toolbox, list_wordings
 from mtrag_nb.systems.quotes import nearest
 from mtrag_nb.systems.system import take_turn
 from tools.studies.task_samples import sample_file
@@ -119,7 +119,7 @@ WORDINGS = {
     "both": slice(None),
     "the question": slice(0, 1),
     "with the one before": slice(-1, None),
-}  # of `quote.asked_of`
+}  # of `quote.list_wordings`
 
 
 def quoted(
@@ -129,7 +129,7 @@ def quoted(
     contexts = {p.id: as_context(p) for p in task.contexts or ()}
     found = nearest(
         embedder,
-        asked_of(task.question, task.history)[WORDINGS[wording]],
+        list_wordings(task.question, task.history)[WORDINGS[wording]],
         list(contexts.values()),
         sentences,
     )
@@ -343,7 +343,7 @@ def measure_quote(
 ) -> dict:
     "Measure the baseline on $MTRAG_DATA, print it, write it down. An hour on one thread; goes on where it stopped."
     data = official_dir("this study", "mtragun-human/predictions_raguteam")
-    settings = QUOTE.configured(load_settings())
+    settings = QUOTE.configure(load_settings())
     models = models or Models(settings)
     bert = BertScorer(MINILM, rescale=False)
     runs = Path(runs)

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from mtrag_nb.core.html import text_table
 from mtrag_nb.core.record import Recorded
 from mtrag_nb.core.run_folder import Run
-from mtrag_nb.core.types import TO_ANSWER, Gold, Task, structured
+from mtrag_nb.core.types import TO_ANSWER, Gold, Task, build_object
 from mtrag_nb.data.mtrag import Benchmark, read_benchmark, read_queries
 from mtrag_nb.data.official import official_dir, official_file, official_files
 from mtrag_nb.data.predictions import import_predictions, read_rewrites
@@ -40,7 +40,7 @@ RATES = ("right", "failed", "refused", "wrong answer")
 
 def read_interval(found: Mapping) -> Interval:
     "An interval from plain data."
-    return structured(Interval, found)
+    return build_object(Interval, found)
 
 
 def span(found: Mapping, sign: str = "", digits: int = 2) -> str:

@@ -275,7 +275,7 @@ def measure_way(
     embedded = embedder.seconds
     started = time.process_time()
     ranked = [
-        retriever.ranked(
+        retriever.rank_candidates(
             q.rewrite if way.rewritten else q.task.question, q.task.domain, q.turns
         )
         for q in queries

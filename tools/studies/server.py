@@ -37,7 +37,7 @@ from mtrag_nb.models.weights import find_model, torch_dtype
 from mtrag_nb.models.server import ServerChat
 from mtrag_nb.runs.run import machine, package_versions, run_tasks
 from mtrag_nb.search.ingest import build_index
-from mtrag_nb.systems.outside import configured, system_named
+from mtrag_nb.systems.outside import configure, find_system
 from tools.study import kept_in
 
 
@@ -154,7 +154,7 @@ def answered(
     "What a system answers."
     setting = {"index": index} if index else {"setting": "reference"}
     run = run_tasks(
-        system_named(system),
+        find_system(system),
         tasks,
         out,
         models.settings,
@@ -169,7 +169,7 @@ def answered(
 def over(spec: ModelSpec, changes: dict | None = None) -> Models:
     "The laptop's models, with the chat model behind a server."
     own = {"chat.name": spec.name, "chat.url": f"{spec.url}#transformers"}
-    settings = configured("self_crag", "laptop", {**GREEDY, **own, **(changes or {})})
+    settings = configure("self_crag", "laptop", {**GREEDY, **own, **(changes or {})})
     return Models(settings, chat=ByText(settings.chat, settings.batch_size))
 
 
@@ -212,7 +212,7 @@ def measure_server(
     work = Path(work)
     work.mkdir(parents=True, exist_ok=True)
     tasks = read_tasks(sample_dir() / "reference.jsonl")[:turns]
-    models = Models(configured("self_crag", "laptop", {**GREEDY, "batch_size": 4}))
+    models = Models(configure("self_crag", "laptop", {**GREEDY, "batch_size": 4}))
     index = work / "index"
     passages = list(read_corpus(*sample_corpus()))
     build_index(

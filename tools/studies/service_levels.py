@@ -18,7 +18,7 @@ import numpy as np
 
 from mtrag_nb.core.html import Table, show
 from mtrag_nb.core.record import Trajectory
-from mtrag_nb.core.types import SettingsError, structured
+from mtrag_nb.core.types import SettingsError, build_object
 from mtrag_nb.evaluation.statistics import Interval
 from mtrag_nb.systems.agents import AGENTS
 from mtrag_nb.systems.outside import departures
@@ -142,7 +142,7 @@ def unjudged(
     "Why a target cannot be judged under a profile: a stand-in for what the specification aims at, or too few turns."
     if name in UNJUDGED:
         return UNJUDGED[name]
-    settings = AGENTS.configured(profile)
+    settings = AGENTS.configure(profile)
     cut = re.match(r"P(\d+)", name)
     searches = name in SIX or "retrieval" in name
     other = any(
@@ -165,7 +165,7 @@ def unjudged(
 def held_to_targets(told: Mapping) -> Targets:
     "The targets and what came of them, from what `main` wrote."
     six = {
-        m: structured(Interval, i) for m, i in told["beside"]["six"]["agents"].items()
+        m: build_object(Interval, i) for m, i in told["beside"]["six"]["agents"].items()
     }
     cache = told["cache"]
     waits = {k: v for k, v in told["alone"].items() if k != "n"}

@@ -93,7 +93,7 @@ def candidates_of(
     reranker = _TalkReranker(index, embedder)
     out = []
     for q in queries:
-        nodes = retriever.ranked(q.task.question, q.task.domain, q.turns)
+        nodes = retriever.rank_candidates(q.task.question, q.task.domain, q.turns)
         signals = reranker.signals(nodes, Question(q.task.question, turns=q.turns))
         out.append(Candidates(q, tuple(map(document_of_node, nodes)), signals))
     return out
@@ -174,7 +174,7 @@ def expand(
     "Search again with what was found first."
     text = q.task.question
     domain = q.task.domain
-    nodes = Retriever(index, embedder, settings=ways()[HELD].settings).ranked(
+    nodes = Retriever(index, embedder, settings=ways()[HELD].settings).rank_candidates(
         text, domain, q.turns
     )
     [plain], first = embedder.encode([text], query=True), nodes[:FIRST]

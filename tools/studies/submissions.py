@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mtrag_nb.core.files import read_jsonl, write_json
 from mtrag_nb.core.refusals import idk_by_rule
-from mtrag_nb.core.types import DataError, Gold, structured
+from mtrag_nb.core.types import DataError, Gold, build_object
 from mtrag_nb.data.mtrag import Benchmark, read_benchmark
 from mtrag_nb.data.official import official_file
 from mtrag_nb.data.submissions import read_predictions
@@ -81,7 +81,7 @@ def measure_submissions(out: str | Path = "data/measured/raguteam.json") -> Comp
 
 def kept_comparison() -> Comparison:
     "The comparison of the seven submissions that is kept."
-    teams = structured(Comparison, kept_in("raguteam"))
+    teams = build_object(Comparison, kept_in("raguteam"))
     assert len(teams.systems) == 7
     assert len(teams.pairs) == 21
     return teams

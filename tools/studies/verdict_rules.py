@@ -13,7 +13,7 @@ from mtrag_nb.core.text import support
 from mtrag_nb.core.types import TO_ANSWER, TO_REFUSE, Outcome
 from mtrag_nb.evaluation.measures import rouge_l, target_recall
 from mtrag_nb.evaluation.verdicts import RIGHT, WRONG
-from mtrag_nb.evaluation.pairs import Ending, paired
+from mtrag_nb.evaluation.pairs import Ending, pair_endings
 from mtrag_nb.evaluation.statistics import Interval, auroc
 from tests.support.intervals import statistic_interval
 from tests.support.prices import PriceCurve, price_curve
@@ -94,7 +94,8 @@ def curves(answers: Sequence[Scored], by: str | Rule) -> dict[str, PriceCurve]:
         ends.setdefault(a.system, {})[a.task] = ended(a, by)
     names = [f"{b} less {a}" for a, b in combinations(ends, 2)]
     pairs = [
-        paired(n, ends[a], ends[b]) for n, (a, b) in zip(names, combinations(ends, 2))
+        pair_endings(n, ends[a], ends[b])
+        for n, (a, b) in zip(names, combinations(ends, 2))
     ]
     return {p.name: price_curve(p) for p in pairs}
 

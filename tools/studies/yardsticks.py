@@ -17,7 +17,7 @@ from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import TO_ANSWER, TO_REFUSE, plain
 from mtrag_nb.data.official import official_dir
 from mtrag_nb.evaluation.verdicts import RIGHT, WRONG
-from mtrag_nb.evaluation.pairs import Ending, paired
+from mtrag_nb.evaluation.pairs import Ending, pair_endings
 from mtrag_nb.evaluation.statistics import (
     Interval,
     difference_interval,
@@ -267,7 +267,7 @@ def priced_style(answers: Sequence[Scored]) -> dict[str, Interval]:
     for x in answers:
         if x.source == "rated" and x.label in TO_ANSWER:
             ends[x.system][x.task] = ended(x, words)
-    c = price_curve(paired("style", ends[a], ends[b]))
+    c = price_curve(pair_endings("style", ends[a], ends[b]))
     return {f"{p:g}": i for (p, _), i in c.points.items() if p in (0.0, 0.5, 1.0)}
 
 
