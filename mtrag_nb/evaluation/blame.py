@@ -1,4 +1,4 @@
-"""Which stage failed first in each turn of a run.
+"""Name the first stage that failed in each turn of a run, from its record and its gold.
 
 Docs: https://mtrag-nb.github.io/mtrag_nb/7_evaluation/blame.html.md"""
 
@@ -57,26 +57,7 @@ from .statistics import Interval, Report, mean_by_task
 from .verdicts import TargetVerdict, best_by_target, says_target
 
 # %% auto #0
-__all__ = ['COSTS', 'CAUSES', 'STAGES', 'costs', 'assess_draft', 'Blame', 'blame_turn', 'BlameReport', 'blame']
-
-# %% ../../nbs/7_evaluation/15_blame.ipynb #a60bbc1b
-# Unit of cost -> what reads it from the calls of a turn.
-COSTS: dict[str, Callable[[Calls], float]] = {
-    "tokens": attrgetter("tokens"),
-    "seconds": attrgetter("seconds"),
-    "calls": attrgetter("n"),
-}
-
-
-def costs(turns: Iterable[Trajectory], by: str = "tokens") -> dict[str, float]:
-    """Measure what each finished turn cost: task id -> cost, by a key of `COSTS`.
-
-    Raises SettingsError for another key.
-    """
-    if by not in COSTS:
-        units = ", ".join(COSTS)
-        raise SettingsError(f"cost in {by!r} is not counted: there are {units}")
-    return {t.task_id: float(COSTS[by](t.calls)) for t in turns if not t.failed}
+__all__ = ['CAUSES', 'STAGES', 'COSTS', 'assess_draft', 'Blame', 'blame_turn', 'BlameReport', 'blame', 'costs']
 
 # %% ../../nbs/7_evaluation/15_blame.ipynb #1931631b
 # A change of ROUGE-L that counts: two answers to one question, both rated 4 of 4, differ by less.
@@ -564,3 +545,22 @@ def blame(
     judge = _describe_judge(run) if run.verdicts == "judge" else ""
     turns = {i: blame_turn(row) for i, row in run.rows.items()}
     return BlameReport(run.name, turns, run.talks, judge)
+
+# %% ../../nbs/7_evaluation/15_blame.ipynb #a60bbc1b
+# Unit of cost -> what reads it from the calls of a turn.
+COSTS: dict[str, Callable[[Calls], float]] = {
+    "tokens": attrgetter("tokens"),
+    "seconds": attrgetter("seconds"),
+    "calls": attrgetter("n"),
+}
+
+
+def costs(turns: Iterable[Trajectory], by: str = "tokens") -> dict[str, float]:
+    """Measure what each finished turn cost: task id -> cost, by a key of `COSTS`.
+
+    Raises SettingsError for another key.
+    """
+    if by not in COSTS:
+        units = ", ".join(COSTS)
+        raise SettingsError(f"cost in {by!r} is not counted: there are {units}")
+    return {t.task_id: float(COSTS[by](t.calls)) for t in turns if not t.failed}

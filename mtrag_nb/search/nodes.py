@@ -1,4 +1,4 @@
-"""Passages and documents as LlamaIndex nodes: parents that are read, children that are searched.
+"""Cut passages and documents into LlamaIndex nodes: small children for the index, larger parents for the generator.
 
 Docs: https://mtrag-nb.github.io/mtrag_nb/4_search/nodes.html.md"""
 

@@ -1,4 +1,4 @@
-"""From a question to ranked passages: retrievers over views, fusion, rerankers, parents swapped in.
+"""From a question in a conversation to ranked passages: LlamaIndex retrievers for several queries, fusion, rerankers and parent swap.
 
 Docs: https://mtrag-nb.github.io/mtrag_nb/4_search/retrieve.html.md"""
 

@@ -1,4 +1,4 @@
-"""Self-CRAG, by team Gbgers at SemEval-2026 Task 8: CRAG's grade, and Self-RAG's check with retries.
+"""A LangGraph graph that grades the retrieved documents, checks its draft, and tries again or refuses (Self-CRAG, SemEval-2026 Task 8).
 
 Docs: https://mtrag-nb.github.io/mtrag_nb/5_systems/self_crag.html.md"""
 
