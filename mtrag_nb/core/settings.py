@@ -762,7 +762,9 @@ def load_place(name: str) -> tuple[object, str]:
         problem = f"{place} has no {attribute!r}; it has {names}"
         raise SettingsError(f"{problem}: name one as {place}:NAME")
     value = getattr(module, attribute)
+    before = set(sys.modules)
     identity = identify_program(value)  # imports what the functions import
+    _LOADED.update(set(sys.modules) - before)
     file = getattr(module, "__file__", None)
     if module.__name__ in _STAMPS:
         late = _stamps(module, Path(file).resolve())
