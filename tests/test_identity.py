@@ -200,6 +200,33 @@ CHANGES = {  # name -> program, what is replaced, and by what
         "    return",
         "    print(PROMPTS.pop())\n    return",
     ),
+    "a variable of the environment": (
+        "import os\nos.environ['FARE'] = '10'\ndef answer(m):\n    return os.getenv('FARE')\n",
+        "'10'",
+        "'12'",
+    ),
+    "a default of a dictionary": (
+        "import collections\nFARES = collections.defaultdict(lambda: 10)\n"
+        "def answer(m):\n    return str(FARES['x'])\n",
+        "10",
+        "12",
+    ),
+    "a seed": (
+        "import random\nDICE = random.Random(10)\ndef answer(m):\n    return str(DICE.random())\n",
+        "(10)",
+        "(12)",
+    ),
+    "a seed of numpy": (
+        "import numpy as np\nDICE = np.random.default_rng(10)\ndef answer(m):\n    return str(DICE.random())\n",
+        "(10)",
+        "(12)",
+    ),
+    "a property of a metaclass": (
+        "class Meta(type):\n    fare = 10\nclass Fares(metaclass=Meta):\n    pass\n"
+        "def answer(m):\n    return str(Fares.fare)\n",
+        "10",
+        "12",
+    ),
     "a nested function": (
         "def answer(messages):\n    def f():\n        return 1\n    return str(f())\n",
         "return 1",
@@ -273,6 +300,51 @@ def test_a_change_is_seen(change, tmp_path):
     before = digest_of(write(tmp_path / "a", text))
     after = digest_of(write(tmp_path / "b", text.replace(old, new)))
     assert before != after
+
+
+READING = """
+class Rag:
+    def __init__(self):
+        self.text = self.read("notes.bin")
+    def read(self, name):
+        return open(name).read() if len(name) > 99 else "x"
+    def __call__(self, messages):
+        return self.text
+answer = Rag()
+"""
+NOT_FOLLOWED = {  # a program -> what is said of it
+    "import importlib\ndef answer(m):\n    return importlib.import_module('js' + 'on').dumps(m)\n": (
+        "what import_module() reads",
+    ),
+    "K = 10\ndef answer(m):\n    return globals()['K']\n": ("what globals() reads",),
+    "def answer(m):\n    return open('fares' + '.txt').read()\n": (
+        "what open() reads",
+    ),
+    READING.replace("return self.text", "return self.read(messages)"): (
+        "what open() reads",
+    ),
+    READING: (),  # it reads while it is made
+    "def answer(m):\n    return open('mine.py.txt').read()\n": (),
+}
+
+
+@pytest.mark.parametrize("text", NOT_FOLLOWED)
+def test_what_is_found_by_names_made_at_run_time_is_said(text, tmp_path):
+    (tmp_path / "mine.py.txt").write_text("10")
+    value, _ = load_place(f"{write(tmp_path, text)}:answer")
+    assert identify_program(value).unseen == NOT_FOLLOWED[text]
+
+
+@pytest.mark.parametrize("late", ["import fares", "from fares import fare"])
+def test_a_module_that_is_imported_late_counts(late, tmp_path):
+    digests = []
+    for n in (10, 12):
+        folder = tmp_path / str(n)
+        call = "fares.fare()" if late.startswith("import") else "fare()"
+        file = write(folder, f"def answer(m):\n    {late}\n    return {call}\n")
+        (folder / "fares.py").write_text(f"K = {n}\ndef fare():\n    return str(K)\n")
+        digests.append(digest_of(file))
+    assert digests[0] != digests[1]
 
 
 @pytest.mark.parametrize("change", HARMLESS)
