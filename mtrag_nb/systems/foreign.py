@@ -246,7 +246,7 @@ def _parts_of(value: object) -> tuple[object, object, object, object]:
     if is_of(value, "llama_index", *LLAMA_REPLIES):
         text = str(value)
         if value.source_nodes or text.strip() != "Empty Response":
-            return text, value.source_nodes, None, None
+            return text, value.source_nodes or None, None, None
         gate = {"step": "gate", "passed": False, "node": "synthesize"}
         gate["note"] = "no nodes were found"
         return text, value.source_nodes, [gate], Outcome.I_DONT_KNOW
