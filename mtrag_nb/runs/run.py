@@ -314,10 +314,10 @@ def load_toolbox(
         SettingsError: Another setting; no index.
         DataError: A passage that came with a task has no text.
     """
-    require_packages()
     brought = system.own_toolbox(settings) if system else None
     if brought:
         return brought
+    require_packages()
     if setting == "reference":
         _check_texts(tasks)
         retriever = GivenPassages(tasks)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import TypeVar
@@ -53,14 +53,14 @@ from ..data.tasks import BY_TEXT
 from .nodes import end_with_answer
 from .stages import Toolbox
 from .state import TurnState
-from .system import END, START, System, graph_of
+from .system import Node, System, as_node
 
 # %% auto #0
 __all__ = ['LLAMA_REPLIES', 'Result', 'DECLINES', 'SHUT', 'NOT_TAKEN', 'ONE_PIECE', 'as_passage', 'is_empty_passage',
            'PassageMemory', 'collect_passages', 'as_passages', 'left_out_note', 'count_left_out', 'Reply',
            'stated_outcome', 'is_of', 'read_reply', 'stated_verdict', 'StepReader', 'recorded_size', 'check_size',
            'check_passages', 'guarded', 'end_turn', 'unnamed_passages', 'ended', 'NoModel', 'ForeignSystem',
-           'domain_of', 'one_node']
+           'domain_of', 'OneNode', 'one_node']
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #out00011
 _FLOAT = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.I)
@@ -632,16 +632,28 @@ NOT_TAKEN = "not taken over: "  # before what of a program does not hold here
 ONE_PIECE = "it answers in one piece: a LangGraph graph can be taken up in the middle"
 
 
+class OneNode:
+    "A graph of one node, streamed as LangGraph's are; it works where LangGraph is not installed."
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def stream(
+        self, state: TurnState, config: object = None, stream_mode: str = "values"
+    ) -> Iterator[TurnState]:
+        "The state before the node and after it."
+        yield state
+        update = self._node(state)
+        yield {**state, **update, "steps": [*state["steps"], *update["steps"]]}
+
+
 def one_node(
     reply: Callable[[Task], Reply], memory: PassageMemory, tools: Toolbox
-) -> object:
+) -> OneNode:
     "A graph whose only node is `answer`."
 
     def work(state: TurnState, tools: Toolbox) -> tuple[dict, list[Step]]:
         task = state["task"]
         return ended(guarded(reply, task), memory, domain_of(task))
 
-    graph = graph_of({"answer": work}, tools)
-    graph.add_edge(START, "answer")
-    graph.add_edge("answer", END)
-    return graph.compile()
+    return OneNode(as_node("answer", work, tools))

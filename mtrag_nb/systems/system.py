@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -526,18 +528,25 @@ def explain_settings(
     return list(rows.values())
 
 # %% ../../nbs/5_systems/02_system.ipynb #cbd7c2bf
+def _untraced() -> AbstractContextManager:
+    "A context in which LangSmith, where it is installed, traces nothing."
+    if find_spec("langsmith") is None:
+        return nullcontext()
+    from langsmith import tracing_context
+
+    return tracing_context(enabled=False)
+
+
 def run_turn(graph: CompiledStateGraph, task: Task, max_steps: int = 50) -> TurnState:
     """The final state of a turn in a graph of `System.graph`.
 
     Raises NodeError, with the steps so far as `steps`, if a node fails; a loop that does not end
     within so many steps is an error.
     """
-    from langsmith import tracing_context
-
     state: TurnState = {"task": task, "steps": []}
     config = {"recursion_limit": max_steps}
     try:
-        with tracing_context(enabled=False):
+        with _untraced():
             for state in graph.stream(state, config=config, stream_mode="values"):
                 pass
     except Exception as e:
