@@ -84,12 +84,12 @@ TALKS = {  # name of the run in data/talks -> changed settings of agents, questi
 }
 WALKED = "Are dogs allowed at Ansel Ridge?"  # the first question of the conversation of tour/00
 WORDING = "Does the document answer the question? Reply with one word: yes or no."
-JUDGED = (
-    "sample_self_crag",
-    "sample_self_crag_graded",
-    "sample_ncl",
-    "sample_ncl_no_classification",
-)
+JUDGED = {  # name of a run in data/recorded -> what the laptop's judge is asked
+    "sample_self_crag": PROTOCOLS,
+    "sample_self_crag_graded": ("refusal", "faithfulness", "correctness"),
+    "sample_ncl": PROTOCOLS,
+    "sample_ncl_no_classification": PROTOCOLS,
+}
 PAPER_RUNS = "paper/runs/"  # in data; of the plans, what is kept there
 
 
@@ -285,7 +285,7 @@ def main(folder: Path, minutes: float, only: Sequence[str]) -> None:
         record_walkthrough(walked, work, models)
     for name in wanted(JUDGED):
         judged = work / f"{name}_judged"
-        if not keep_judged(Run(folder / name), judged, models, PROTOCOLS, left()):
+        if not keep_judged(Run(folder / name), judged, models, JUDGED[name], left()):
             return
     for name in wanted(planned):
         r, row = planned[name]
