@@ -104,7 +104,7 @@ study: $(VENV)/.installed-dev ## measure a study again into data/measured (NAME=
 lab: $(VENV)/.installed-dev ## JupyterLab, with the tests' stand-ins and what the studies share on the path
 	@PYTHONPATH=$(CURDIR):$(CURDIR)/tools $(BIN)/jupyter lab
 
-record: $(VENV)/.installed-dev ## record the runs of the sample that the notebooks show (data/recorded); about an hour on one core, goes on where it stopped
+record: $(VENV)/.installed-dev ## record the runs of the sample that the notebooks show (data/recorded, data/paper/runs); some hours on one core, goes on where it stopped
 	@$(STUDY) tools/record.py
 
 notebooks: $(VENV)/.installed-dev export ## run every notebook and keep its outputs (NB=... for some)

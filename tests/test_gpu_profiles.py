@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mtrag_nb.app.data import ingest
-from mtrag_nb.app.run import run
-from mtrag_nb.app.data import _fetch_hub, _wanted_models
+from mtrag_nb.app.data import _fetch_hub, _wanted_models, ingest
 from mtrag_nb.app.measure import judge, score
+from mtrag_nb.app.options import call_typed
 from mtrag_nb.app.pages import report
+from mtrag_nb.app.reproduce import reproduce
+from mtrag_nb.app.run import run
 from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import ModelSpec
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
@@ -21,7 +22,7 @@ from mtrag_nb.models.chat import chat
 from mtrag_nb.models.local import TransformersChat
 from mtrag_nb.systems.outside import configure
 from tests.support.hub import StandInHub, hub_environment
-from tests.support.tiny import make_tiny
+from tests.support.tiny import make_tiny, tiny_cache
 from tests.support.volume import few
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -189,3 +190,45 @@ def test_runs_in_four_bits_are_judged_scored_and_reported_on(runs):
     )
     page = report(list(runs)).read_text(encoding="utf-8")
     assert all(name in page for name in (*runs, LLAMA, SMALL))
+
+
+# A paper by one command: ingestion, its runs as published, the judge, tables, figures and the page.
+
+
+PAPERS = (
+    ("ncl", "ncl"),
+    ("agents", "agents"),
+    ("nexus", "nexus"),
+    ("self_crag", "t4"),
+    ("self_crag", "t4x2"),
+)
+
+
+@pytest.fixture(scope="module")
+def all_tiny(tmp_path_factory) -> Iterator[None]:
+    "In this process the hub's cache holds a tiny model in the place of each."
+    from huggingface_hub import constants
+
+    folder = tmp_path_factory.mktemp("tiny")
+    with pytest.MonkeyPatch.context() as patched:
+        cache = tiny_cache(folder / "made", folder / "cache")
+        patched.setattr(constants, "HF_HUB_CACHE", str(cache))
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("paper", "profile"), PAPERS)
+def test_a_paper_is_reproduced_as_published_by_the_models_of_its_profile(
+    paper: str, profile: str, all_tiny: None, tmp_path: Path
+):
+    changes = ["stages.max_new_tokens=8", "chat.device=cpu", "embedder.device=cpu"]
+    if profile == "t4x2":
+        changes.append("reranker.device=cpu")
+    words = [paper, "--profile", profile, "--data", "sample", "--limit", "2"]
+    for change in changes:
+        words += ["--set", change]
+    assert call_typed(reproduce, *words, "--out", str(tmp_path)) == 0
+    turns = Run(tmp_path / paper).trajectories.values()
+    assert len(turns) == 2 and not any(t.error for t in turns)
+    assert Run(tmp_path / paper).system == f"{paper}+published"
+    assert (tmp_path / "reproduction.html").is_file()

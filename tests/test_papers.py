@@ -480,7 +480,7 @@ def test_as_published_and_another_paper_are_other_rows_of_the_same_plan(tmp_path
     go(ncl, told.append)
     assert list(tables_of(ncl, recordings(ncl))) == ["ncl_1", "ncl_2", "ncl_5"]
     assert not any("ingest" in t for t in told)
-    assert sum(t.startswith("judge ") for t in told) == 2
+    assert sum(t.startswith("judge ") for t in told) == 3
 
 
 def test_what_is_not_there_has_to_be_fetched(tmp_path):

@@ -1,24 +1,28 @@
 """Record the runs that the notebooks on cases and on the papers show: three conversations of the sample, every system and
-some variants, by the embedded models; fourteen questions that somebody typed; the calls of three turns of Self-CRAG as published,
-which tour/00 replays; and what the laptop's judge said of the runs.
+some variants, by the embedded models; the runs of the papers' plans that are kept in paper/runs, among them each paper as published;
+fourteen questions that somebody typed; the calls of three turns of Self-CRAG as published, which tour/00 replays; and what the laptop's
+judge said of the runs.
 
-  python tools/record.py [--minutes N] [FOLDER]
+  python tools/record.py [--minutes N] [--only NAME ...] [FOLDER]
 
-Writes into FOLDER (default data/recorded; the typed questions and the calls into talks, the ablations into paper/runs beside it) what is finished: manifest,
-trajectories, passages, judgements. The call records
+Writes into FOLDER (default data/recorded; the typed questions and the calls into talks, the papers' runs into paper/runs beside it) what is
+finished: manifest, trajectories, passages, judgements. The call records
 and the predictions are left out; they are large, and the pages need neither. Work in progress lies in runs/recorded; killed
-or out of time, the same command goes on there. About an hour on one core, most of it judging.
+or out of time, the same command goes on there. Some hours on one core, most of them runs as published.
 """
 
 import argparse
 import json
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
+from mtrag_nb.app.reproduce import PlannedRun, Reproduction
 from mtrag_nb.core.files import read_jsonl, write_json, write_jsonl, write_whole
 from mtrag_nb.core.run_folder import Run
+from mtrag_nb.core.settings import Settings
 from mtrag_nb.core.telemetry import telemetry
 from mtrag_nb.data.mtrag import (
     read_benchmark,
@@ -28,6 +32,7 @@ from mtrag_nb.data.mtrag import (
     sample_corpus,
     sample_dir,
 )
+from mtrag_nb.evaluation.judge import PROTOCOLS
 from mtrag_nb.evaluation.judged_runs import judge_run
 from mtrag_nb.evaluation.scores import score_run
 from mtrag_nb.models.calls import Models, RecordedChat
@@ -57,12 +62,6 @@ VARIANTS = {  # name of the run -> system, changed settings
     "sample_self_crag_flat": ("self_crag+laptop", {"chunks.flat": True}),
     "sample_self_crag_strict": ("self_crag+laptop", {"stages.prompts": "strict"}),
 }
-ABLATIONS = {  # of the papers' tables, in data/paper/runs: where the changed setting is felt
-    "graded_no_filter": ("self_crag+graded", {"retrieval.domain_filter": False}),
-    "graded_flat": ("self_crag+graded", {"chunks.flat": True}),
-    "published": ("self_crag+published", {}),
-    "published_strict": ("self_crag+published", {"stages.prompts": "published-strict"}),
-}
 ASKED = (  # of agents, by `mtrag ask`: long enough that most of it lies in the summary
     "who won the coast league in 2021",
     "And the year after?",
@@ -79,9 +78,19 @@ ASKED = (  # of agents, by `mtrag ask`: long enough that most of it lies in the 
     "And with a dog?",
     "Back to football: how was that bonus point called again?",
 )
+TALKS = {  # name of the run in data/talks -> changed settings of agents, questions
+    "agents": ({}, ASKED),
+    "agents_summary": ({"agents.summary": "model"}, ASKED[:8]),
+}
 WALKED = "Are dogs allowed at Ansel Ridge?"  # the first question of the conversation of tour/00
 WORDING = "Does the document answer the question? Reply with one word: yes or no."
-JUDGED = ("sample_self_crag", "sample_ncl", "sample_ncl_no_classification")
+JUDGED = {  # name of a run in data/recorded -> what the laptop's judge is asked
+    "sample_self_crag": PROTOCOLS,
+    "sample_self_crag_graded": ("refusal", "faithfulness", "correctness"),
+    "sample_ncl": PROTOCOLS,
+    "sample_ncl_no_classification": PROTOCOLS,
+}
+PAPER_RUNS = "paper/runs/"  # in data; of the plans, what is kept there
 
 
 def keep(source: Path, target: Path, names, order) -> None:
@@ -103,26 +112,32 @@ def keep(source: Path, target: Path, names, order) -> None:
 
 
 def record_talk(folder: Path, work: Path, models: Models) -> None:
-    "The conversation of ASKED, as `mtrag ask --system agents --domain clapnq` keeps it; from its beginning, where it stopped."
+    "A conversation of TALKS, as `mtrag ask --system agents --domain clapnq` keeps it; from its beginning, where it stopped."
     if (folder / "trajectories.jsonl").exists():
         return
-    rmtree(work / "ask", ignore_errors=True)
+    changes, questions = TALKS[folder.name]
+    asked = work / "ask" / folder.name
+    rmtree(asked, ignore_errors=True)
     place = (
         work / "index",
         "agents",
+<<<<<<< HEAD
         configure("agents"),
+=======
+        configured("agents", "laptop", changes),
+>>>>>>> w-a
         models,
         "clapnq",
         "none",
-        work / "ask",
+        asked,
     )
     talk = Talk(*place, id="a5c" + 13 * "0")
     try:
-        for question in ASKED:
+        for question in questions:
             print(talk.ask(question).answer, flush=True)
     finally:
         talk.close()
-    [kept] = (work / "ask").iterdir()
+    [kept] = asked.iterdir()
     turns = {i: t.turn for i, t in Run(kept).trajectories.items()}
     keep(kept, folder, (*KEPT, "tasks.jsonl"), turns)
 
@@ -152,17 +167,75 @@ def record_walkthrough(path: Path, work: Path, models: Models) -> None:
     write_jsonl(path, ({**x, "value": {**x["value"], "seconds": 0.0}} for x in kept))
 
 
-def main(folder: Path, minutes: float) -> None:
-    end, work = time.monotonic() + 60 * minutes, ROOT / "runs" / "recorded"
+def keep_judged(
+    run: Run,
+    judged: Path,
+    models: Models,
+    protocols: Sequence[str],
+    minutes: float,
+) -> bool:
+    """Judge a kept run in `judged`, keep judgements and scores in its folder; whether all turns are judged.
+
+    They lie apart from the run: this judge has no licence, and is not to mark faults in the views.
+    """
     path = sample_dir() / "reference.jsonl"
-    tasks = [t for t in read_tasks(path) if t.id.startswith(CONVERSATIONS)]
+    tasks, gold = read_tasks(path), read_gold(path)
+    turns = {i: n for n, i in enumerate(run.trajectories)}
+    tasks = [task for task in tasks if task.id in turns]
+    report = judge_run(
+        run,
+        tasks,
+        gold,
+        models.settings,
+        protocols=protocols,
+        out=judged,
+        models=models,
+        minutes=minutes,
+    )
+    if report.pending:
+        print(f"{run.folder.name}: {report.pending} turns are not judged yet")
+        return False
+    place = run.folder / "judged"
+    keep(judged, place, ("judge.json", "judgements.jsonl"), turns)
+    bert = encoder_named("minilm")
+    score_run(Run(run.folder, judged=place), gold, bert=bert, idk="recorded", out=place)
+    print(f"{run.folder.name}: {report!r}\n", flush=True)
+    return True
+
+
+def planned_runs(work: Path) -> dict[str, tuple[Reproduction, PlannedRun]]:
+    "Name of a run kept in data/paper/runs -> its paper, as the laptop reproduces it over the sample, and its row of the plan."
+    runs = {}
+    for paper in ("self_crag", "ncl", "agents", "nexus"):
+        changes = {"batch_size": "8"}
+        r = Reproduction(paper, work / paper, changes=changes, where="sample")
+        for planned in r.made:
+            if planned.kept.startswith(PAPER_RUNS):
+                runs[planned.kept.removeprefix(PAPER_RUNS)] = (r, planned)
+    return runs
+
+
+def main(folder: Path, minutes: float, only: Sequence[str]) -> None:
+    end, work = time.monotonic() + 60 * minutes, ROOT / "runs" / "recorded"
+    tasks = [
+        task
+        for task in read_tasks(sample_dir() / "reference.jsonl", contexts=True)
+        if task.id.startswith(CONVERSATIONS)
+    ]
     tasks.sort(key=lambda t: (t.conversation_id, t.turn))
     order = {t.id: n for n, t in enumerate(tasks)}
+<<<<<<< HEAD
     gold, models = read_gold(path), Models(configure(changes={"batch_size": 4}))
+=======
+    models = Models(configured(changes={"batch_size": 4}))
+    corpus = list(read_corpus(*sample_corpus()))
+    places = folder.parent / "paper" / "runs"
+>>>>>>> w-a
 
     def left() -> float:
         return max(0.0, (end - time.monotonic()) / 60)
 
+<<<<<<< HEAD
     for name, (system, changes) in {**VARIANTS, **ABLATIONS}.items():
         place = folder if name in VARIANTS else folder.parent / "paper" / "runs"
         # As published a turn asks the small model a dozen times, to little avail: one conversation.
@@ -200,6 +273,74 @@ def main(folder: Path, minutes: float) -> None:
         bert = find_encoder("minilm")
         score_run(run, gold, bert=bert, idk="recorded", out=folder / name / "judged")
         print(f"{report!r}\n", flush=True)
+=======
+    def record(
+        target: Path, system: str, settings: Settings, index: Path, setting: str
+    ) -> bool:
+        "Answer the tasks and keep the run; whether it is whole."
+        name = target.name
+        if setting == "rag":
+            build_index(
+                corpus,
+                index,
+                models.embedder,
+                settings.chunks,
+                sparse=settings.sparse,
+                progress=False,
+            )
+        run = run_tasks(
+            system_named(system),
+            tasks,
+            work / name,
+            settings,
+            index if setting == "rag" else None,
+            setting,
+            models=models,
+            minutes=left(),
+        )
+        if len(run.trajectories) < len(tasks):
+            done = f"{len(run.trajectories)} of {len(tasks)} turns"
+            print(f"{name}: {done}; the same command goes on")
+            return False
+        keep(run.folder, target, KEPT, order)
+        print(f"{name}\n{telemetry(run.trajectories.values())}\n", flush=True)
+        return True
+
+    def wanted(names: Iterable[str]) -> list[str]:
+        return [name for name in names if not only or name in only]
+
+    for name in wanted(VARIANTS):
+        system, changes = VARIANTS[name]
+        settings = configured(system, "laptop", {"batch_size": 4, **changes})
+        index = work / ("index_flat" if settings.chunks.flat else "index")
+        if not record(folder / name, system, settings, index, "rag"):
+            return
+    planned = planned_runs(work)
+    for name in wanted(planned):
+        r, row = planned[name]
+        system, settings = r.system_of(row), r.settings(row)
+        if not record(places / name, system, settings, r.index(row), r.of.setting):
+            return
+    for name in wanted(TALKS):
+        index = work / "index"
+        build_index(
+            corpus, index, models.embedder, configured("agents").chunks, progress=False
+        )
+        record_talk(folder.parent / "talks" / name, work, models)
+    if not only:
+        walked = folder.parent / "talks" / "walkthrough" / "calls.jsonl"
+        record_walkthrough(walked, work, models)
+    for name in wanted(JUDGED):
+        judged = work / f"{name}_judged"
+        if not keep_judged(Run(folder / name), judged, models, JUDGED[name], left()):
+            return
+    for name in wanted(planned):
+        r, row = planned[name]
+        judged = work / f"{name}_judged"
+        run = Run(places / name)
+        if row.judged and not keep_judged(run, judged, models, r.of.protocols, left()):
+            return
+>>>>>>> w-a
 
 
 if __name__ == "__main__":
@@ -208,6 +349,9 @@ if __name__ == "__main__":
     ap.add_argument(
         "--minutes", type=float, default=1e6, help="start nothing new after so long"
     )
+    ap.add_argument(
+        "--only", nargs="+", default=(), metavar="NAME", help="these runs alone"
+    )
     ap.add_argument("folder", nargs="?", type=Path, default=ROOT / "data" / "recorded")
     args = ap.parse_args()
-    main(args.folder, args.minutes)
+    main(args.folder, args.minutes, args.only)
