@@ -6,7 +6,9 @@ import json
 import math
 import unicodedata
 from collections import Counter
+from datetime import datetime
 
+import numpy as np
 import pytest
 from llama_index.core.node_parser import HierarchicalNodeParser
 from llama_index.core.node_parser.interface import NodeParser
@@ -15,13 +17,20 @@ from llama_index.vector_stores.qdrant import QdrantVectorStore
 
 from mtrag_nb.app.run import demo, run
 from mtrag_nb.app.data import ingest
-from mtrag_nb.core.settings import load_settings
-from mtrag_nb.data.mtrag import sample_corpus, sample_dir
+from mtrag_nb.app.forks import blame_runs
+from mtrag_nb.core.files import write_json
+from mtrag_nb.core.run_folder import Run
+from mtrag_nb.core.settings import StoreSettings, load_settings, recorded_settings
+from mtrag_nb.core.shards import Shard
+from mtrag_nb.data.mtrag import read_corpus, read_tasks, sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.core.types import DataError, IndexMismatch
-from mtrag_nb.search.index import open_folder, open_index
+from mtrag_nb.core.types import DataError, IndexMismatch, Passage, SettingsError
+from mtrag_nb.search.index import Index, child_name, open_folder, open_index
+from mtrag_nb.search.ingest import build_index
+from mtrag_nb.search.store import all_points
+from mtrag_nb.systems.agents import AGENTS
 from mtrag_nb.search.sparse import Bm25, searched_text
 from mtrag_nb.search.index import document_ids
 from mtrag_nb.serve.documents import document_of
@@ -233,3 +242,126 @@ def test_an_index_of_an_older_format_is_to_be_built_again(number, tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps({"format": number}))
     with pytest.raises(IndexMismatch, match="Build it again"):
         open_folder(tmp_path)
+
+
+LANCE = {"store.name": "lancedb"}
+
+
+def hits_of(index: Index) -> list[tuple[str, float]]:
+    "The hits of each question of the sample, by vector and by words, in its domain and everywhere."
+    hits = []
+    for task in read_tasks(SAMPLE):
+        [vector] = HashEmbedder().encode([task.question], query=True)
+        for domain in ("", task.domain):
+            hits += index.search(vector, 20, domain)
+            hits += index.search_words(task.question, 20, domain)
+    return [(child_name(hit), hit.score) for hit in hits]
+
+
+def test_an_index_in_lancedb_serves_ingest_run_and_blame_as_qdrant_does(tmp_path):
+    seen = {}
+    for name, changes in (("qdrant", {}), ("lancedb", LANCE)):
+        settings = load_settings("laptop", changes)
+        models = Models(
+            settings, chat=ScriptedChat("Four crowns."), embedder=HashEmbedder()
+        )
+        how = {"settings": settings, "models": models, "progress": False}
+        folder = tmp_path / name
+        assert ingest(sample_corpus(), folder / "index", **how)
+        run(SAMPLE, folder / "run", index=folder / "index", system="quote", **how)
+        turns = Run(folder / "run").trajectories
+        retrieved = {
+            task: [[hit.id for hit in step.hits] for step in turn.steps if step.hits]
+            for task, turn in turns.items()
+        }
+        [(blamed, _)] = blame_runs([folder / "run"])
+        with open_folder(folder / "index") as index:
+            seen[name] = (retrieved, blamed, hits_of(index), index.fingerprint)
+    qdrant, lance = seen.values()
+    assert any(qdrant[0].values()) and lance[0] == qdrant[0]
+    assert str(lance[1]) == str(qdrant[1])
+    names, scores = zip(*qdrant[2])
+    assert tuple(name for name, _ in lance[2]) == names
+    assert np.allclose([score for _, score in lance[2]], scores, atol=2e-6)
+    assert lance[3] != qdrant[3], "the store is part of a run's identity"
+
+
+def test_an_interrupted_build_in_lancedb_stores_nothing_twice(tmp_path, monkeypatch):
+    passages = list(read_corpus(*sample_corpus(), domains=["govt"]))
+    how = {"store": StoreSettings("lancedb"), "batch": 20, "progress": False}
+    whole = build_index(passages, tmp_path / "whole", HashEmbedder(), **how)
+    for broken in (1, 2):  # the batch that is stored and not entered
+        calls = Counter()
+
+        def write(path, content):
+            calls[path.name] += 1
+            if path.name == "documents.json" and calls[path.name] == broken:
+                raise KeyboardInterrupt
+            write_json(path, content)
+
+        folder = tmp_path / str(broken)
+        with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
+            m.setattr("mtrag_nb.search.ingest.write_json", write)
+            build_index(passages, folder, HashEmbedder(), **how)
+        assert build_index(passages, folder, HashEmbedder(), **how) == whole
+
+
+def test_a_folder_does_not_decide_what_code_opens_its_vectors(tmp_path):
+    code = tmp_path / "mine.py"
+    code.write_text(
+        "from llama_index.vector_stores.lancedb import LanceDBVectorStore\n"
+        "def store(folder, collection):\n"
+        "    open(f'{folder}.opened', 'w').close()\n"
+        "    return LanceDBVectorStore(folder, collection)\n"
+    )
+    place = f"{code}:store"
+    passages = list(read_corpus(*sample_corpus(), domains=["govt"]))
+    folder = tmp_path / "index"
+    how = {"store": StoreSettings(place), "progress": False}
+    build_index(passages, folder, HashEmbedder(), **how)
+    mark = folder / "store.opened"
+    mark.unlink()
+    recorded = recorded_settings(load_settings("laptop", {"store.name": place}))
+    for name in ("", recorded.store.name):
+        with pytest.raises(SettingsError, match="decides? neither|does not decide"):
+            open_folder(folder, store=name)
+        assert not mark.exists()
+    with pytest.raises(IndexMismatch, match=r"store\.name"):
+        open_folder(folder, store="lancedb")
+    with open_folder(folder, store=place) as index:
+        assert len(index.documents) == len(passages)
+
+
+def test_page_time_and_collection_are_stored_and_leave_the_identity(tmp_path):
+    passages = [
+        Passage("one", "The ferry costs four crowns.", url="fares.pdf#page=7"),
+        Passage("two", "A dog costs two crowns."),
+    ]
+    settings = AGENTS.configured("agents").store
+    indexes = []
+    for name, store in (("plain", StoreSettings()), ("agents", settings)):
+        folder = tmp_path / name
+        how = {"store": store, "progress": False}
+        build_index(passages, folder, HashEmbedder(), **how)
+        with open_folder(folder) as index:
+            children = index.passages(["one", "two"])
+            payloads = [p.payload for page in all_points(index.store) for p in page]
+            indexes.append((index.fingerprint, children, hits_of(index)))
+    assert indexes[0] == indexes[1]
+    assert {p["doc_id"]: p.get("page") for p in payloads} == {"one": 7, "two": None}
+    for payload in payloads:
+        assert datetime.fromisoformat(payload["timestamp"]).tzinfo
+    assert (folder / "qdrant" / "documents_hybrid").is_dir()
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "", "a/b", "x" * 65])
+def test_a_collection_has_a_name_that_stays_in_its_folder(name):
+    with pytest.raises(SettingsError, match="no name of a collection"):
+        StoreSettings(collection=name)
+
+
+def test_a_store_goes_with_no_server_and_no_shard(tmp_path):
+    how = {"store": StoreSettings("lancedb"), "progress": False}
+    for more in ({"url": "http://localhost:6333"}, {"shard": Shard(1, 2)}):
+        with pytest.raises(SettingsError, match="the store lancedb does not go with"):
+            build_index([Passage("a", "A.")], tmp_path, HashEmbedder(), **how, **more)

@@ -173,7 +173,7 @@ def quiet() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("LANCE_LOG", "error")
+    os.environ.setdefault("LANCEDB_LOG", "error")
     # it says of a new table that there is none yet
     logging.getLogger("llama_index.vector_stores.lancedb.base").setLevel(logging.ERROR)
     # transformers imports peft where it is installed, which brings bitsandbytes' advice about kernels
