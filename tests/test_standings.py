@@ -104,6 +104,20 @@ def test_a_run_of_ones_own_is_placed_over_the_tasks_that_it_has():
     assert board.bands == () and "fewer than 6 conversations" in board.note
 
 
+def test_who_asks_back_is_counted_apart_from_the_ranking():
+    "Where a task wants a question back, and elsewhere; without such a task there is no such column."
+    known = released(400, {"a": (400, 0.8), "b": (400, 0.4)})
+    assert "asked back" not in repr(standings(known, "C")[0])
+    verdicts = "-" * 10 + known.runs[0].verdicts[10:]
+    asking = replace(known.runs[0], verdicts=verdicts, asked=[*range(5), 50])
+    runs = [asking, known.runs[1]]
+    (board,) = standings(replace(known, runs=runs, underspecified=[*range(10)]), "C")
+    head, rows = board.tables()[0]
+    cells = dict(zip(head, rows[0]))
+    assert cells["run"] == "a" and len(board.tasks) == 390
+    assert cells["asked back"].startswith("0.500") and cells["elsewhere"] == 1
+
+
 def test_a_run_without_a_licence_is_named_and_not_ranked():
     known = released(400, {"a": (400, 0.8), "b": (400, 0.4), "closed": (400, 0.9)})
     means = {"right": 0.9, "low": 0.8, "high": 0.95, "tasks": 400.0}

@@ -121,11 +121,7 @@ def record_talk(folder: Path, work: Path, models: Models) -> None:
     place = (
         work / "index",
         "agents",
-<<<<<<< HEAD
-        configure("agents"),
-=======
         configured("agents", "laptop", changes),
->>>>>>> w-a
         models,
         "clapnq",
         "none",
@@ -224,56 +220,13 @@ def main(folder: Path, minutes: float, only: Sequence[str]) -> None:
     ]
     tasks.sort(key=lambda t: (t.conversation_id, t.turn))
     order = {t.id: n for n, t in enumerate(tasks)}
-<<<<<<< HEAD
-    gold, models = read_gold(path), Models(configure(changes={"batch_size": 4}))
-=======
     models = Models(configured(changes={"batch_size": 4}))
     corpus = list(read_corpus(*sample_corpus()))
     places = folder.parent / "paper" / "runs"
->>>>>>> w-a
 
     def left() -> float:
         return max(0.0, (end - time.monotonic()) / 60)
 
-<<<<<<< HEAD
-    for name, (system, changes) in {**VARIANTS, **ABLATIONS}.items():
-        place = folder if name in VARIANTS else folder.parent / "paper" / "runs"
-        # As published a turn asks the small model a dozen times, to little avail: one conversation.
-        some = [
-            t
-            for t in tasks
-            if "published" not in name or t.id.startswith(CONVERSATIONS[0])
-        ]
-        settings = configure(system, "laptop", {"batch_size": 4, **changes})
-        index = work / ("index_flat" if settings.chunks.flat else "index")
-        corpus = list(read_corpus(*sample_corpus()))
-        build_index(corpus, index, models.embedder, settings.chunks, progress=False)
-        how = {"models": models, "minutes": left()}
-        run = run_tasks(find_system(system), some, work / name, settings, index, **how)
-        if len(run.trajectories) < len(some):
-            done = f"{len(run.trajectories)} of {len(some)} turns"
-            return print(f"{name}: {done}; the same command goes on")
-        keep(run.folder, place / name, KEPT, order)
-        print(f"{name}\n{telemetry(run.trajectories.values())}\n", flush=True)
-    record_talk(folder.parent / "talks" / "agents", work, models)
-    walked = folder.parent / "talks" / "walkthrough" / "calls.jsonl"
-    record_walkthrough(walked, work, models)
-    for name in JUDGED:
-        judged = work / f"{name}_judged"
-        how = {"out": judged, "models": models, "minutes": left()}
-        report = judge_run(Run(folder / name), tasks, gold, models.settings, **how)
-        if report.pending:
-            pending = f"{report.pending} turns are not judged yet"
-            return print(f"{name}: {pending}; the same command goes on")
-        # Apart from the run: this judge has no licence, and is not to mark faults in the views.
-        keep(
-            judged, folder / name / "judged", ("judge.json", "judgements.jsonl"), order
-        )
-        run = Run(folder / name, judged=folder / name / "judged")
-        bert = find_encoder("minilm")
-        score_run(run, gold, bert=bert, idk="recorded", out=folder / name / "judged")
-        print(f"{report!r}\n", flush=True)
-=======
     def record(
         target: Path, system: str, settings: Settings, index: Path, setting: str
     ) -> bool:
@@ -340,7 +293,6 @@ def main(folder: Path, minutes: float, only: Sequence[str]) -> None:
         run = Run(places / name)
         if row.judged and not keep_judged(run, judged, models, r.of.protocols, left()):
             return
->>>>>>> w-a
 
 
 if __name__ == "__main__":

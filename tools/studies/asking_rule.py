@@ -1,13 +1,13 @@
 """The rule that reads asking back, held against people, official verdicts and answers read by hand.
 
-A reply asks back if it asks the user what was meant, or for what is missing; an offer to say more is none. Who read does not
-know more than question and answer. The rule was written on the answers of MTRAG-UN, MTRAG-S, GPT-4o and the closed book; not on the
-drafts that models wrote for MTRAG's annotators, and not on what these people wrote in their place.
+A reply asks back if it asks the user what was meant, or for what is missing; an offer to say more does not. The rule was written on
+the answers of MTRAG-UN, MTRAG-S, GPT-4o and a model without passages; not on the drafts that models wrote for MTRAG's annotators,
+and not on what these people wrote in their place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from mtrag_nb.core.files import read_json, read_jsonl, write_json
@@ -16,7 +16,7 @@ from mtrag_nb.core.types import TO_ASK
 from mtrag_nb.data.official import official_dir, official_file
 from mtrag_nb.data.ratings import read_ratings
 from mtrag_nb.data.submissions import read_predictions
-from mtrag_nb.evaluation.statistics import Interval, mean_interval
+from mtrag_nb.evaluation.statistics import mean_interval
 from tools.study import MEASURED, kept_in
 from tools.studies.released_files import (
     ARMS,
@@ -27,7 +27,6 @@ from tools.studies.released_files import (
     benchmark,
     file_at,
     official_scores,
-    read_interval,
     rounded,
     span,
     table,
@@ -53,7 +52,7 @@ READ = {
     "closed book": (18, 18, 5),
 }
 ABOUT = {
-    "drafts": "models' drafts for MTRAG, 797: not written on",
+    "drafts": "models' drafts for MTRAG: not written on",
     "people, vague": "people's replies to UNDERSPECIFIED questions: not written on",
     "people, clear": "people's replies to all other questions: not written on",
     "GPT-4o": "GPT-4o's six runs, official verdicts of a judge",
@@ -167,9 +166,8 @@ def show_asking() -> None:
 
 def check_findings() -> None:
     "Assert what the page says of the rule."
-    found: Mapping[str, Mapping] = kept_in("asking")
+    found = kept_in("asking")
     assert found["people, vague"]["recall"] == 1
     assert found["people, clear"]["called"] == 1
     assert found["GPT-4o"]["called"] == found["GPT-4o"]["asks"]
-    judged: Interval = read_interval(found["GPT-4o"]["precision"])
-    assert judged.value == 1 and found["GPT-4o"]["recall"] < 0.7
+    assert found["GPT-4o"]["recall"] < 0.7

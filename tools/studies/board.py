@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from mtrag_nb import __version__
 from mtrag_nb.core.files import read_json, write_whole
 from mtrag_nb.core.run_folder import Run
-from mtrag_nb.core.types import plain
+from mtrag_nb.core.types import TO_ASK, plain
 from mtrag_nb.data.official import official_dir, official_file
 from mtrag_nb.data.predictions import import_predictions
 from mtrag_nb.evaluation.blame import blame
@@ -253,6 +253,7 @@ def numbers_of(source: _Source, tasks: Sequence[str]) -> ReleasedRun:
     verdicts = (report.turns.get(i) for i in tasks)
     return replace(
         about,
+        asked=[places[i] for i, asked in entrant.asks.items() if asked],
         verdicts="".join(LETTERS[b.verdict] if b else "." for b in verdicts),
         blame=stages,
         **official_means(source),
@@ -271,7 +272,9 @@ def means_alone(run: ReleasedRun, talks: Sequence[str]) -> ReleasedRun:
     judged = [(v == "r", t) for v, t in zip(run.verdicts, talks) if v in "ruf"]
     i = mean_interval([float(r) for r, _ in judged], [t for _, t in judged])
     means = {"right": i.value, "low": i.low, "high": i.high, "tasks": float(i.n)}
-    return replace(run, verdicts="", values=[], blame={}, means=rounded(means, 4))
+    return replace(
+        run, verdicts="", values=[], asked=[], blame={}, means=rounded(means, 4)
+    )
 
 
 def write_runs(released: ReleasedRuns) -> None:
@@ -305,7 +308,9 @@ def measure_board() -> None:
                 run = means_alone(run, [t.conversation_id for t in tasks])
             runs.append(run)
         made = {"study": "board", "mtrag_nb": __version__}
-        write_runs(ReleasedRuns(name, made, ids, numbers, runs))
+        gold = benchmark(which).gold
+        vague = [n for n, i in enumerate(ids) if gold[i].answerability in TO_ASK]
+        write_runs(ReleasedRuns(name, made, ids, numbers, runs, vague))
     write_readme()
 
 
@@ -313,11 +318,12 @@ README = """# Numbers of released runs, by task
 
 What `mtrag score FILE --board` ranks a run of one's own among. Numbers alone: no question, answer, passage or rewrite of anybody is here. Made by `make study NAME=board` from the files that their teams published, read as `mtrag import` reads them; `docs/official_scores.md` says why official scores differ from these.
 
-`mtrag.json` (842 tasks) and `mtragun.json` (the 399 tasks of the test set that were at hand) hold the ids of the tasks, the number of each task's conversation, and a line a run:
+`mtrag.json` (842 tasks) and `mtragun.json` (the 399 tasks of the test set that were at hand) hold the ids of the tasks, the number of each task's conversation, the places of the UNDERSPECIFIED tasks, and a line a run:
 
 - `verdicts`: a letter a task, r right, u undecided, f failed, - not judged (its label does not say what is right), . no turn; by words, with the rule's reading of refusals;
 - `values`: of a search nDCG@5; else ROUGE-L, 1 for a right refusal and 0 for a wrong one;
 - `blame`: stage to blame -> the places of the tasks that failed there, from 0;
+- `asked`: the places of the tasks whose reply asks the user back, by the rule of `1_core/10_refusals`;
 - `official`: means of the official scores that the file carries, conditioned by the labels; `filed`: as the file has conditioned them, and the share of RL_F that is .5;
 - `means`: of a run without a licence nothing else is kept.
 
