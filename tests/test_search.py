@@ -337,7 +337,7 @@ def test_page_time_and_collection_are_stored_and_leave_the_identity(tmp_path):
         Passage("one", "The ferry costs four crowns.", url="fares.pdf#page=7"),
         Passage("two", "A dog costs two crowns."),
     ]
-    settings = AGENTS.configured("agents").store
+    settings = AGENTS.configure("agents").store
     indexes = []
     for name, store in (("plain", StoreSettings()), ("agents", settings)):
         folder = tmp_path / name

@@ -121,7 +121,7 @@ def record_talk(folder: Path, work: Path, models: Models) -> None:
     place = (
         work / "index",
         "agents",
-        configured("agents", "laptop", changes),
+        configure("agents", "laptop", changes),
         models,
         "clapnq",
         "none",
@@ -193,7 +193,7 @@ def keep_judged(
         return False
     place = run.folder / "judged"
     keep(judged, place, ("judge.json", "judgements.jsonl"), turns)
-    bert = encoder_named("minilm")
+    bert = find_encoder("minilm")
     score_run(Run(run.folder, judged=place), gold, bert=bert, idk="recorded", out=place)
     print(f"{run.folder.name}: {report!r}\n", flush=True)
     return True
@@ -220,7 +220,7 @@ def main(folder: Path, minutes: float, only: Sequence[str]) -> None:
     ]
     tasks.sort(key=lambda t: (t.conversation_id, t.turn))
     order = {t.id: n for n, t in enumerate(tasks)}
-    models = Models(configured(changes={"batch_size": 4}))
+    models = Models(configure(changes={"batch_size": 4}))
     corpus = list(read_corpus(*sample_corpus()))
     places = folder.parent / "paper" / "runs"
 
@@ -242,7 +242,7 @@ def main(folder: Path, minutes: float, only: Sequence[str]) -> None:
                 progress=False,
             )
         run = run_tasks(
-            system_named(system),
+            find_system(system),
             tasks,
             work / name,
             settings,
@@ -264,7 +264,7 @@ def main(folder: Path, minutes: float, only: Sequence[str]) -> None:
 
     for name in wanted(VARIANTS):
         system, changes = VARIANTS[name]
-        settings = configured(system, "laptop", {"batch_size": 4, **changes})
+        settings = configure(system, "laptop", {"batch_size": 4, **changes})
         index = work / ("index_flat" if settings.chunks.flat else "index")
         if not record(folder / name, system, settings, index, "rag"):
             return
@@ -277,7 +277,7 @@ def main(folder: Path, minutes: float, only: Sequence[str]) -> None:
     for name in wanted(TALKS):
         index = work / "index"
         build_index(
-            corpus, index, models.embedder, configured("agents").chunks, progress=False
+            corpus, index, models.embedder, configure("agents").chunks, progress=False
         )
         record_talk(folder.parent / "talks" / name, work, models)
     if not only:

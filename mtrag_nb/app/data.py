@@ -26,7 +26,7 @@ from mtrag_nb.app.options import (
     ShardOf,
     SystemName,
     changes_of,
-    chosen,
+    choose_settings,
     done,
     load_name,
     one_of,
@@ -40,7 +40,7 @@ from mtrag_nb.core.settings import (
     with_settings,
 )
 from ..core.shards import Shard
-from ..core.text import clipped
+from ..core.text import clip_text
 from mtrag_nb.core.types import (
     DOMAINS,
     DataError,
@@ -161,7 +161,7 @@ def _memory_problems(settings: Settings) -> list[str]:
 
 # %% ../../nbs/app/03_data.ipynb #ea5706ab
 def profile_problems(settings: Settings) -> list[str]:
-    "What a profile lacks on this machine; empty if it can run."
+    "Return what a profile lacks on this machine, in words; [] if it can run."
     try:
         require_packages()
     except SettingsError as e:
@@ -183,12 +183,12 @@ def _print_profile(settings: Settings, problems: Sequence[str], whole: bool) -> 
 # %% ../../nbs/app/03_data.ipynb #explain0
 def _explain(system: str, profile: str, changes: Mapping[str, object]) -> list[dict]:
     "Print each setting of a system in a profile with its value and who set it."
-    from mtrag_nb.systems.outside import profiles, system_named
+    from mtrag_nb.systems.outside import profiles, find_system
     from mtrag_nb.systems.system import explain_settings
 
-    rows = explain_settings(system_named(system), profiles()[profile], changes)
+    rows = explain_settings(find_system(system), profiles()[profile], changes)
     for row in rows:
-        print(f"{row.key:26} {clipped(str(row.value), 36):36} {row.source}")
+        print(f"{row.key:26} {clip_text(str(row.value), 36):36} {row.source}")
     return [row._asdict() for row in rows]
 
 # %% ../../nbs/app/03_data.ipynb #printmac
@@ -360,7 +360,7 @@ def fetch(
     progress: bool = True,
 ) -> bool:
     "Fetch the benchmark's files or a profile's models; it resumes."
-    settings = chosen(settings)
+    settings = choose_settings(settings)
     if what == "models":
         return bool(_fetch_hub(_wanted_models(settings, model, every), progress))
     left_out = {"more"} if not every else set()
@@ -371,7 +371,10 @@ def fetch(
 
 # %% ../../nbs/app/03_data.ipynb #79588d9f
 def on_device(settings: Settings, device: str = "") -> Settings:
-    "Settings whose embedder runs there; '': as they say. Raises SettingsError for a GPU that will not do."
+    """Return settings whose embedder runs on a device; '': unchanged.
+
+    Raises SettingsError for a GPU that cannot be used.
+    """
     if not device:
         return settings
     if device.startswith("cuda"):
@@ -386,7 +389,7 @@ def on_device(settings: Settings, device: str = "") -> Settings:
 
 
 def print_index(index: str | Path, manifest: "Manifest") -> None:
-    "Print what an index holds."
+    "Print what an index contains."
     total = manifest.total
     parts = ", ".join(
         f"{d} {n['passages']}" for d, n in sorted(manifest.domains.items())
@@ -436,13 +439,15 @@ def ingest(
     if odd := next((f for f in passages if not isinstance(f, (str, Path))), None):
         what = kind_words(type(odd))
         raise SettingsError(f"ingest takes files, not {what}; build_index passages")
-    settings = on_device(chosen(settings), device)
+    settings = on_device(choose_settings(settings), device)
     shard = on_ray(ingest, locals(), "index") if on else shard
     from mtrag_nb.search.ingest import Corpus, build_index
-    from mtrag_nb.search.nodes import capped
+    from mtrag_nb.search.nodes import cap_passages
 
     corpus = Corpus(
-        lambda: capped(read_corpus(*passages, domains=domains), settings.chunks, cap)
+        lambda: cap_passages(
+            read_corpus(*passages, domains=domains), settings.chunks, cap
+        )
     )
     if next(iter(corpus), None) is None:
         named = ", ".join(map(str, passages))

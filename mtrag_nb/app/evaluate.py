@@ -8,6 +8,7 @@ Docs: https://mtrag-nb.github.io/mtrag_nb/app/evaluate.html.md"""
 __all__ = ['Evaluation', 'evaluate']
 
 # %% ../../nbs/app/05_evaluate.ipynb #imports0
+import re
 import sys
 import time
 from collections import Counter
@@ -51,7 +52,8 @@ def _folder_for(system: "System", state: str) -> Path:
         remedy = "name `out`, or hand in outside(system, source=...)"
         print(f"{problem}: it is asked anew; {remedy}", file=sys.stderr)
         state = digest([state, time.time_ns()])
-    folder = Path(f"runs/{system.name}-{state[:8]}")
+    name = re.sub(r"[^\w.+-]+", "_", system.name).strip("_")  # Windows bears no "<"
+    folder = Path(f"runs/{name}-{state[:8]}")
     if seen.changing and folder.exists():
         parts = ", ".join(seen.changing[:3])
         print(

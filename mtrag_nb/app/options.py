@@ -8,8 +8,8 @@ Docs: https://mtrag-nb.github.io/mtrag_nb/app/options.html.md"""
 __all__ = ['Runs', 'OneRun', 'SETUP_PANEL', 'Chosen', 'Domains', 'Variant', 'Web', 'Reference', 'Limit', 'Minutes', 'RunIndex',
            'ShardOf', 'Cluster', 'SystemName', 'Verdicts', 'count_of', 'minutes_of', 'load_name', 'one_of',
            'repeat_options', 'TypedCommand', 'check_count', 'done', 'carry_out', 'options_of', 'typed_command',
-           'add_command', 'call_typed', 'changes_of', 'run_place', 'Setup', 'chosen', 'system_abouts', 'system_name',
-           'system_option', 'with_variant']
+           'add_command', 'call_typed', 'changes_of', 'run_place', 'Setup', 'choose_settings', 'system_abouts',
+           'system_name', 'system_option', 'with_variant']
 
 # %% ../../nbs/app/00_options.ipynb #imports0
 import contextlib
@@ -53,7 +53,7 @@ from mtrag_nb.core.types import (
 
 # %% ../../nbs/app/00_options.ipynb #opt00002
 def count_of(text: str) -> int:
-    "A whole number of at least 1. Raises BadParameter."
+    "Parse a whole number of at least 1. Raises BadParameter."
     if text.isdecimal() and text.isascii() and len(text) < 10 and int(text):
         return int(text)
     raise typer.BadParameter(
@@ -62,7 +62,7 @@ def count_of(text: str) -> int:
 
 
 def minutes_of(text: str) -> float:
-    "A number of minutes above 0, of at most a year. Raises BadParameter."
+    "Parse a number of minutes above 0, at most a year. Raises BadParameter."
     with contextlib.suppress(ValueError):
         if 0 < (minutes := float(text)) <= 366 * 24 * 60:
             return minutes
@@ -70,16 +70,17 @@ def minutes_of(text: str) -> float:
 
 # %% ../../nbs/app/00_options.ipynb #opt00004
 def load_name(place: str) -> object:
-    "An object of the package by its module and name, `module:name`."
+    "Import an object of this package, named `module:name`."
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(f"mtrag_nb.{module}"), name)
 
 
 def one_of(option: str, names: str | Collection[str]) -> Callable[[str], str]:
-    """A parser of names, for an option or argument.
+    """Return a parser that accepts certain names, for an option or argument.
 
-    `names`: the names, or `module:name` of a collection of them, which is imported when
-    a value is read. The parser raises SettingsError with the nearest name.
+    `names`: the names, or `module:name` of a collection of them, which is imported when a value is
+    read. The parser raises
+    SettingsError with the nearest name.
     """
 
     def read(text: str) -> str:
@@ -152,7 +153,10 @@ def _as_typer_reads(p: inspect.Parameter, info: ParameterInfo) -> inspect.Parame
 
 # %% ../../nbs/app/00_options.ipynb #opt00009
 def repeat_options(words: Sequence[str], options: Collection[str]) -> list[str]:
-    "What was typed, with an option of these before each of its values."
+    """Return typed words with an option repeated before each of its values.
+
+    `options`: those that may have several.
+    """
     out: list[str] = []
     option = ""
     has_value = False
@@ -172,9 +176,10 @@ def repeat_options(words: Sequence[str], options: Collection[str]) -> list[str]:
 
 # %% ../../nbs/app/00_options.ipynb #0234cd3f
 class TypedCommand(typer.core.TyperCommand):
-    "A command whose options may each be followed by several values."
+    "A typer command whose options may each be followed by several values."
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        "Parse the arguments, after repeating an option before each of its values."
         options = set()
         for parameter in self.params:
             if (parameter.metavar or "").endswith("...") and parameter.opts[0][
@@ -185,7 +190,7 @@ class TypedCommand(typer.core.TyperCommand):
 
 # %% ../../nbs/app/00_options.ipynb #opt00012
 def check_count(name: str, value: object) -> None:
-    "Raises SettingsError for a number that is given as text."
+    "Check that a number was not given as text. Raises SettingsError."
     if isinstance(value, str):
         raise SettingsError(f"{name} is a whole number, not the text {value[:40]!r}")
 
@@ -203,7 +208,7 @@ def done(
     data: Callable
     | None = None,  # of the result: what --json prints; None: there is no --json
 ) -> Callable:
-    "Decorates a command with what decides its exit code and --json; one path does where several may stand."
+    "Decorate a function as a command: with what decides its exit code, and what --json prints."
 
     def decorate(function: Callable) -> Callable:
         signature = inspect.signature(function)
@@ -230,7 +235,10 @@ def done(
 def carry_out(
     function: Callable, given: Mapping[str, object], as_json: bool = False
 ) -> bool:
-    "Call a command; whether all was done. `as_json`: print its result as JSON, all else to stderr."
+    """Call a command and return whether everything was done.
+
+    `as_json`: print its result as JSON on stdout, all else on stderr.
+    """
     if as_json:
         place = contextlib.redirect_stdout(sys.stderr)
     else:
@@ -251,7 +259,9 @@ _JSON = Annotated[bool, Option("--json", help="print JSON, and all else to stder
 
 
 def options_of(function: Callable) -> dict[str, inspect.Parameter]:
-    "The parameters of a command as typer reads them, by name; those of a group in its place."
+    """Return the parameters of a command as typer reads them, by name; a group is replaced by its
+    options.
+    """
     parameters = {}
     given = inspect.signature(function).parameters
     for name, p in given.items():
@@ -282,7 +292,7 @@ def _given(function: Callable, typed: Mapping[str, object]) -> dict[str, object]
 
 # %% ../../nbs/app/00_options.ipynb #2d145cdd
 def typed_command(function: Callable) -> Callable[..., int]:
-    "A command as typer calls it: with the values that were typed, by name. Returns the exit code."
+    "Wrap a command for typer: it takes the typed values by name and returns the exit code."
 
     def call(**typed: object) -> int:
         whole = carry_out(function, _given(function, typed), typed.get("json", False))
@@ -299,21 +309,21 @@ def typed_command(function: Callable) -> Callable[..., int]:
 def add_command(
     app: typer.Typer, name: str, function: Callable, panel: str = ""
 ) -> None:
-    "Add a function to an app of typer. Its help is the first paragraph of its docstring."
+    "Add a function as a command to a typer app; its help is the first paragraph of the docstring."
     about = (inspect.getdoc(function) or "").partition("\n\n")[0]
     add = app.command(name, cls=TypedCommand, help=about, rich_help_panel=panel or None)
     add(typed_command(function))
 
 
 def call_typed(function: Callable, *argv: str) -> int:
-    "Call a command with what is typed behind its name; its exit code. Raises what it raises."
+    "Call a command with arguments as typed, and return its exit code. Raises what it raises."
     app = typer.Typer(add_completion=False)
     add_command(app, function.__name__, function)
     return typer.main.get_command(app).main([*map(str, argv)], standalone_mode=False)
 
 # %% ../../nbs/app/00_options.ipynb #8a2d85e4
 def changes_of(pairs: Iterable[str]) -> dict[str, str]:
-    "KEY=VALUE arguments as a dictionary. Raises SettingsError for one without =."
+    "Turn KEY=VALUE arguments into a dictionary. Raises SettingsError for one without =."
     if bad := [p for p in pairs if "=" not in p]:
         raise SettingsError(f"--set takes KEY=VALUE, not {bad[0]!r}")
     if bad := [p for p in pairs if any(0xD800 <= ord(c) < 0xE000 for c in p)]:
@@ -349,7 +359,7 @@ def _model_at(spec: ModelSpec) -> str:
 
 # %% ../../nbs/app/00_options.ipynb #opt00017
 def run_place(text: str) -> str:
-    "A path as typed, or the recorded run of the sample that has this name."
+    "Return a path as typed; the name of a recorded sample run becomes its folder."
     kept = data_dir("recorded") / text
     if kept.is_dir() and not Path(text).exists():
         return str(kept)
@@ -375,7 +385,7 @@ def _store_changes(store: str) -> dict[str, str]:
 # %% ../../nbs/app/00_options.ipynb #setup001
 @dataclass(frozen=True)
 class Setup:
-    "How the stages decide, and with which models and store: `--profile` and what stands beside it."
+    "The group of options that choose profile, models and store, and change settings."
 
     profile: Annotated[
         str,
@@ -446,7 +456,10 @@ class Setup:
     ] = ""
 
     def base(self) -> Settings:
-        "The profile with its models and store, before anything that is set. Raises SettingsError."
+        """Return the profile with its models and store, before settings are changed.
+
+        Raises SettingsError.
+        """
         from mtrag_nb.systems.outside import profiles
 
         if self.profile not in (known := profiles()):
@@ -493,11 +506,11 @@ class Setup:
         return replace(base.chat, name=self.chat, url="", api_key_env="")
 
     def settings(self, system: str = "") -> Settings:
-        "The settings of a system. What is typed with --set goes before what a file says."
-        from mtrag_nb.systems.outside import CONFIG, system_named
+        "Return the settings of a system; --set wins over a file."
+        from mtrag_nb.systems.outside import CONFIG, find_system
 
         changes = changes_of(self.set)
-        value = system_named(system or DEFAULT)
+        value = find_system(system or DEFAULT)
         setup = self
         if self.model and not self.chat and hasattr(value.settings, "model"):
             changes = {
@@ -508,17 +521,17 @@ class Setup:
         base = setup.base()
         if self.config:
             changes = {
-                **resolve_name(CONFIG)(self.config, value.configured(base)),
+                **resolve_name(CONFIG)(self.config, value.configure(base)),
                 **changes,
             }
         if not self.calibrated:
-            return value.configured(base, changes)
-        from mtrag_nb.evaluation.calibrate import calibrated
+            return value.configure(base, changes)
+        from mtrag_nb.evaluation.calibrate import apply_calibration
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the file has the thresholds
-            settings = value.configured(base, changes)
-        return calibrated(settings, self.calibrated, but=changes)
+            settings = value.configure(base, changes)
+        return apply_calibration(settings, self.calibrated, but=changes)
 
 # %% ../../nbs/app/00_options.ipynb #28c16d87
 Chosen = Annotated[
@@ -526,8 +539,8 @@ Chosen = Annotated[
 ]  # the parameter `settings` of a command
 
 
-def chosen(settings: Setup | Settings | None, system: str = "") -> Settings:
-    "What a command runs with: settings as they are, those of a setup, or the laptop's."
+def choose_settings(settings: Setup | Settings | None, system: str = "") -> Settings:
+    "Return the settings with which a command runs: given ones, those of a `Setup`, or the laptop's."
     if isinstance(settings, Settings):
         return settings
     return (settings or Setup()).settings(system)
@@ -538,12 +551,15 @@ _PLACES = "or your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does i
 
 @cache
 def system_abouts() -> dict[str, str]:
-    "Name of a system -> what it says of itself, read from a file, so that help imports none."
+    "Return name of a system -> its description, from a file, so that help imports no system."
     return read_json(data_dir("paper") / "systems.json")
 
 
 def system_name(text: str) -> str:
-    "A system as typed: a name, with +VARIANT or without, or a place. Raises SettingsError."
+    """Check a system's name as typed (perhaps with +VARIANT) or place, and return it.
+
+    Raises SettingsError.
+    """
     from mtrag_nb.systems.outside import is_place, system_names
 
     if not is_place(text):
@@ -554,14 +570,14 @@ def system_name(text: str) -> str:
 
 
 def system_option(default: str = "") -> OptionInfo:
-    "The option that names a system; `default`: what is said of the default."
+    "Return the option that names a system. `default`: what help says of the default."
     abouts = [f"{name}: {about}" for name, about in system_abouts().items()]
     about = "; ".join([*abouts, _PLACES]) + default
     return Option("--system", metavar="NAME", parser=system_name, help=about)
 
 # %% ../../nbs/app/00_options.ipynb #d6186135
 def with_variant(system: str, variant: str = "") -> str:
-    "The name of a system with a variant, or without."
+    "Return the name of a system with a variant, if one is given."
     if variant:
         return f"{system}+{variant}"
     return system

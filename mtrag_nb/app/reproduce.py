@@ -94,6 +94,8 @@ class _Paper:
     "The paper's own first."
     cap: int | None = None
     "Children of each domain that were indexed; None: all."
+    by_laptop: Mapping[str, object] = field(default_factory=dict)
+    "Dotted key -> value, of runs as published that the laptop's models make: what they cannot keep."
 
 # %% ../../nbs/app/10_reproduce.ipynb #44502696
 @cache
@@ -263,10 +265,19 @@ class Reproduction:
         "Return the name of the system that makes a run."
         return with_variant(self.of.system, self.variant_of(planned))
 
+    def planned_changes(self, planned: PlannedRun) -> dict[str, object]:
+        "What the plan changes in a run: the run's own settings, and what the laptop's models cannot keep."
+        changes = {}
+        if self.profile == "laptop" and self.variant_of(planned) == "published":
+            for key, value in self.of.by_laptop.items():
+                if key not in self.changes:
+                    changes[key] = value
+        return changes | dict(planned.changes)
+
     def typed_changes(self, planned: PlannedRun) -> dict[str, str]:
         "Return the changed settings of a run as one would type them with `--set`."
         changes = dict(self.changes)
-        for key, value in planned.changes.items():
+        for key, value in self.planned_changes(planned).items():
             changes[key] = str(value).lower() if isinstance(value, bool) else str(value)
         prompts = planned.changes.get("stages.prompts")
         if prompts and self.variant_of(planned) == "published":
@@ -524,7 +535,7 @@ def _ended(run: "Evidence") -> str:
 def _changed(r: Reproduction, planned: PlannedRun, run: "Evidence | None") -> str:
     "A run's variant, the settings it changes, and those of a recorded one whose default is another now."
     typed = r.typed_changes(planned)
-    changes: dict[str, object] = {key: typed[key] for key in planned.changes}
+    changes: dict[str, object] = {key: typed[key] for key in r.planned_changes(planned)}
     if run:
         here = flatten_keys(plain(r.settings(planned)))
         for key, value in flatten_keys(run.manifest["settings"]).items():

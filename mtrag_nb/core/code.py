@@ -23,8 +23,9 @@ from types import CodeType, FunctionType
 from typing import NamedTuple
 
 # %% auto #0
-__all__ = ['DATA_FILES', 'Write', 'is_installed', 'library_name', 'CleanCode', 'clean_code', 'code_text', 'names_read',
-           'imports_of', 'strings_in', 'writes_files', 'named_file', 'writes_of', 'attributes_written']
+__all__ = ['DATA_FILES', 'Write', 'BUILDERS', 'is_installed', 'module_of', 'library_name', 'CleanCode', 'clean_code', 'code_text',
+           'names_read', 'imports_of', 'strings_in', 'names_in_code', 'writes_files', 'named_file', 'writes_of',
+           'attributes_written']
 
 # %% ../../nbs/1_core/01_code.ipynb #ident003
 _INSTALLED = ("site-packages", "dist-packages")
@@ -48,6 +49,12 @@ def is_installed(module: str) -> bool:
     return any(part in _INSTALLED for part in PurePath(place).parts)
 
 # %% ../../nbs/1_core/01_code.ipynb #1e54bcfe
+def module_of(cls: type) -> str:
+    "The module of a class; of one of compiled code that does not say it that of Python's own."
+    module = getattr(cls, "__module__", "")
+    return module if isinstance(module, str) else "builtins"
+
+
 @cache
 def _found_installed(root: str) -> bool:
     "Whether a module that is not loaded belongs to an installed package."
@@ -273,7 +280,8 @@ def imports_of(code: CodeType, package: str) -> Iterator[tuple[str, str]]:
     for inner in _nested_codes(code):
         module = ""
         level = 0
-        for one in _instructions(inner):
+        instructions = _instructions(inner)
+        for one, behind in zip(instructions, instructions[1:]):
             if one.opname == "LOAD_CONST" and isinstance(one.argval, int):
                 level = one.argval
             if one.opname == "IMPORT_NAME":
@@ -281,7 +289,8 @@ def imports_of(code: CodeType, package: str) -> Iterator[tuple[str, str]]:
                 parts = [*base, one.argval] if level else [one.argval]
                 module = ".".join(p for p in parts if p)
                 level = 0
-                yield module, ""
+                if behind.opname != "IMPORT_FROM":
+                    yield module, ""
             if one.opname == "IMPORT_FROM":
                 yield module, str(one.argval)
 
@@ -294,10 +303,15 @@ def strings_in(code: CodeType) -> set[str]:
     return texts
 
 
+def names_in_code(code: CodeType) -> set[str]:
+    "The names that a code looks up: globals, attributes, imports."
+    return {name for inner in _nested_codes(code) for name in inner.co_names}
+
+
 def writes_files(code: CodeType) -> bool:
     "Whether compiled code seems to write files."
-    names = {name for inner in _nested_codes(code) for name in inner.co_names}
-    is_writer = bool(names & {"write_text", "write_bytes", "dump", "writerow"})
+    writers = {"write_text", "write_bytes", "dump", "writerow"}
+    is_writer = bool(names_in_code(code) & writers)
     return is_writer or bool(strings_in(code) & {"w", "a", "wb", "ab", "w+", "a+"})
 
 # %% ../../nbs/1_core/01_code.ipynb #ad124d5c
@@ -377,7 +391,7 @@ def writes_of(node: ast.AST | None) -> set[Write]:
     return {(name, part) for name, part in writes if part != "=" or name in declared}
 
 # %% ../../nbs/1_core/01_code.ipynb #d1292978
-_BUILDERS = frozenset("__init__ __new__ __post_init__ __setstate__".split())
+BUILDERS = frozenset("__init__ __new__ __post_init__ __setstate__".split())
 
 
 def _plain_function(value: object) -> FunctionType | None:
@@ -411,7 +425,7 @@ def _running_methods(cls: type, entry: str) -> list[FunctionType]:
     running: dict[str, FunctionType] = {}
     while waiting:
         name = waiting.pop()
-        if name in running or name in _BUILDERS:
+        if name in running or name in BUILDERS:
             continue
         running[name] = methods[name]
         for code in _nested_codes(methods[name].__code__):

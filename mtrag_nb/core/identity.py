@@ -14,6 +14,8 @@ import importlib
 import inspect
 import json
 import logging
+import os
+import random
 import re
 import sys
 import types
@@ -27,6 +29,7 @@ from pathlib import Path, PurePath
 from types import CodeType, FunctionType, ModuleType
 
 from mtrag_nb.core.code import (
+    BUILDERS,
     DATA_FILES,
     Write,
     attributes_written,
@@ -35,7 +38,9 @@ from mtrag_nb.core.code import (
     imports_of,
     is_installed,
     library_name,
+    module_of,
     named_file,
+    names_in_code,
     names_read,
     strings_in,
     writes_files,
@@ -68,6 +73,13 @@ _SECRET = re.compile(r"(^|_)(api_?key|token|secret|password)$", re.I)
 _CARRIERS = frozenset(
     "httpx httpcore requests urllib3 aiohttp ssl threading _thread asyncio logging anyio "
     "concurrent tiktoken tokenizers contextvars _contextvars tqdm weakref _weakref multiprocessing".split()
+)
+# names in a program's code by which it reads what its digest cannot follow
+_ENVIRONMENT = frozenset(("environ", "getenv"))
+_LOOKUPS = frozenset("globals __import__ import_module __subclasses__".split())
+_OPENERS = frozenset(
+    "open read_text read_bytes read_csv read_json read_parquet glob rglob iterdir "
+    "listdir scandir".split()
 )
 _OPEN = ("socket", "_socket", "_io", "io", "subprocess", "sqlite3", "tempfile")
 
@@ -156,6 +168,8 @@ class _Walk:
         self._in_library = False  # whether what is read lies in a library's object
         self._folder = Path()  # of the code that is read
         self._is_writer = False  # whether that code writes files
+        self._named: dict[str, set[str]] = {}  # method -> names that its code looks up
+        self._has_files = False  # whether a file that the program names was found
 
     def of(self, value: object, name: str) -> str:
         "The digest of a value that the program calls `name`."
@@ -182,7 +196,7 @@ class _Walk:
         self._stack[key] = len(self._stack)
         outside = self._in_library
         if not isinstance(value, (list, tuple, dict, set)):
-            from_library = is_installed(type(value).__module__ or "")
+            from_library = is_installed(module_of(type(value)))
             self._in_library = from_library and not isinstance(value, _PROGRAM)
         try:
             digest = self._described(value, name)
@@ -220,6 +234,7 @@ class _Walk:
         file = named_file(text, self._folder)
         if file is None or (self._is_writer and file.suffix in DATA_FILES):
             return ""
+        self._has_files = True
         return hashlib.sha256(file.read_bytes()).hexdigest()
 
     def member(self, value: enum.Enum, name: str) -> str:
@@ -324,11 +339,36 @@ class _Walk:
         package = str(scope.get("__package__") or "")
         for module, name in sorted(set(imports_of(code, package))):
             parts += [module, name, self._imported(module, name)]
+        names = names_in_code(code)
+        self._note_names(function, names)
         for text in sorted(strings_in(code)):
             digest = self._file(text)
             if digest:
                 parts += [text, digest]
+            if names & _ENVIRONMENT and not _SECRET.search(text):
+                parts += [text, os.environ[text]] if text in os.environ else []
         return parts
+
+    def _note_names(self, function: FunctionType, names: set[str]) -> None:
+        "Keep the names that a code looks up, by the method that it is of; '' for a function."
+        owner = function.__qualname__.rpartition(".")[0]
+        is_method = bool(owner) and not owner.endswith("<locals>")
+        caller = function.__name__ if is_method else ""
+        if self._is_writer:
+            names = names - _OPENERS
+        if caller not in BUILDERS:
+            self._named.setdefault(caller, set()).update(names)
+
+    def not_followed(self) -> list[str]:
+        "What the code that answers finds or opens by names that it makes itself."
+        waiting = {"", "__call__", self.entry}
+        running: set[str] = set()
+        while waiting:
+            running |= waiting
+            named = [self._named[name] for name in waiting & self._named.keys()]
+            waiting = set().union(*named) - running
+        calls = _LOOKUPS if self._has_files else _LOOKUPS | _OPENERS
+        return [f"what {call}() reads" for call in sorted(running & calls)]
 
     def _global(self, scope: dict[str, object], path: tuple[str, ...]) -> list[str]:
         "Name and digest of a global; of one of the program's modules what the attributes name."
@@ -356,7 +396,7 @@ class _Walk:
         if is_installed(module):
             return library_name(module, name)
         if not name:
-            return ""  # its names are read by the attributes behind it
+            return self.module(loaded, module)
         return self.of(getattr(loaded, name, None), f"{module}.{name}")
 
     def method(self, value: types.MethodType, name: str) -> str:
@@ -384,6 +424,10 @@ class _Walk:
         metadata = getattr(value, "__metadata__", ())
         parts = [self.of(a, name) for a in (*arguments, *metadata)]
         return _hash("hint", str(origin), *parts)
+
+    def numbers_drawn(self, value: random.Random, name: str) -> str:
+        "A generator of numbers by its state."
+        return _hash("random", self.of(value.getstate(), name))
 
     def sequence(self, value: list | tuple, name: str) -> str:
         "Values in their order."
@@ -417,7 +461,9 @@ class _Walk:
         parts = []
         for key, entry, shown in pairs:
             parts += [key, self.of(entry, shown)]
-        return _hash(type(value).__name__, *parts, "state", *self._state(value, name))
+        factory = self.of(getattr(value, "default_factory", None), name)
+        state = self._state(value, name)
+        return _hash(type(value).__name__, *parts, "state", factory, *state)
 
     def _is_changing(self, value: object, name: str) -> bool:
         if ("content", id(value), "") not in self.own:
@@ -427,23 +473,25 @@ class _Walk:
 
     def cls(self, value: type, name: str) -> str:
         "The bases, methods, attributes and fields of a class."
-        if is_installed(value.__module__):
-            return _hash("class", library_name(value.__module__, value.__qualname__))
+        module = module_of(value)
+        if is_installed(module):
+            return _hash("class", library_name(module, value.__qualname__))
         parts = [self.of(base, name) for base in value.__bases__ if base is not object]
         for key, part in _class_parts(value):
             parts += [key, self.of(part, f"{value.__qualname__}.{key}")]
         for key, field in sorted(vars(value).get("__pydantic_fields__", {}).items()):
             parts += [key, self.of(field.default, key), str(field.description)]
             parts.append(self.of(field.default_factory, key))
-        for key, hint in vars(value).get("__annotations__", {}).items():
+        hints = vars(value).get("__annotations__")
+        for key, hint in hints.items() if isinstance(hints, dict) else ():
             parts += [key, self.of(hint, f"{value.__qualname__}.{key}")]
         return _hash("class", value.__qualname__, *parts)
 
     def instance(self, value: object, name: str) -> str:
         "An object: its class, and all that it holds."
         cls = type(value)
-        root = cls.__module__.partition(".")[0]
-        shown = f"{cls.__module__}.{cls.__qualname__}"
+        root = module_of(cls).partition(".")[0]
+        shown = f"{module_of(cls)}.{cls.__qualname__}"
         if root in _CARRIERS:
             return _hash("carrier", shown)
         if root in _OPEN or isinstance(
@@ -473,7 +521,7 @@ class _Walk:
         if cls in (list, tuple, dict, OrderedDict):
             return []
         written = set()
-        if not is_installed(cls.__module__):
+        if not is_installed(module_of(cls)):
             written = attributes_written(cls, self.entry)
         parts = []
         for key, part in _lasting_attributes(value):
@@ -524,6 +572,7 @@ _WAYS: tuple[tuple[object, Callable[..., str]], ...] = (
     (types.MethodType, _Walk.method),
     (types.BuiltinFunctionType, _Walk.builtin),
     (logging.Logger, _Walk.logger),
+    (random.Random, _Walk.numbers_drawn),
     ((types.GenericAlias, types.UnionType), _Walk.hint),
     (type, _Walk.cls),
     ((list, tuple), _Walk.sequence),
@@ -561,7 +610,7 @@ def _has_state(value: object) -> bool:
 def _lasting_attributes(value: object) -> list[tuple[str, object]]:
     "The attributes of an object by name, without secrets, cached values and what is drawn by chance."
     cls = type(value)
-    skipped = set(_DRAWN) if is_installed(cls.__module__) else set()
+    skipped = set(_DRAWN) if is_installed(module_of(cls)) else set()
     if any(base.__module__.startswith("workflows.") for base in cls.__mro__):
         skipped |= {"_events", "_runtime"}
     attributes = []
@@ -575,7 +624,9 @@ def _lasting_attributes(value: object) -> list[tuple[str, object]]:
 
 
 def _class_parts(cls: type) -> Iterator[tuple[str, object]]:
-    "The attributes of a class by name, without those that every class has."
+    "The attributes of a class by name, without those that every class has; a metaclass of its own."
+    if type(cls) is not type:
+        yield "metaclass", type(cls)
     for key in sorted(vars(cls)):
         if key in _CLASS_NOISE or key.startswith("__pydantic"):
             continue
@@ -623,7 +674,8 @@ def identify_program(value: object) -> ProgramIdentity:
     walk = _Walk(frozenset(first.writes), entry)
     digest = walk.of(value, getattr(value, "__name__", type(value).__name__))[:16]
     digest = _BEFORE.get(digest, digest)
-    return ProgramIdentity(digest, tuple(walk.unseen), tuple(walk.changing))
+    unseen = (*walk.unseen, *walk.not_followed())
+    return ProgramIdentity(digest, unseen, tuple(walk.changing))
 
 
 def keep_identity_of(value: object, before: ProgramIdentity) -> None:

@@ -463,7 +463,7 @@ def _fault_of(error: BaseException) -> Fault:
     return Fault(
         node=getattr(error, "node", ""),
         type=type(cause).__name__,
-        message=without_places(str(cause)),
+        message=without_places(str(cause)) or f"{type(cause).__name__}, without a word",
         traceback=without_places(trace),
     )
 

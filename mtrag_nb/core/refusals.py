@@ -32,7 +32,7 @@ __all__ = ['Stance', 'unknown_language', 'stance', 'declines', 'asks_back', 'idk
 
 # %% ../../nbs/1_core/10_refusals.ipynb #07aea32c
 class Stance(str, Enum):
-    "Whether an answer declines."
+    "Whether an answer answers, declines, declines in part, or asks back."
 
     DECLINES = "declines"  # and says nothing else; an empty answer too
     PARTIAL = "partial"  # declines, and then answers
@@ -134,7 +134,9 @@ def _possible_languages(text: str) -> tuple[_Language, ...]:
 
 # %% ../../nbs/1_core/10_refusals.ipynb #b954c47f
 def unknown_language(text: str) -> str:
-    'The language of a text that no refusal rule knows, or "unknown"; "" for a known one and short texts.'
+    """Return the language of a text if the refusal rule does not know it, or "unknown"; "" for a
+    known one and for short texts.
+    """
     text = level(text)
     script = script_of(text)
     if word_count(text) < 8 or script == "":
@@ -262,7 +264,10 @@ def _stance_by_rule(plain: str) -> Stance:
 
 # %% ../../nbs/1_core/10_refusals.ipynb #6b1043d7
 def stance(answer: str, phrases: Iterable[str] = ()) -> Stance:
-    "Whether an answer declines: by its system's phrases, what frameworks return for nothing, else by rule."
+    """Say whether an answer answers, declines (wholly or in part) or asks back.
+
+    By the system's phrases, by texts that frameworks return for nothing, or by the wording.
+    """
     if isinstance(phrases, str):
         problem = "phrases of refusal are a list of texts"
         raise SettingsError(f"{problem}: give [{phrases!r}]")
@@ -297,13 +302,18 @@ _LONGEST_REFUSAL = 35
 
 
 def idk_by_rule(answer: str, phrases: Iterable[str] = ()) -> float:
-    "What the official verdict on an answer would most likely be: 1, 0.5 or 0."
+    """Estimate the official refusal verdict on an answer by its wording: 1, 0.5 (in part) or 0.
+
+    `phrases`: with which the system refuses.
+    """
     most = 0.5 if len(answer.split()) > _LONGEST_REFUSAL else 1.0
     return min(_ON_OFFICIAL_SCALE.get(stance(answer, phrases), 0.0), most)
 
 
 def rule_in_words() -> str:
-    "The rule's name with its precision and recall (`9_studies/02_measures`), for the notes of tables."
+    """Return the name of the refusal rule with its precision and recall (`9_studies/02_measures`),
+    for notes of tables.
+    """
     measured = read_json(data_dir("measured") / "declining.json")
     m = measured["submissions, reporting half"]
     quality = f"precision {m['precision']:.2f}, recall {m['recall']:.2f}"

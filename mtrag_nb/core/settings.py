@@ -44,10 +44,10 @@ __all__ = ['SERVERS', 'STORES', 'VIEWS', 'FUSIONS', 'RERANKERS', 'MINILM', 'BGE_
 
 # %% ../../nbs/1_core/03_settings.ipynb #ad64809e
 class Address(str):
-    "A URL whose password is not part of its text: what is printed, recorded or hashed says ***."
+    "A URL that hides its password: what is printed, recorded or hashed says ***."
 
     whole: str
-    "With the password, for the one who sends something there."
+    "The URL with its password, for the code that connects."
 
     def __new__(cls, url: str):
         if isinstance(url, Address):
@@ -120,12 +120,12 @@ class ModelSpec:
 
     @property
     def server(self) -> str:
-        "What kind of server it is, a key of SERVERS: behind # in its url, or vLLM."
+        "The kind of server, a key of `SERVERS`: the part of its url after #, or vLLM."
         return self.url.partition("#")[2] or "vllm"
 
     @property
     def weights(self) -> tuple[str, str]:
-        'The hub name or folder of its weights, and the GGUF file in there; "" for none.'
+        'Hub name or folder of the weights, and the GGUF file in it or "".'
         name, mark, file = self.name.rpartition("#")
         if mark and file.endswith(".gguf"):
             return name, file
@@ -133,7 +133,7 @@ class ModelSpec:
 
     @property
     def thought(self) -> int:
-        "The most tokens of a thought, beside those of the answer; 0: none is asked for."
+        "The most tokens of a thought, besides those of the answer; 0: the model is not asked to think."
         return int({"": 0, "no": 0, "yes": 2048}.get(self.think, self.think))
 
 # %% ../../nbs/1_core/03_settings.ipynb #1aeaa703
@@ -148,9 +148,10 @@ class EmbedderSpec(ModelSpec):
 
 # %% ../../nbs/1_core/03_settings.ipynb #trust002
 class FromRecord(str):
-    """A name in the settings of a recorded run: of code, weights or a variable.
+    """A name of code, weights or an environment variable in the settings of a recorded run.
 
-    It equals the text. `require_named` raises SettingsError for it.
+    It equals the text, but must not be used before the caller names it: `require_named` raises
+    SettingsError.
     """
 
     key: str
@@ -163,7 +164,9 @@ class FromRecord(str):
 
 # %% ../../nbs/1_core/03_settings.ipynb #8e86382f
 class RecordedAddress(Address):
-    "An address in the settings of a recorded run. Raises SettingsError where one would send to it."
+    """An address in the settings of a recorded run; connecting to it raises SettingsError until the
+    caller names it.
+    """
 
     key: str
     "The dotted key of the setting."
@@ -175,12 +178,12 @@ class RecordedAddress(Address):
 
     @property
     def whole(self) -> str:
-        "Raises SettingsError: the caller has not named the address."
+        "Raise SettingsError: the caller has not named the address."
         raise not_named(self.key, self)
 
 # %% ../../nbs/1_core/03_settings.ipynb #37fa1789
 def not_named(key: str, value: str) -> SettingsError:
-    "The error for a setting of a recorded run that the caller has not named."
+    "Return the error for a setting of a recorded run that the caller has to name before it is used."
     problem = (
         f"{key} is {value!r} in the run folder, which decides neither what code runs"
     )
@@ -189,7 +192,7 @@ def not_named(key: str, value: str) -> SettingsError:
 
 
 def require_named(value: str) -> str:
-    "The value. Raises SettingsError if it comes from a recorded run and not from the caller."
+    "Return a value, if the caller gave it. Raises SettingsError if it comes from a recorded run."
     if isinstance(value, FromRecord):
         raise not_named(value.key, value)
     return value
@@ -268,7 +271,9 @@ RERANKERS = ("overlap", "passage", "talk", "cosine", "model", "none")
 
 @dataclass(frozen=True)
 class Leg:
-    "One of the searches for a question."
+    """One of the searches that are fused for a question: a view of the conversation, by vector or
+    by words.
+    """
 
     view: str
     "The view of the conversation that is searched with."
@@ -298,7 +303,10 @@ def _leg(text: str) -> Leg:
 
 
 def legs(views: str) -> tuple[Leg, ...]:
-    "The legs of `mix*0.5 bm25:last*0.2`. Raises SettingsError for an unknown view, and for one twice."
+    """Parse views of a conversation such as `mix*0.5 bm25:last*0.2` into searches with weights.
+
+    Raises SettingsError for an unknown view, or one that occurs twice.
+    """
     out = [_leg(part) for part in views.split()]
     if len({(leg.view, leg.words) for leg in out}) < max(1, len(out)):
         wanted = "it names at least one view, and none twice"
@@ -430,7 +438,7 @@ class Settings:
 
     @property
     def models(self) -> dict[str, ModelSpec]:
-        "The models by what they are for."
+        "The models by role: chat, embedder, reranker."
         models = {"chat": self.chat, "embedder": self.embedder}
         if self.reranker:
             models["reranker"] = self.reranker
@@ -438,7 +446,7 @@ class Settings:
 
 # %% ../../nbs/1_core/03_settings.ipynb #23f81a29
 def unknown_name(what: str, name: str, known: Collection[str]) -> SettingsError:
-    "The error for a name that is not among the known ones, with the nearest of these."
+    "Return the error for an unknown name, which suggests the nearest known one."
     problem = f"unknown {what} {name!r}: there are {', '.join(known)}"
     for nearest in get_close_matches(name, list(known), 1):
         problem += f". Did you mean {nearest}?"
@@ -496,9 +504,10 @@ def _read_value(group: object, name: str, value: object, where: str) -> object:
 def with_settings(
     settings: Settings, changes: Mapping[str, object], own: str = "own."
 ) -> Settings:
-    """Settings with other values by dotted key; `own`: what the keys of the system's own begin with.
+    """Return settings with values changed by dotted key.
 
-    Raises SettingsError for unknown keys and invalid values.
+    `own`: prefix of the system's own keys. Raises SettingsError for unknown keys and invalid
+    values.
     """
     for key, value in changes.items():
         if key == "profile":
@@ -575,7 +584,10 @@ DEFAULT = "self_crag"  # the system that a command runs where none is named
 
 
 def load_settings(profile: str = "laptop", changes: dict | None = None) -> Settings:
-    "A profile's settings, with changes by dotted key. Raises SettingsError if either does not exist."
+    """Return a profile's settings, with changes (dotted key -> value).
+
+    Raises SettingsError for an unknown profile or key.
+    """
     if profile not in PROFILES:
         raise unknown_name("profile", profile, PROFILES)
     return with_settings(PROFILES[profile], changes or {})
@@ -598,7 +610,7 @@ def settings_digest(settings: Settings) -> str:
 # %% ../../nbs/1_core/03_settings.ipynb #brought1
 @dataclass(frozen=True)
 class Plugin:
-    "An entry point of another installed package. Printed, it names the package."
+    "An entry point with which another installed package adds a system, measure or the like."
 
     kind: str
     "What it is: system, measure, ..."
@@ -636,7 +648,10 @@ class Plugin:
 
 # %% ../../nbs/1_core/03_settings.ipynb #a57a7693
 def plugins(kind: str, own: Collection[str] = ()) -> dict[str, Plugin]:
-    "Other packages' entry points in `mtrag_nb.KINDs`, by name; `own`: the names that are taken."
+    """Return the entry points that other packages offer in the group `mtrag_nb.KINDs`, by name.
+
+    `own`: names that this package uses itself.
+    """
     found = entry_points(group=f"mtrag_nb.{kind}s")
     plugins = {}
     for name in sorted(found.names):
@@ -648,7 +663,7 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")  # the name of one that can be imp
 
 
 def names_code(name: str) -> bool:
-    "Whether a name is FILE.py:NAME or MODULE:NAME."
+    "Whether a value of a setting names code: FILE.py:NAME or MODULE:NAME."
     place, _, attribute = name.rpartition(":")
     if not attribute.isidentifier():
         return False
@@ -793,7 +808,9 @@ def load_place(name: str) -> tuple[object, str]:
         problem = f"{place} has no {attribute!r}; it has {names}"
         raise SettingsError(f"{problem}: name one as {place}:NAME")
     value = getattr(module, attribute)
+    before = set(sys.modules)
     identity = identify_program(value)  # imports what the functions import
+    _LOADED.update(set(sys.modules) - before)
     file = getattr(module, "__file__", None)
     if module.__name__ in _STAMPS:
         late = _stamps(module, Path(file).resolve())
@@ -852,9 +869,10 @@ def _with_marks(group: object, key: str) -> object:
 
 # %% ../../nbs/1_core/03_settings.ipynb #5cad4166
 def recorded_settings(settings: Settings) -> Settings:
-    """Settings as a run folder gives them: equal, but without power.
+    """Return the settings of a run folder, made harmless.
 
-    Code, addresses, environment variables and local weights that they name raise
-    SettingsError when they are used, until the caller names them (`with_settings`).
+    Code, addresses, environment variables and local weights in them raise SettingsError when they
+    are used, until the caller
+    names them (`with_settings`).
     """
     return _with_marks(settings, "")

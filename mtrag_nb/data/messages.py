@@ -112,7 +112,15 @@ def role_of(value: object) -> str:
     return [*filter(_is_role, written), *written, ""][0]
 
 # %% ../../nbs/2_data/02_messages.ipynb #436ca190
-_TEXT_KEYS = ("text", "content", "message_content", "parts", "contents", "value")
+_TEXT_KEYS = (
+    "text",
+    "content",
+    "message_content",
+    "parts",
+    "contents",
+    "value",
+    "refusal",
+)
 _CONTENT_KEYS = ("content", "contents", "text", "parts", "blocks", "value")
 
 # %% ../../nbs/2_data/02_messages.ipynb #c4ab6bb4

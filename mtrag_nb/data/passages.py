@@ -294,6 +294,10 @@ def fields_of(value: object) -> PassageFields:
 # %% ../../nbs/2_data/10_passages.ipynb #9fe9fee7
 def lacks_text(value: object) -> bool:
     "Whether a passage has a place for a text but no text: None, a blank page, an image."
+    if _is_pair(value):
+        return is_empty(value[0]) or lacks_text(value[0])
+    if isinstance(value, (Mapping, list, tuple)) and not value:
+        return True
     texts = []
     for holder in _holders_of(value):
         texts += [field_of(holder, name) for name in _TEXT if _has(holder, name)]

@@ -39,9 +39,11 @@ class _Question(TypedDict, total=False):
     turn: Any
 
 
+_KEYS = tuple(_Question.__annotations__)
+_LINE_KEYS = {"input", "task_id", "Collection"}  # of a task line
 _TRUTH = {  # as tables write it
-    **dict.fromkeys(("true", "yes", "1", "1.0"), True),
-    **dict.fromkeys(("false", "no", "0", "0.0"), False),
+    **dict.fromkeys(("true", "yes", "t", "y", "1", "1.0"), True),
+    **dict.fromkeys(("false", "no", "f", "n", "0", "0.0"), False),
 }
 # What was said to a question that the documents do not answer
 _NOT_KNOWN = "I don't know."
@@ -113,9 +115,21 @@ _READ_CELL: dict[str, Callable[[object], object]] = {
 }
 
 
+_NO_VALUE = ("nan", "<na>", "nat", "null", "#n/a")  # empty cells, as tables write them
+_NO_NAME = (*_NO_VALUE, "none", "n/a", "na")  # where it can be no answer
+
+
+def _says_nothing(key: str, cell: object) -> bool:
+    "Whether a cell is empty, or holds what a program wrote for an empty one."
+    if not isinstance(cell, str) or key == "question":
+        return key != "question" and is_empty(cell)
+    words = _NO_VALUE if key in ("answer", "passages") else _NO_NAME
+    return is_empty(cell) or cell.strip().casefold() in words
+
+
 def _question_cells(obj: Mapping) -> dict:
     "The cells of a question that are not empty, each of the kind that its key wants where it can be."
-    cells = {k: v for k, v in obj.items() if k == "question" or not is_empty(v)}
+    cells = {k: v for k, v in obj.items() if not _says_nothing(k, v)}
     if cells.get("question") is None:
         cells.pop("question")
     for key in cells.keys() & _READ_CELL.keys():
@@ -146,10 +160,9 @@ def _turn_of(value: object, path: object, n: int) -> int:
 # %% ../../nbs/2_data/05_questions.ipynb #0dae7943
 def _question_of(obj: dict, path: object, n: int) -> dict:
     "The cells of a line in the simple form, checked. Raises DataError (file, line)."
-    keys = _Question.__annotations__
-    remedy = f"There are {', '.join(keys)}"
+    remedy = f"There are {', '.join(_KEYS)}"
     cells = _question_cells(obj)
-    unknown = cells.keys() - keys.keys()
+    unknown = cells.keys() - set(_KEYS)
     if unknown:
         problem = f"unknown key {min(unknown)!r} beside a question"
         raise DataError(problem, path, n, remedy)
@@ -167,8 +180,14 @@ def task_line(
 
     Raises DataError (file, line).
     """
-    if not isinstance(obj, dict) or "question" not in obj or "input" in obj:
+    if not isinstance(obj, dict) or obj.keys() & _LINE_KEYS:
         return obj
+    if "question" not in obj:
+        problem = f"has no question, but {', '.join(map(str, obj)) or 'nothing'}"
+        remedy = (
+            f"Give each line `question`, and of {', '.join(_KEYS[1:])} what is known"
+        )
+        raise DataError(problem, path, n, remedy)
     cells = _question_of(obj, path, n)
     turns = _turns_before(cells.get("history", []), path, n, left_out)
     conversation = cells.get("conversation", f"question {n}")

@@ -222,7 +222,13 @@ _HOLDING = (  # keys of an object that holds spans
     "runs",
     "traces",
 )
-_PARTS = ("child_runs", "observations")  # of a run of LangSmith, a trace of Langfuse
+_PARTS = (  # of a run of LangSmith, a trace of Langfuse, and spans that hold others
+    "child_runs",
+    "observations",
+    "children",
+    "child_spans",
+    "spans",
+)
 
 # %% ../../nbs/2_data/12_span_files.ipynb #sf000011
 class _Holder(NamedTuple):

@@ -85,6 +85,7 @@ _NAMES = {  # OpenInference's name -> names of other libraries, the likeliest fi
         "mlflow.spanInputs",
         "traceloop.entity.input",
         "haystack.component.input",
+        "haystack.pipeline.input_data",
         "ai.prompt.messages",
         "ai.prompt",
         "ai.toolCall.args",
@@ -96,6 +97,7 @@ _NAMES = {  # OpenInference's name -> names of other libraries, the likeliest fi
         "mlflow.spanOutputs",
         "traceloop.entity.output",
         "haystack.component.output",
+        "haystack.pipeline.output_data",
         "ai.response.text",
         "ai.response.object",
         "ai.toolCall.result",
@@ -124,6 +126,7 @@ _NAMES = {  # OpenInference's name -> names of other libraries, the likeliest fi
         "ai.telemetry.metadata.threadId",
         "ai.telemetry.metadata.chatId",
     ),
+    MESSAGES_IN: ("pydantic_ai.all_messages", "all_messages_events"),
     "gen_ai.tool.name": ("ai.toolCall.name",),
     SpanAttributes.RETRIEVAL_DOCUMENTS: ("langwatch.rag.contexts",),
     SpanAttributes.LLM_TOKEN_COUNT_PROMPT: (
@@ -209,6 +212,18 @@ def _renamed(name: str, value: object) -> object:
     return value
 
 # %% ../../nbs/2_data/11_spans.ipynb #34e6762a
+def _value_at(attributes: Mapping[str, object], path: str) -> object:
+    "The attribute at a path; of a pipeline of Haystack what its components were given or gave, together."
+    value = at(attributes, path)
+    parts = read_literal(value) if path.startswith("haystack.pipeline.") else None
+    if not isinstance(parts, Mapping):
+        return value
+    together = {}
+    for part in parts.values():
+        together.update(part if isinstance(part, Mapping) else {})
+    return together
+
+
 def _with_names(attributes: Mapping[str, object]) -> dict:
     "Attributes, nested, with OpenInference's names for what other libraries call otherwise."
     names = nest_keys(attributes)
@@ -216,7 +231,7 @@ def _with_names(attributes: Mapping[str, object]) -> dict:
     for name, others in _NAMES.items():
         if at(names, name) is not None:
             continue
-        values = (_renamed(name, at(names, other)) for other in others)
+        values = (_renamed(name, _value_at(names, other)) for other in others)
         value = next((value for value in values if value is not None), None)
         if value is not None:
             additions[name] = value

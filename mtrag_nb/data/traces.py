@@ -385,6 +385,9 @@ def _question_in(span: Span) -> tuple[str, list[Turn]]:
     question = text_in(value, QUERY_KEYS, "user")
     if not question and talk:
         question = talk[-1].text.strip()
+    if isinstance(value, list):  # all messages, with those after the question
+        while talk and talk[-1].speaker != "user":
+            talk = talk[:-1]
     if talk and talk[-1].speaker == "user" and same_text(talk[-1].text, question):
         talk = talk[:-1]
     return question, talk

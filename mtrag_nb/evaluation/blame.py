@@ -1,4 +1,4 @@
-"""Which stage failed first in each turn of a run.
+"""Name the first stage that failed in each turn of a run, from its record and its gold.
 
 Docs: https://mtrag-nb.github.io/mtrag_nb/7_evaluation/blame.html.md"""
 

@@ -1,4 +1,4 @@
-"""A language model judges answers: prompts, verdicts, batches, faithfulness.
+"""Judge answers with a language model: protocols, replies that are parsed strictly or chosen by probability, and scores with bounds.
 
 Docs: https://mtrag-nb.github.io/mtrag_nb/7_evaluation/judge.html.md"""
 

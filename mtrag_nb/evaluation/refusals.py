@@ -31,7 +31,7 @@ from mtrag_nb.core.types import (
     Gold,
     Outcome,
     SettingsError,
-    structured,
+    build_object,
 )
 from .agreement import VERDICTS
 from .items import Item
@@ -122,7 +122,7 @@ def read_kept(path: Path, kind: type, remedy: str) -> dict:
         return {}
     content = read_json(path)
     try:
-        return structured(kind, content, extra="ignore")
+        return build_object(kind, content, extra="ignore")
     except TypeError as e:
         raise DataError(f"not what was written ({e})", path, remedy=remedy) from None
 

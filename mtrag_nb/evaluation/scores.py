@@ -69,9 +69,9 @@ from mtrag_nb.evaluation.statistics import (
 from .verdicts import says_target, why_not_judged
 
 # %% auto #0
-__all__ = ['Measure', 'ANSWER_MEASURES', 'judged_scores', 'describe_unfit', 'score_items', 'Scored', 'ScoreReport',
+__all__ = ['Measure', 'ANSWER_MEASURES', 'judged_scores', 'describe_unfit', 'score_items', 'TaskScores', 'ScoreReport',
            'add_recorded_scores', 'judge_name', 'reference_digest', 'qrels_digest', 'place_of_scores', 'score_run',
-           'named_measure', 'distinct', 'compare_runs']
+           'measure_label', 'require_distinct_names', 'compare_runs']
 
 # %% ../../nbs/7_evaluation/13_scores.ipynb #8e514b18
 def judged_scores(
@@ -235,7 +235,7 @@ def score_items(
     return scores
 
 # %% ../../nbs/7_evaluation/13_scores.ipynb #feb254a1
-class Scored:
+class TaskScores:
     "Scores by task and measure, with intervals over conversations."
 
     scores: Mapping[str, Mapping[str, float | None]]
@@ -254,7 +254,7 @@ class Scored:
 
 # %% ../../nbs/7_evaluation/13_scores.ipynb #3a908286
 @dataclass(frozen=True, repr=False)
-class ScoreReport(Scored, Report):
+class ScoreReport(TaskScores, Report):
     "The scores of a run by task and measure, with retrieval and refusals."
 
     name: str
@@ -556,14 +556,14 @@ def score_run(
     return report
 
 # %% ../../nbs/7_evaluation/13_scores.ipynb #a81ba75f
-def named_measure(measure: str, inside: Sequence[str] = ()) -> str:
+def measure_label(measure: str, inside: Sequence[str] = ()) -> str:
     "Return the name of a measure for a table; it says in which systems (`inside`) the measure decides."
     if inside:
         return f"{measure} (circular: it decides inside {', '.join(inside)})"
     return measure
 
 
-def distinct(names: Sequence[str], places: str) -> None:
+def require_distinct_names(names: Sequence[str], places: str) -> None:
     """Check that all runs have different names.
 
     `places`: what a user would rename, for the error. Raises DataError for two equal names.
@@ -598,7 +598,7 @@ def compare_runs(
 
     Raises DataError if two runs have one name, a run lacks the measure, or it searched a live web.
     """
-    distinct([r.name for r in reports], "folders")
+    require_distinct_names([r.name for r in reports], "folders")
     talks: dict[str, str] = {}
     scores = {}
     for report in reports:
@@ -606,4 +606,4 @@ def compare_runs(
         talks |= report.talks
         scores[report.name] = {t: s.get(measure) for t, s in report.scores.items()}
     inside = [r.name for r in reports if measure in r.circular]
-    return compare(scores, talks, named_measure(measure, inside), against, resamples)
+    return compare(scores, talks, measure_label(measure, inside), against, resamples)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -17,14 +17,17 @@ import numpy as np
 
 from ..core.files import data_dir, read_json
 from ..core.html import show
+from ..core.refusals import asking_in_words
 from ..core.types import DataError, Outcome, build_object
 from .blame import blame
 from .evidence import Evidence
+from .refusals import clarifies
 from mtrag_nb.evaluation.statistics import (
     LEAST,
     Interval,
     Report,
     holm,
+    mean_by_task,
     mean_interval,
 )
 
@@ -62,6 +65,8 @@ class ReleasedRun:
     """
     values: list[float | None] = field(default_factory=list)
     "One value in [0, 1] for each task: nDCG@5 of a search, else how good the end of the turn is."
+    asked: list[int] = field(default_factory=list)
+    "The numbers of the tasks whose reply asks the user back, from 0."
     blame: dict[str, list[int]] = field(default_factory=dict)
     "Stage to blame ('': none can be named) -> places, from 0, of the tasks that failed there."
     official: dict[str, float] = field(default_factory=dict)
@@ -88,6 +93,8 @@ class ReleasedRuns:
     conversations: list[int]
     "For each task the number of its conversation."
     runs: list[ReleasedRun]
+    underspecified: list[int] = field(default_factory=list)
+    "The numbers of the tasks that want a question back, from 0."
 
     @property
     def talks(self) -> dict[str, str]:
@@ -123,6 +130,8 @@ class Entrant:
     "Who made it; '' for a run of one's own."
     official: Mapping[str, float] = field(default_factory=dict)
     "Official measure -> mean over all tasks of the run's file."
+    asks: Mapping[str, float] = field(default_factory=dict)
+    "Task id -> 1 for a reply that asks the user back, else 0."
 
     def blame(self, tasks: Iterable[str]) -> str:
         "Say how many of some tasks failed at each stage, most frequent first."
@@ -135,11 +144,15 @@ def released_entrant(run: ReleasedRun, tasks: Sequence[str]) -> Entrant:
     values = {i: v for i, v in zip(tasks, run.values) if v is not None}
     scores = values
     failures = {i: "retrieve" for i, value in values.items() if value == 0}
+    asks: dict[str, float] = {}
     if run.setting != "A":
         judged = {i: v for i, v in zip(tasks, run.verdicts) if v in "ruf"}
         scores = {i: float(verdict == "r") for i, verdict in judged.items()}
         failures = {tasks[n]: stage for stage, at in run.blame.items() for n in at}
-    return Entrant(run.name, scores, failures, values, run.team, run.official)
+        for n, verdict in enumerate(run.verdicts):
+            if verdict != ".":
+                asks[tasks[n]] = float(n in run.asked)
+    return Entrant(run.name, scores, failures, values, run.team, run.official, asks)
 
 # %% ../../nbs/7_evaluation/24_standings.ipynb #stand011
 def is_search(run: Evidence) -> bool:
@@ -162,7 +175,9 @@ def _answers_entrant(run: Evidence, name: str) -> Entrant:
     scores = {b.task_id: float(b.verdict == "right") for b in report.judged}
     failures = {b.task_id: b.stage for b in report.failed}
     values = {i: row.value for i, row in run.rows.items() if row.value is not None}
-    return Entrant(name, scores, failures, values)
+    replies = {i: clarifies(row.item) for i, row in run.rows.items()}
+    asks = {i: asked for i, asked in replies.items() if asked is not None}
+    return Entrant(name, scores, failures, values, asks=asks)
 
 
 def entrant_of(run: Evidence, name: str = "") -> Entrant:
@@ -228,6 +243,10 @@ _BAND = (
     "band: the best and worst rank among the runs that are not told apart from it, by "
     "the paired bootstrap over conversations with Holm over all pairs."
 )
+_ASKED = (
+    "asked back: of the {n} UNDERSPECIFIED tasks, which are not ranked, the share at "
+    "which the user was asked back; elsewhere: at how many of the ranked ones. By the {rule}."
+)
 _OFFICIAL = (
     "RB_agg, RB_llm, RL_F: as the files carry them, conditioned by the labels, each "
     "over all tasks of its file."
@@ -256,6 +275,8 @@ class Standings(Report):
     '"right", or nDCG@5 for runs that only search.'
     left_out: tuple[str, ...] = ()
     "Notes on runs of which only means may be kept, and which are not ranked."
+    underspecified: tuple[str, ...] = ()
+    "The tasks that want a question back: of answers alone."
 
     @property
     def title(self) -> str:
@@ -268,6 +289,9 @@ class Standings(Report):
         lines = [self._bands_in_words(), *self.left_out]
         if self.measure == "right":
             lines.insert(0, _RIGHT)
+        if self.underspecified:
+            n = len(self.underspecified)
+            lines.append(_ASKED.format(n=n, rule=asking_in_words()))
         if any(entrant.official for entrant in self.entrants):
             lines.append(_OFFICIAL)
         return " ".join(lines)
@@ -297,12 +321,14 @@ class Standings(Report):
             head += ["value", "failed", "stages to blame"]
         else:
             head.append("no gold in five")
+        if self.underspecified:
+            head += ["asked back", "elsewhere"]
         rows = []
         for n, entrant in enumerate(self.entrants):
             own = "" if entrant.team else "> "
             row = [n + 1, self._band(n), own + entrant.name, entrant.team or "yours"]
             row.append(str(self.mean(entrant.scores)))
-            row += self._failures(entrant)
+            row += self._failures(entrant) + self._asked(entrant)
             rows.append(row + [show(entrant.official.get(m)) for m in official])
         return head + official, rows
 
@@ -310,6 +336,14 @@ class Standings(Report):
         "The band of an entrant, by its place from 0: all ranks where there are no bands."
         low, high = self.bands[n] if self.bands else (1, len(self.entrants))
         return f"{low}" if low == high else f"{low}-{high}"
+
+    def _asked(self, entrant: Entrant) -> list[object]:
+        "The cells on asking back; none where no task wants it."
+        if not self.underspecified:
+            return []
+        asks = {i: entrant.asks[i] for i in self.underspecified if i in entrant.asks}
+        elsewhere = sum(entrant.asks.get(i, 0) for i in self.tasks)
+        return [str(mean_by_task(asks, self.talks)), int(elsewhere)]
 
     def _failures(self, entrant: Entrant) -> list[object]:
         "The cells on values and failed turns; of a search the failed ones alone."
@@ -376,6 +410,7 @@ def _board(
     talks: Mapping[str, str],
     measure: str,
     left_out: tuple[str, ...],
+    underspecified: tuple[str, ...],
 ) -> Standings:
     "Entrants over the tasks that all have, ordered and with their bands."
     values = np.array([[e.scores[i] for e in entrants] for i in tasks])
@@ -398,6 +433,7 @@ def _board(
         neighbours,
         measure,
         left_out,
+        underspecified,
     )
 
 # %% ../../nbs/7_evaluation/24_standings.ipynb #stand020
@@ -418,13 +454,23 @@ def standings(
     known, left_out = _released_entrants(released, setting)
     about = f"{released.benchmark}, {SETTINGS[setting]}"
     measure = "nDCG@5" if setting == "A" else "right"
+    vague = () if setting == "A" else released.underspecified
+    underspecified = tuple(released.tasks[n] for n in vague)
     least = 1 if left_out else 2
     boards: dict[tuple[str, ...], Standings] = {}
     for tasks in _task_sets(known or own):
         entrants = _entrants_over(tasks, known, own)
         shared = _shared_tasks(entrants, released.tasks)
         if shared and len(entrants) >= least:
-            board = _board(about, entrants, shared, released.talks, measure, left_out)
+            board = _board(
+                about,
+                entrants,
+                shared,
+                released.talks,
+                measure,
+                left_out,
+                underspecified,
+            )
             boards[tuple(shared)] = board
     return list(boards.values())
 
@@ -444,12 +490,16 @@ def place_run(run: Evidence, name: str = "") -> list[Standings]:
     `name`: in the table; '': the run's. Raises DataError if no leaderboard has its tasks.
     """
     own = entrant_of(run, name)
+    stages = {i: stage or "generate" for i, stage in own.failures.items()}
+    given = replace(own, failures=stages)  # the gold passages were there
     boards = []
     for path in board_files():
         released = read_released_runs(path)
         if own.scores.keys() & set(released.tasks):
             for setting in _settings_of(run):
-                boards += standings(released, setting, [own])
+                boards += standings(
+                    released, setting, [given if setting == "B" else own]
+                )
     if boards:
         return boards
     names = ", ".join(path.stem for path in board_files())

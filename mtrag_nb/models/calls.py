@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
@@ -703,7 +703,7 @@ class Work(AbstractContextManager):
         with ThreadPoolExecutor(self.size, thread_name_prefix=unit) as pool, bar:
             futures = [pool.submit(self._one, item, do, finish) for item in waiting]
             try:
-                for future in futures:
+                for future in as_completed(futures):
                     bar.update(future.result())
             except BaseException as e:
                 # an interrupt reaches this thread, not the workers

@@ -74,7 +74,7 @@ from mtrag_nb.core.types import (
 from ..data.submissions import prediction_line
 from ..models.calls import Models, Work
 from ..search.types import GivenPassages, RetrieverLike
-from ..search.web import Web, web_named
+from ..search.web import Web, find_web
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
@@ -83,8 +83,8 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['Answering', 'package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'conversations_of',
-           'last_questions', 'selected', 'chunks_of', 'load_toolbox', 'open_web', 'Recorder', 'manifest', 'record_run',
-           'run_tasks', 'write_predictions', 'Dialogue']
+           'last_questions', 'select_tasks', 'chunks_of', 'load_toolbox', 'open_web', 'Recorder', 'manifest',
+           'record_run', 'run_tasks', 'write_predictions', 'Dialogue']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
 _PACKAGES = (
@@ -272,7 +272,7 @@ def last_questions(tasks: Iterable[Task]) -> list[Task]:
 _SELECTIONS = {"all": list, "last-questions": last_questions}
 
 
-def selected(
+def select_tasks(
     tasks: Iterable[Task], selection: str = "all", limit: int | None = None
 ) -> list[Task]:
     """Select tasks: "all", or "last-questions" of each conversation; at most `limit`.
@@ -326,10 +326,10 @@ def load_toolbox(
         SettingsError: Another setting, or no index.
         DataError: A passage that came with a task has no text.
     """
-    require_packages()
     brought = system.own_toolbox(settings) if system else None
     if brought:
         return brought
+    require_packages()
     if setting == "reference":
         _check_texts(tasks)
         retriever = GivenPassages(tasks)
@@ -387,7 +387,7 @@ def _check_words(manifest: "Manifest", settings: Settings) -> None:
 
 # %% ../../nbs/6_runs/00_run.ipynb #4b3b3409
 def open_web(name: str, settings: Settings, models: Models) -> Web | None:
-    """Open what a run may search beside its documents, by name (`web_named`).
+    """Open what a run may search beside its documents, by name (`find_web`).
 
     An index in the place of the web is searched in all its domains.
     """
@@ -399,7 +399,7 @@ def open_web(name: str, settings: Settings, models: Models) -> Web | None:
         )
         return _open_retriever(here, models, folder)
 
-    return web_named(name, corpus)
+    return find_web(name, corpus)
 
 # %% ../../nbs/6_runs/00_run.ipynb #5ae69aa2
 _LONGEST_QUESTION = 10_000  # characters kept of a turn that no line can hold
@@ -678,7 +678,7 @@ def run_tasks(
         system: The system that answers.
         tasks: What is asked.
         folder: Of the run; made if it is not there.
-        settings: Of `System.configured`; a system's own are filled in if they are missing.
+        settings: Of `System.configure`; a system's own are filled in if they are missing.
         index: The index folder, for setting "rag".
         setting: "rag": retrieve; "reference": use the passages that come with each task.
         lines: Task id -> input line, repeated in predictions.jsonl.
@@ -806,8 +806,8 @@ class Dialogue:
             wanted = "a system is wanted, one of those of mtrag_nb"
             raise SettingsError(f"{wanted}, not {system!r}")
         if not isinstance(tools, Toolbox):
-            models = models or Models(system.configured(Settings()))
-            settings = system.configured(models.settings)
+            models = models or Models(system.configure(Settings()))
+            settings = system.configure(models.settings)
             tools = load_toolbox(settings, models, tools, (), "rag", system)
         self.system = system
         self.tools = tools

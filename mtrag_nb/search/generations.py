@@ -27,7 +27,7 @@ __all__ = ['data_folder', 'keep_checksums', 'check_sums', 'sweep', 'sweep_if_idl
 
 # %% ../../nbs/4_search/06_generations.ipynb #38f3ecbb
 def data_folder(folder: str | Path, manifest: Manifest) -> Path:
-    "Where the documents and vectors of an index lie: of a library, in the folder of its generation."
+    "Return the folder with an index's documents and vectors; for a library, that of its generation."
     if manifest.generation:
         return Path(folder) / f"generation-{manifest.generation}"
     return Path(folder)
@@ -66,7 +66,7 @@ def _has_other_line_ends(path: Path, crc: int | None) -> bool:
 
 # %% ../../nbs/4_search/06_generations.ipynb #64a2698b
 def keep_checksums(folder: Path) -> None:
-    "Write the checksums of a finished index that nobody has open, its manifest's first."
+    "Write the checksums of a finished index that nobody has open."
     engine = folder / "qdrant"
     if engine.is_dir():  # the engine does what it left for the next opening
         store = open_store(folder, sparse=None)
@@ -101,9 +101,9 @@ def _kept_sums(folder: Path, data: Path) -> dict[Path, int]:
 
 
 def check_sums(folder: str | Path, part: str = "") -> None:
-    """Compare the files of an index with their checksums; part: only this file, and the manifest.
+    """Compare the files of an index with their checksums. `part`: only this file, and the manifest.
 
-    Raises DataError, naming the file that is not what was written.
+    Raises DataError, naming the file that has changed.
     """
     folder = Path(folder)
     manifest = Manifest.load(folder)
@@ -141,13 +141,15 @@ def _leftovers(folder: Path) -> list[Path]:
 
 
 def sweep(folder: Path) -> None:
-    "Delete the generations that a change has replaced, or that a kill has left. For the only writer."
+    "Delete the generations that were replaced, or that a killed process left. Only for the writer."
     for path in _leftovers(folder):
         shutil.rmtree(path)
 
 # %% ../../nbs/4_search/06_generations.ipynb #3718810d
 def sweep_if_idle(folder: Path) -> None:
-    "The same for a reader: not during a change, nor where nothing can be written."
+    """Delete old generations (`sweep`) from a reader: not during a change, nor where nothing can be
+    written.
+    """
     if os.access(folder, os.W_OK) and _leftovers(folder):
         with suppress(InUse), only_writer(folder, "library"):
             sweep(folder)
@@ -155,7 +157,10 @@ def sweep_if_idle(folder: Path) -> None:
 # %% ../../nbs/4_search/06_generations.ipynb #55d97ccf
 @contextmanager
 def next_generation(folder: Path, generation: int) -> Iterator[Path]:
-    "An empty folder that the block fills, with a manifest; then it is the index. For the only writer."
+    """Give an empty folder to a block that fills it; afterwards it replaces the index.
+
+    Only for the writer.
+    """
     sweep(folder)
     new = folder / f"generation-{generation}"
     try:

@@ -57,7 +57,7 @@ __all__ = ['document_ids', 'Coverage', 'gold_coverage', 'child_name', 'document_
 
 # %% ../../nbs/4_search/07_index.ipynb #cover001
 def document_ids(folder: str | Path) -> frozenset[str]:
-    "The ids in a folder's `documents.json`: held by an index, or stored so far. DataError: damaged."
+    "Read the ids of all passages of an index from `documents.json`. Raises DataError if it is damaged."
     path = Path(folder) / "documents.json"
     if not path.exists():
         return frozenset()
@@ -74,20 +74,20 @@ def document_ids(folder: str | Path) -> frozenset[str]:
 # %% ../../nbs/4_search/07_index.ipynb #ff079fdd
 @dataclass(frozen=True, repr=False)
 class Coverage:
-    "Which gold passages an index lacks."
+    "How much of the gold passages an index contains, by domain."
 
     gold: Mapping[str, int]
-    "Domain -> gold passages, each counted once."
+    "Domain -> number of different gold passages."
     missing: Mapping[str, tuple[str, ...]]
-    "Domain -> ids of those not in the index."
+    "Domain -> ids of the gold passages that are not in the index."
     tasks: Mapping[str, int]
-    "Domain -> tasks with gold passages."
+    "Domain -> number of tasks with gold passages."
     hopeless: Mapping[str, tuple[str, ...]]
     "Domain -> ids of tasks without any gold in the index."
 
     @property
     def complete(self) -> bool:
-        "Whether it lacks none."
+        "Whether no gold passage is missing."
         return not any(self.missing.values())
 
     def __repr__(self) -> str:
@@ -103,10 +103,15 @@ def gold_coverage(
     qrels: Mapping[str, Mapping[str, int]],
     domains: Mapping[str, str],
 ) -> Coverage:
-    """Count which gold passages are not in the index, by domain.
+    """Count the gold passages that are not in an index, by domain.
 
-    held: ids of the index's passages (`document_ids`); qrels: task id -> passage id -> relevance, above 0 is gold;
-    domains: task id -> domain. Raises DataError for a task without a domain.
+    Args:
+        held: Ids of the index's passages (`document_ids`).
+        qrels: Task id -> passage id -> relevance; above 0 is gold.
+        domains: Task id -> domain.
+
+    Raises:
+        DataError: A task without a domain.
     """
     tasks: dict[str, dict[str, list[str]]] = {}
     for task, judged in qrels.items():
@@ -129,17 +134,19 @@ def gold_coverage(
 
 # %% ../../nbs/4_search/07_index.ipynb #index001
 def child_name(n: NodeWithScore) -> str:
-    "The readable name of a child, its parent's included; of a node from elsewhere, its id."
+    "Return a readable name of a child node, with that of its parent; for a foreign node, its id."
     return n.node.metadata.get("chunk_id") or n.node.node_id
 
 
 def document_of_node(n: NodeWithScore) -> str:
-    "The passage that a node is of: what the qrels know; of a node without a document, its own id."
+    """Return the id of the passage that a node was cut from, as the qrels name it; its own id
+    without one.
+    """
     return n.node.ref_doc_id or n.node.metadata.get("document_id") or n.node.node_id
 
 # %% ../../nbs/4_search/07_index.ipynb #c34a114b
 def context_of(n: NodeWithScore) -> Context:
-    "What a generator reads for a node: its parent, where it carries one, or itself."
+    "Return what the generator reads for a node: its parent if it has one, else itself."
     m = n.node.metadata
     name = m.get("parent_id") or n.node.node_id
     text = m.get("parent_text") or n.node.get_content("none")
@@ -155,7 +162,7 @@ def context_of(n: NodeWithScore) -> Context:
 
 # %% ../../nbs/4_search/07_index.ipynb #7f7b6407
 class Index:
-    "An open index. Safe to use from several threads; close it when done."
+    "An open index: search by vector or words, and passages by id. Safe in several threads; close it."
 
     def __init__(
         self, folder: Path, manifest: Manifest, store: BasePydanticVectorStore
@@ -174,14 +181,20 @@ class Index:
     def search(
         self, vector: Sequence[float], k: int = 20, domain: str = ""
     ) -> list[NodeWithScore]:
-        "The children nearest by cosine, of a domain or all, best first. DataError: a domain not held."
+        """Return the k children nearest to a vector by cosine, best first, in one domain or all.
+
+        Raises DataError for a domain that the index lacks.
+        """
         query = VectorStoreQuery(query_embedding=[float(x) for x in vector])
         return self._ranked(query, k, domain, _dense_params(self.manifest.hnsw))
 
     def search_words(
         self, text: str, k: int = 20, domain: str = ""
     ) -> list[NodeWithScore]:
-        "The best children by BM25, of a domain or all, best first. DataError: an index without words."
+        """Return the k best children for a text by BM25, best first, in one domain or all.
+
+        Raises DataError if the index has no words.
+        """
         if self.bm25 is None:
             remedy = "Build it again with: mtrag ingest"
             raise DataError(
@@ -224,7 +237,7 @@ class Index:
     def vectors(
         self, node_ids: Sequence[str]
     ) -> np.ndarray:  # float32 [ids, dim], in their order
-        "The vectors of children by their nodes' ids. Raises DataError for one that is not there."
+        "Return the vectors of children by id. Raises DataError for an unknown id."
         if not node_ids:
             return np.zeros((0, self.manifest.dim), np.float32)
         rows = vectors_of(self.store, list(dict.fromkeys(node_ids)))
@@ -234,7 +247,7 @@ class Index:
     def contexts(
         self, parent_ids: Sequence[str]
     ) -> list[Context]:  # in the order asked for
-        "Parents by id; those read last are cached for a turn's stages. DataError for one not there."
+        "Return parents by id; the last ones are cached. Raises DataError for an unknown id."
         parents = {i: self._read[i] for i in parent_ids if i in self._read}
         missing = [i for i in dict.fromkeys(parent_ids) if i not in parents]
         if missing:
@@ -245,7 +258,7 @@ class Index:
         return [parents[i] for i in parent_ids]
 
     def passages(self, passage_ids: Sequence[str]) -> list[Context]:  # in no order
-        "The parents of passages, each as often as it has children."
+        "Return the parents of passages, each as often as it has children."
         return [context_of(n) for n in self._children("doc_id", passage_ids)]
 
     def _children(self, key: str, ids: Sequence[str]) -> Iterator[NodeWithScore]:
@@ -255,7 +268,7 @@ class Index:
             yield from (NodeWithScore(node=n) for n in nodes)
 
     def remember(self, contexts: Iterable[Context]) -> None:
-        "Keep contexts at hand for `contexts`."
+        "Keep contexts in the cache of `contexts`."
         if len(self._read) > 1000:
             self._read = {}
         self._read |= {c.id: replace(c, score=None) for c in contexts}
@@ -273,12 +286,12 @@ class Index:
         return read_json(data_folder(self.folder, self.manifest) / "words.json")
 
     def frequency(self, wanted: Iterable[str]) -> dict[str, int]:
-        "How many children hold each word."
+        "Count for each word the children that contain it."
         return {w: self._words.get(w, 0) for w in wanted}
 
     @property
     def fingerprint(self) -> str:
-        "What the index was built from and with: for the identity of a run."
+        "A digest of what the index was built from and with, for the identity of a run."
         m = self.manifest
         extra = {"titles": m.titles, "generation": m.generation}
         extra |= {"hnsw": HNSW if m.hnsw else None, "parser": m.parser}
@@ -291,7 +304,7 @@ class Index:
         )  # 1: the hits are format 1's
 
     def close(self) -> None:
-        "Let go of the files, so that another process can write them."
+        "Close the files, so that another process can write them."
         close_store(self.store)
 
     def __enter__(self) -> Index:
@@ -418,7 +431,10 @@ def open_index(
     url: str = "",
     store: str = "",
 ) -> Index:
-    "`open_folder` of an index made with this embedder and these chunks (None: any). Raises IndexMismatch, DataError."
+    """Open an index that was made with this embedder and these chunks (None: any).
+
+    `url`: of its Qdrant server, with the password. Raises IndexMismatch, DataError.
+    """
     wanted = {"embedder": embedder.fingerprint, "dim": embedder.dim}
     if chunks is not None:
         wanted["chunks"] = chunks

@@ -75,7 +75,7 @@ __all__ = ['BATCH', 'Corpus', 'AsEmbedding', 'Ingestion', 'remove_passages', 'ba
 
 # %% ../../nbs/4_search/08_ingest.ipynb #corpus01
 class Corpus:
-    "Passages that are read anew each time they are gone through."
+    "Passages that are read from their files each time they are iterated."
 
     def __init__(
         self, read: Callable[[], Iterable[Passage]]
@@ -123,7 +123,7 @@ def _checked_vectors(embedder: EmbedderLike, texts: Sequence[str]) -> np.ndarray
 
 # %% ../../nbs/4_search/08_ingest.ipynb #68efe760
 class AsEmbedding(BaseEmbedding):
-    "An embedder of this package as one of LlamaIndex."
+    "Adapts an embedder of this package to LlamaIndex's interface of an embedding model."
 
     _embedder: EmbedderLike = PrivateAttr()
 
@@ -160,7 +160,7 @@ def _load_documents(folder: Path) -> SimpleDocumentStore:
 
 # %% ../../nbs/4_search/08_ingest.ipynb #a3bb281e
 class Ingestion:
-    "Passages on their way into a store, batch by batch. For the only writer of the folder."
+    "Writes passages into a store, batch by batch. Only for the writer of the folder."
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class Ingestion:
         )
 
     def add(self, passages: Sequence[Passage]) -> None:
-        "Parse, embed and store them; then enter them in `documents.json`. Raises DiskFull."
+        "Parse, embed and store passages, then enter them in `documents.json`. Raises DiskFull."
         size = sum(len(p.text) for p in passages) / 250 * (4 * self.dim + _PAYLOAD)
         check_free(self.folder, 256 + 2 * size / 1e6, "the next batch", _GO_ON)
         documents = [as_document(p, self.titles) for p in passages]
@@ -199,7 +199,7 @@ class Ingestion:
 def remove_passages(
     folder: Path, store: QdrantVectorStore, passage_ids: Iterable[str]
 ) -> None:
-    "Delete passages from an embedded store; nothing of them is left in the folder's files."
+    "Delete passages from an embedded store, and from all its files."
     documents = _load_documents(folder)
     for i in passage_ids:
         store.delete(i)
@@ -209,7 +209,7 @@ def remove_passages(
 
 # %% ../../nbs/4_search/08_ingest.ipynb #e7099212
 def batches(passages: Iterable[Passage], children: int) -> Iterator[list[Passage]]:
-    "Passages, until a batch has about so many children."
+    "Group passages into batches with about so many children each."
     batch = []
     size = 0
     for p in passages:
@@ -440,7 +440,10 @@ def build_index(
     parser: NodeParser | None = None,  # one of LlamaIndex's; None: the hierarchical one
     store: StoreSettings = StoreSettings(),  # Qdrant, or another vector store of LlamaIndex
 ) -> Manifest:
-    "Build or finish an index. Raises IndexMismatch for another, InUse (another process), DiskFull."
+    """Build an index, or finish one that was interrupted.
+
+    Raises IndexMismatch for an index made otherwise, InUse if another process writes, and DiskFull.
+    """
     _check_place(url, hnsw, shard, store)
     if isinstance(embedder, BaseEmbedding):
         embedder = FromEmbedding(embedder)
@@ -514,7 +517,11 @@ def merge_indexes(
     | Path,  # made if it isn't there; an unfinished merge in it is gone on with
     url: str = "",  # a Qdrant server; "": the embedded engine, in the folder
 ) -> Manifest:
-    "Put the shards of a corpus into an index. IndexMismatch: others, missing, twice, or another index there."
+    """Merge the shards of a corpus into one index.
+
+    Raises IndexMismatch for shards of another corpus, missing or repeated ones, or another index in
+    the folder.
+    """
     folders = shards_in(folders, IndexMismatch)
     out = make_folder(out)
     whole = read_json(folders[0] / "shard.json")["identity"]["of"]

@@ -17,9 +17,9 @@ from mtrag_nb.core.types import (
     DataError,
     IndexMismatch,
     SettingsError,
-    dotted,
+    flatten_keys,
     plain,
-    structured,
+    build_object,
 )
 
 # %% auto #0
@@ -31,7 +31,9 @@ _SUMS = "checksums.json"
 
 
 def lost_state(folder: Path) -> bool:
-    "Whether a library has lost its manifest; beside a first state that is half made there is none yet."
+    """Whether a library has lost its manifest; a library whose first state is still being made has
+    none yet.
+    """
     states = list(folder.glob("generation-*"))
     first = folder / "generation-1"
     half_made = (first / "manifest.json").exists() or not (first / _SUMS).exists()
@@ -41,7 +43,7 @@ def lost_state(folder: Path) -> bool:
 # %% ../../nbs/4_search/05_manifest.ipynb #6d27d9e7
 @dataclass(frozen=True)
 class Manifest:
-    "What an index folder holds and what it was built with."
+    "What an index contains, and what it was built with."
 
     chunks: ChunkSettings
     embedder: str
@@ -84,12 +86,15 @@ class Manifest:
         return sum(counts[kind] for counts in self.domains.values())
 
     def save(self, folder: str | Path) -> None:
-        "Write `manifest.json`; a kill leaves the old one or the new one."
+        "Write `manifest.json`; a killed process leaves the old one or the new one."
         write_json(Path(folder) / "manifest.json", plain(self))
 
     @classmethod
     def load(cls, folder: str | Path) -> Manifest:
-        "Read `manifest.json`. Raises DataError: missing or damaged; IndexMismatch: another version's."
+        """Read `manifest.json`.
+
+        Raises DataError if it is missing or damaged, IndexMismatch for another version.
+        """
         path = Path(folder) / "manifest.json"
         if lost_state(Path(folder)):
             remedy = "Restore it from a copy"
@@ -109,7 +114,7 @@ class Manifest:
             )
             raise IndexMismatch(f"{folder} holds {wrong}. {remedy}")
         try:
-            return structured(cls, data)
+            return build_object(cls, data)
         except (TypeError, AttributeError, SettingsError) as e:
             remedy = "Restore the folder from a copy, or build the index again in a new folder"
             raise DataError(
@@ -118,9 +123,14 @@ class Manifest:
 
 # %% ../../nbs/4_search/05_manifest.ipynb #b818d2c9
 def require_same(folder: str | Path, manifest: Manifest, **wanted: object) -> None:
-    "Raises IndexMismatch: the folder, and each field of its manifest that differs from what is wanted."
+    """Check fields of an index's manifest.
+
+    Raises IndexMismatch with each field that differs from `wanted`.
+    """
     held = {key: getattr(manifest, key) for key in wanted}
-    differ = "; ".join(diff_identity(dotted(plain(held)), dotted(plain(wanted))))
+    differ = "; ".join(
+        diff_identity(flatten_keys(plain(held)), flatten_keys(plain(wanted)))
+    )
     if differ:
         remedy = "Ask for what the index has, or build another one in a new folder"
         raise IndexMismatch(

@@ -34,7 +34,7 @@ from ..core.types import DataError, Passage, SettingsError, digest, kind_words
 
 # %% auto #0
 __all__ = ['as_document', 'spans', 'SpanSplitter', 'hierarchical_parser', 'ChildNodes', 'with_stable_ids', 'part_identity',
-           'named_part', 'count_children', 'capped']
+           'named_part', 'count_children', 'cap_passages']
 
 # %% ../../nbs/4_search/00_nodes.ipynb #docs0002
 _PASSAGE = ("title", "url", "source", "domain")
@@ -42,7 +42,10 @@ _PARENT = ("chunk_id", "parent_id", "parent_text", "parent_title", "parent_url")
 
 
 def as_document(passage: Passage, titles: bool = False) -> Document:
-    "A passage as a document of LlamaIndex, embedded with or without its title. Raises DataError: no text."
+    """Return a passage as a LlamaIndex document.
+
+    `titles`: its title is embedded with it. Raises DataError without text.
+    """
     if not passage.text.strip():
         problem = f"passage {passage.id!r} holds no text"
         raise DataError(problem, remedy="Remove it from the corpus")
@@ -131,7 +134,10 @@ def spans(
         str
     ] = _SEPARATORS,  # coarse to fine; the last is used when none occurs
 ) -> list[tuple[int, int]]:  # (start, end) into `text`, in order
-    "The chunks of `RecursiveCharacterTextSplitter` as offsets. SettingsError: impossible sizes."
+    """Split a text as LangChain's `RecursiveCharacterTextSplitter` does, and return positions.
+
+    Raises SettingsError for impossible sizes.
+    """
     if size < 1 or not 0 <= overlap <= size:
         problem = f"cannot split into chunks of {size} characters with an overlap of {overlap}"
         wanted = "the size must be at least 1, the overlap from 0 to the size"
@@ -153,17 +159,21 @@ def _node_id(chunk_id: str) -> str:
 
 # %% ../../nbs/4_search/00_nodes.ipynb #split002
 class SpanSplitter(TextSplitter):
-    "The pieces of `RecursiveCharacterTextSplitter`, placed in the whole document, and ids made of that."
+    """A LlamaIndex text splitter with exact character positions; cuts like LangChain's
+    `RecursiveCharacterTextSplitter`.
+
+    Node ids are made from the position in the whole document.
+    """
 
     size: int = 400  # most characters in a piece
     overlap: int = 50  # most characters that a piece repeats from the one before
 
     def split_text(self, text: str) -> list[str]:
-        "The pieces of a text."
+        "Split a text into pieces."
         return [text[a:b] for a, b in self.places(text)]
 
     def places(self, text: str) -> list[tuple[int, int]]:
-        "Start and end of each piece, each pair once."
+        "Return start and end of each piece, each pair once."
         return list(dict.fromkeys(spans(text, self.size, self.overlap)))
 
     def _parse_nodes(
@@ -204,7 +214,9 @@ def _piece_name(node: BaseNode) -> str:
 
 # %% ../../nbs/4_search/00_nodes.ipynb #split004
 def hierarchical_parser(chunks: ChunkSettings = ChunkSettings()) -> NodeParser:
-    "LlamaIndex's hierarchical parser of the settings' sizes; `flat`: its children's splitter alone."
+    """Return LlamaIndex's hierarchical node parser with the settings' sizes; with `flat`, only the
+    splitter of its children.
+    """
     children = SpanSplitter(size=chunks.child_size, overlap=chunks.child_overlap)
     if chunks.flat:
         return children
@@ -259,7 +271,7 @@ class ChildNodes(TransformComponent):
 
 # %% ../../nbs/4_search/00_nodes.ipynb #own00002
 def with_stable_ids(parser: NodeParser) -> NodeParser:
-    "A node parser whose ids are the same each time, in all levels of a hierarchical one."
+    "Make a node parser give the same ids each time, in all levels of a hierarchical one."
     for inner in getattr(parser, "node_parser_map", {}).values():
         with_stable_ids(inner)
     if hasattr(parser, "id_func"):
@@ -303,12 +315,20 @@ def _describe_collection(value: Collection, depth: int) -> list | dict:
 
 # %% ../../nbs/4_search/00_nodes.ipynb #4f26ba4d
 def part_identity(part: object) -> str:
-    "Names a part of LlamaIndex by its class, its settings and those of its inner parts, in eight digits."
+    """Return eight hex digits that identify a LlamaIndex part (parser, retriever, postprocessor) by
+    class and settings.
+
+    Parts inside it count, too.
+    """
     return digest(_describe(part, 5), 8)
 
 
 def named_part(place: str, kinds: tuple[type, ...]) -> tuple[object, str]:
-    "A part of LlamaIndex at FILE.py:NAME or MODULE:NAME, or made there, and its identity. SettingsError."
+    """Load a LlamaIndex part (parser, retriever, postprocessor) named FILE.py:NAME or MODULE:NAME,
+    with its identity.
+
+    NAME may be a function that makes it. Raises SettingsError.
+    """
     value, source = load_place(place)
     if isinstance(value, kinds) or not callable(value):
         made = value
@@ -323,7 +343,7 @@ def named_part(place: str, kinds: tuple[type, ...]) -> tuple[object, str]:
 
 # %% ../../nbs/4_search/00_nodes.ipynb #b54eb6f3
 def count_children(text: str, chunks: ChunkSettings = ChunkSettings()) -> int:
-    "How many children a text has under these sizes."
+    "Count the children that a text has with these chunk sizes."
     levels = [(chunks.parent_size, chunks.parent_overlap)] * (not chunks.flat)
     places = [(0, len(text))]
     for size, overlap in [*levels, (chunks.child_size, chunks.child_overlap)]:
@@ -334,12 +354,14 @@ def count_children(text: str, chunks: ChunkSettings = ChunkSettings()) -> int:
     return len(places)
 
 # %% ../../nbs/4_search/00_nodes.ipynb #21861b0f
-def capped(
+def cap_passages(
     passages: Iterable[Passage],
     chunks: ChunkSettings = ChunkSettings(),
     most: int | None = None,
 ) -> Iterator[Passage]:
-    "The first passages of each domain, as many as have no more than so many children; None: all."
+    """Yield the first passages of each domain, as many as have at most `most` children together;
+    None: all.
+    """
     held: dict[
         str, int
     ] = {}  # domain -> children so far; a domain that is full takes nothing more

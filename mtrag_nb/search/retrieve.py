@@ -46,24 +46,24 @@ __all__ = ['WEIGHTS', 'RETRIEVERS', 'Question', 'best_hits', 'Retriever', 'open_
 # %% ../../nbs/4_search/09_retrieve.ipynb #quest001
 @dataclass
 class Question(QueryBundle):
-    "A question, and the conversation that it ends."
+    "A question with the conversation before it, as a LlamaIndex query."
 
     turns: tuple[Turn, ...] = ()
-    "The last question included."
+    "The conversation, with the question as its last turn."
     domain: str = ""
-    'That is searched; "": all.'
+    'The domain that is searched; "": all.'
     vectors: dict[str, np.ndarray] = field(default_factory=dict)
-    "Text -> vector."
+    "Text -> its vector, so that each is embedded once."
 
     def encode(self, texts: Sequence[str], query: bool = True) -> np.ndarray:
-        "As an embedder does, each text once a question: set by `with_embedder`."
+        "Embed texts as an embedder does, each text once for a question (`with_embedder`)."
         new = [t for t in dict.fromkeys(texts) if t not in self.vectors]
         if new:
             self.vectors.update(zip(new, self.embedder.encode(new, query=True)))
         return np.array([self.vectors[t] for t in texts], np.float32)
 
     def with_embedder(self, embedder: EmbedderLike) -> Question:
-        "Set who embeds texts that are new; the question itself."
+        "Set the embedder for new texts, and return the question."
         self.embedder = embedder
         self.dim = embedder.dim
         return self
@@ -407,7 +407,7 @@ def _make_reranker(
 def best_hits(
     nodes: Sequence[NodeWithScore], k: int, distinct: bool = False
 ) -> list[NodeWithScore]:
-    "The first k nodes; `distinct`: as many as it takes to have k passages."
+    "Return the first k nodes; with `distinct`, as many as it takes to have k passages."
     if not distinct:
         return list(nodes[:k])
     first_of = {document_of_node(n): i for i, n in reversed(list(enumerate(nodes)))}
@@ -443,7 +443,7 @@ class _NodeRetriever:
         self.fingerprint = fingerprint or " ".join(named)
         self._seen: dict[str, Context] = {}
 
-    def ranked(
+    def rank_candidates(
         self, query: str, domain: str = "", turns: Sequence[Turn] = ()
     ) -> list[NodeWithScore]:
         "All candidates of a question, best first; turns: the conversation, its last question included."
@@ -473,7 +473,7 @@ class _NodeRetriever:
         turns: Sequence[Turn] = (),
     ) -> Retrieval:
         "The passages for a question, as `RetrieverLike.retrieve`."
-        retrieval = self.as_retrieval(self.ranked(query, domain, turns))
+        retrieval = self.as_retrieval(self.rank_candidates(query, domain, turns))
         self._seen |= {c.id: c for c in retrieval.contexts}
         return retrieval
 
@@ -483,7 +483,7 @@ class _NodeRetriever:
 
 # %% ../../nbs/4_search/09_retrieve.ipynb #71c2b028
 class Retriever(_NodeRetriever):
-    "Two-stage retrieval from an index, as the settings say. Safe to use from several threads."
+    "Two-stage retrieval from an index, as the settings say. Safe in several threads."
 
     def __init__(
         self,
@@ -522,15 +522,18 @@ class Retriever(_NodeRetriever):
             retriever, parts, f"{index.fingerprint} {self.reranker.fingerprint}"
         )
 
-    def ranked(
+    def rank_candidates(
         self, query: str, domain: str = "", turns: Sequence[Turn] = ()
     ) -> list[NodeWithScore]:
-        "All candidates of a question, best first. Raises DataError for a domain that is not in the index."
+        """Return all candidates for a question, best first.
+
+        Raises DataError for a domain that the index lacks.
+        """
         only = domain if self.settings.domain_filter else ""
-        return super().ranked(query, only, turns)
+        return super().rank_candidates(query, only, turns)
 
     def as_retrieval(self, nodes: Sequence[NodeWithScore]) -> Retrieval:
-        "These nodes as hits, with what is read for them."
+        "Return nodes as a retrieval: hits, and the contexts that the generator reads for them."
         retrieval = super().as_retrieval(nodes)
         self.index.remember(retrieval.contexts)
         return retrieval
@@ -542,12 +545,12 @@ class Retriever(_NodeRetriever):
         task_id: str = "",
         turns: Sequence[Turn] = (),
     ) -> Retrieval:
-        "The best children for a question, of a domain of the index or of all."
-        nodes = self.ranked(query, domain, turns)
+        "Retrieve the best children for a question, in one domain of the index or all."
+        nodes = self.rank_candidates(query, domain, turns)
         return self.as_retrieval(best_hits(nodes, self.settings.rerank_k))
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
-        "Contexts by id, in that order. Raises DataError for one that is not there."
+        "Return contexts by id, in that order. Raises DataError for an unknown id."
         return self.index.contexts(ids)
 
 # %% ../../nbs/4_search/09_retrieve.ipynb #a247edda
@@ -560,7 +563,10 @@ def open_retriever(
     reranker: Reranker | None,  # the profile's cross-encoder
     settings: RetrievalSettings,
 ) -> RetrieverLike:
-    "The retriever that settings name, over an index or by itself. Raises SettingsError for an unknown one."
+    """Open the retriever that settings name, over an index or by itself.
+
+    Raises SettingsError for an unknown one.
+    """
     named = require_named(settings.postprocessors).split()
     parts = [named_part(p, (BaseNodePostprocessor,)) for p in named]
     name = settings.retriever

@@ -64,13 +64,13 @@ _ENGINE_ROOM = 80  # MB that the engine may write when it opens a folder
 
 
 def disk_size(folder: Path) -> int:
-    "What a folder takes on the disk, in bytes; holes take nothing."
+    "Return the bytes that a folder takes on the disk; holes in files take none."
     files = [p.stat() for p in folder.rglob("*") if p.is_file()]
     return sum(min(f.st_size, getattr(f, "st_blocks", f.st_size) * 512) for f in files)
 
 
 def copy_sparse(source: str | Path, target: str | Path) -> None:
-    "Copy a file; blocks of zeros become holes: the engine's files are mostly holes."
+    "Copy a file; blocks of zeros become holes that take no space."
     zeros = bytes(2**18)
     with open(source, "rb") as a, open(target, "wb") as b:
         while block := a.read(len(zeros)):
@@ -82,7 +82,7 @@ def copy_sparse(source: str | Path, target: str | Path) -> None:
 
 # %% ../../nbs/4_search/04_store.ipynb #46f18e16
 def check_free(folder: Path, megabytes: float, what: str, remedy: str) -> None:
-    "Raises DiskFull unless so much is free."
+    "Check that so many megabytes are free. Raises DiskFull."
     free = shutil.disk_usage(folder).free / 1e6
     if free < megabytes:
         problem = (
@@ -360,7 +360,10 @@ def open_store(
     write: bool = False,
     settings: StoreSettings = StoreSettings(),
 ) -> BasePydanticVectorStore:
-    "The store of an index. Raises ServerError, DataError, InUse, DiskFull, SettingsError."
+    """Open the vector store of an index, over a server or a folder.
+
+    Raises ServerError, DataError, InUse, DiskFull, SettingsError.
+    """
     bm25 = Bm25(sparse) if sparse else None
     if settings.name:
         place = Path(folder) / "store"
@@ -392,7 +395,10 @@ def close_store(store: BasePydanticVectorStore) -> None:
 def create_collection(
     store: BasePydanticVectorStore, dim: int, hnsw: bool = False
 ) -> None:
-    "Qdrant's empty collection for dense vectors of this length, made if missing; hnsw: with a graph."
+    """Create Qdrant's collection for vectors of length `dim` if it is missing.
+
+    `hnsw`: with a graph for fast search.
+    """
     if isinstance(store, NodeStore):
         return  # made with its first nodes
     name = store.collection_name
@@ -441,7 +447,7 @@ def _sparse_params(domain: str) -> qm.SearchParams | None:
 
 
 def count_points(store: BasePydanticVectorStore, domain: str = "") -> int:
-    "How many children the store holds, of a domain or of all."
+    "Count the children in a store, of one domain or all."
     if isinstance(store, NodeStore):
         return sum(domain in ("", held) for held in store.held.domains)
     if not store.client.collection_exists(store.collection_name):
@@ -453,7 +459,10 @@ def count_points(store: BasePydanticVectorStore, domain: str = "") -> int:
 def all_points(
     store: QdrantVectorStore, vectors: bool = False, size: int = 1000
 ) -> Iterator[list]:
-    "All points with their payloads, in pages of this size."
+    """Yield all points of a store with their payloads, in pages of `size`.
+
+    `vectors`: with their vectors.
+    """
     at = None
     while True:
         page, at = store.client.scroll(

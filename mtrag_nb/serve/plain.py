@@ -78,6 +78,14 @@ def _in_codec(data: bytes, codec: str) -> tuple[str, list[str]]:
     return text, [f"{wrong:,} characters are not in its encoding, {codec}"]
 
 # %% ../../nbs/serve/01_plain.ipynb #7d1cbc35
+def _is_mostly_utf8(data: bytes) -> bool:
+    "Whether bytes are UTF-8 with few that are not: a text that was cut or pasted together."
+    text = data.decode("utf-8", errors="replace")
+    wrong = text.count("\N{REPLACEMENT CHARACTER}")
+    right = sum(not c.isascii() for c in text) - wrong
+    return right > 2 * wrong
+
+
 def _bytes_as_text(data: bytes, declared: str) -> tuple[str, list[str]]:
     "Bytes as text, by mark, by content, as declared, or guessed; notes. Raises DataError for no text."
     marked = next((name for mark, name in _MARKS if data.startswith(mark)), "")
@@ -93,6 +101,8 @@ def _bytes_as_text(data: bytes, declared: str) -> tuple[str, list[str]]:
     try:
         return data.decode("utf-8"), []
     except UnicodeDecodeError:
+        if _is_mostly_utf8(data):
+            return _in_codec(data, "utf-8")
         if codec:
             return _in_codec(data, codec)
         return data.decode("cp1252", errors="replace"), [_GUESSED]

@@ -35,7 +35,7 @@ from mtrag_nb.app.options import (
     Variant,
     Web,
     changes_of,
-    chosen,
+    choose_settings,
     done,
     system_option,
     with_variant,
@@ -43,7 +43,7 @@ from mtrag_nb.app.options import (
 from ..core.html import clean, render, text_table
 from ..core.record import Step, Trajectory
 from ..core.settings import DEFAULT, Settings
-from ..core.text import clipped
+from ..core.text import clip_text
 from mtrag_nb.core.types import (
     Context,
     DataError,
@@ -80,7 +80,7 @@ class Talk:
         """Open the run of a system over an index.
 
         domain: search only here, "": everywhere; web: what may be searched beside the documents, as
-        `search.web.web_named` takes it; out: folder of the run folders; id: of the conversation, "": a new one.
+        `search.web.find_web` takes it; out: folder of the run folders; id: of the conversation, "": a new one.
         """
         from mtrag_nb.models.calls import BatchingChat
         from mtrag_nb.runs.run import chunks_of
@@ -185,13 +185,13 @@ def _turn_lines(
 ) -> list[str]:
     "A turn as printed: the answer, behind a doubt, with the passages it cites, or why there is none."
     from mtrag_nb.systems.citations import claims_of, marked_answer
-    from mtrag_nb.systems.outside import system_named
+    from mtrag_nb.systems.outside import find_system
 
     if t.failed:
         where = f"{t.error.node or 'the turn'}: {t.error.type}: {t.error.message}"
         return [clean(f"Something broke in {where}"), "The conversation is as it was."]
     if t.refused:
-        reasons = {r.name: r.about for r in system_named(name).reasons}
+        reasons = {r.name: r.about for r in find_system(name).reasons}
         why = f"  because: {reasons.get(t.reason, t.reason)} ({t.reason})"
         return [_wrap(f"{name}> {t.answer}"), _wrap(why, "  ")]
     cited = claims_of(t, passages)
@@ -204,7 +204,7 @@ def _turn_lines(
 def _progress(text: str = "") -> None:
     "A line that the next one takes the place of; nothing where there is no terminal."
     if sys.stdout.isatty():
-        line = clipped(clean(" ".join(text.split())), _width() - 2)
+        line = clip_text(clean(" ".join(text.split())), _width() - 2)
         print(f"\r\x1b[2K{line}", end="", flush=True)
 
 # %% ../../nbs/serve/21_serve.ipynb #9c8a7f48
@@ -306,18 +306,18 @@ def ask(
     _check_there(index)
     from mtrag_nb.models.calls import Models
     from mtrag_nb.serve.reply import for_reading
-    from mtrag_nb.systems.outside import SERVING, system_named
+    from mtrag_nb.systems.outside import SERVING, find_system
 
     setup = settings or Setup()
     profile = setup.profile if isinstance(setup, Settings) else setup.base().profile
     usual = SERVING if profile == "laptop" else DEFAULT
     system = with_variant(system or usual, variant)
     changes = () if isinstance(setup, Settings) else changes_of(setup.set)
-    settings = for_reading(chosen(settings, system), changes)
+    settings = for_reading(choose_settings(settings, system), changes)
     models = models or Models(settings)
     with closing(Talk(index, system, settings, models, domain, web, out)) as talk:
         where = f"{system} on {models.settings.profile}, {domain or 'all domains'}"
-        print(_wrap(f"{where}: {system_named(system).about}. /quit ends it."))
+        print(_wrap(f"{where}: {find_system(system).about}. /quit ends it."))
         _hold(talk, iter(_typed, None) if questions is None else questions)
     _print_kept(talk)
     return talk.out
@@ -404,9 +404,9 @@ def _changes_in(setup: Setup, system: str, base: Settings) -> dict:
     changes = changes_of(setup.set)
     if not setup.config:
         return changes
-    from mtrag_nb.systems.outside import CONFIG, system_named
+    from mtrag_nb.systems.outside import CONFIG, find_system
 
-    own = system_named(system).configured(base)
+    own = find_system(system).configure(base)
     return {**resolve_name(CONFIG)(setup.config, own), **changes}
 
 # %% ../../nbs/serve/21_serve.ipynb #a892e078
@@ -599,7 +599,7 @@ def library(
     _check_there(index, which if what == "add" else ())
     from mtrag_nb.serve.library import Library
 
-    settings = on_device(chosen(settings), device)
+    settings = on_device(choose_settings(settings), device)
     there = Library(index)
     if what == "list":
         _print_documents(there)

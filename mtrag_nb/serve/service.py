@@ -81,9 +81,9 @@ from .uploads import Denied, Limits, Owners, ServedDocuments, WorkPool
 from ..show.turn import TurnView, outcome_words
 from mtrag_nb.systems.outside import (
     SERVING,
-    configured,
+    configure,
     is_place,
-    system_named,
+    find_system,
     system_names,
 )
 
@@ -152,7 +152,7 @@ def _as_described(
 ) -> RetrievalSettings:
     "A laptop's search as NexusRAG's description has it (3.1), in what nobody changed."
     usual = PROFILES["laptop"].retrieval
-    served = system_named(SERVING)
+    served = find_system(SERVING)
     described = served.profiles[served.paper].retrieval
     unchanged = {}
     for name in ("views", "fusion", "reranker"):
@@ -168,7 +168,7 @@ def _service_settings(
     "The settings of one system of a service: changes that are another system's own are left to that."
     others = {name for name in system_names() if name != system.partition("+")[0]}
     mine = {k: v for k, v in changes.items() if k.partition(".")[0] not in others}
-    settings = for_reading(configured(system, profile, mine), mine)
+    settings = for_reading(configure(system, profile, mine), mine)
     if system.partition("+")[0] != SERVING:
         return settings
     return replace(settings, retrieval=_as_described(settings.retrieval, mine))
@@ -177,7 +177,7 @@ def _service_settings(
 def _served_systems(own: str) -> dict[str, str]:
     """Name by which clients ask for a system -> what opens it: the service's own first, in its variant, or
     at its place, of which clients see only the system's name; and every other registered one."""
-    first = system_named(own).name if is_place(own) else own
+    first = find_system(own).name if is_place(own) else own
     systems = {first: own}
     for name in system_names():
         if name != own.partition("+")[0]:
@@ -229,7 +229,7 @@ class Service(AbstractContextManager):
 
         system: who answers where a question names none, "": SERVING; changes: of settings, for all systems;
         models: to share loaded ones; collection: of an upload that names none; web: what may be searched beside
-        the library, as `search.web.web_named` takes it. Raises SettingsError, DataError, InUse.
+        the library, as `search.web.find_web` takes it. Raises SettingsError, DataError, InUse.
         """
         own = system or SERVING
         self.base = profile
@@ -537,7 +537,7 @@ def search(
         retriever = open_retriever(
             held.index, models.embedder, models.reranker, settings
         )
-        hits = best_hits(retriever.ranked(query, collection), most, True)
+        hits = best_hits(retriever.rank_candidates(query, collection), most, True)
         return [_passage_line(c) for c in retriever.as_retrieval(hits).contexts]
 
 # %% ../../nbs/serve/15_service.ipynb #dbf1bcd7-3
@@ -679,7 +679,7 @@ def _index_of(service: Service) -> dict:
 # %% ../../nbs/serve/15_service.ipynb #fa35e3c2
 def _stand_ins(system: str, settings: Settings) -> list[str]:
     "What decides in the place of the chat model, in words; of a system without a paper what it does."
-    value = system_named(system)
+    value = find_system(system)
     places = value.model_places(settings)
     if not places:
         return [value.about]

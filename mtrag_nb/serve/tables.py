@@ -122,6 +122,14 @@ def _label(heads: Sequence[_Placed], column: int, value: str) -> str:
     return ", ".join(dict.fromkeys(text for text in texts if text != value))
 
 # %% ../../nbs/serve/02_tables.ipynb #statemt0-2
+def _are_heads(cells: Sequence[Cell]) -> bool:
+    "Whether cells head columns: all of them, or all but the one in the corner above heads of rows."
+    rest = cells[1:]
+    if not rest or not all(c.is_head for c in rest):
+        return bool(cells) and all(c.is_head for c in cells)
+    return cells[0].is_head or not cells[0].text or len(rest) > 1
+
+
 def _row_line(row: Sequence[_Placed]) -> str:
     "The texts of a row as they stand side by side."
     return " | ".join(placed.cell.text for placed in row)
@@ -151,7 +159,7 @@ class StatementTable:
         row = self._placed(cells)
         if not spoken:
             return []
-        if (is_head or all(c.is_head for c in cells)) and not self._budget.is_spent:
+        if (is_head or _are_heads(cells)) and not self._budget.is_spent:
             self._waiting.append(row)
             return []
         lines = self._take_heads()

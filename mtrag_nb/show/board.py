@@ -21,7 +21,7 @@ from ..core.record import Trajectory
 from ..core.run_folder import LEFT_OUT
 from ..core.types import TO_ANSWER, TO_REFUSE
 from ..evaluation.evidence import Evidence
-from ..evaluation.pairs import Forked
+from ..evaluation.pairs import ForkReports
 from ..evaluation.proof import proof_of
 from ..evaluation.statistics import Interval, mean_interval
 from ..evaluation.summary import RunSummary, disagreements
@@ -36,12 +36,12 @@ __all__ = ['fill', 'note_html', 'table_html', 'join_html', 'mark_of', 'link_to',
 
 # %% ../../nbs/8_show/02_board.ipynb #31ba3fa9
 def fill(macro: str, *values: object) -> Markup:
-    "A part of the page, by its template in `data/page/report.html`."
+    "Render a macro of the template `data/page/report.html`."
     return render("report.html", macro, *values)
 
 
 def note_html(name: str) -> Markup:
-    "A note below a table, by its name in `data/page/report.json`."
+    "Return the note below a table, by its name in `data/page/report.json`."
     return fill("quiet", fill("code", page_texts("notes")[name]))
 
 
@@ -61,7 +61,7 @@ def table_html(
     caption: str = "",
     above: Sequence[tuple[str, int]] = (),  # groups of columns, and how many each
 ) -> Markup:
-    "A table in a frame that scrolls."
+    "Return a table as HTML, in a frame that scrolls."
     heads = page_texts("heads")[head] if isinstance(head, str) else head
     cells = [list(map(_as_cell, row)) for row in rows]
     right = [all(_is_number(row[n]) for row in cells) for n in range(len(heads))]
@@ -69,17 +69,17 @@ def table_html(
 
 # %% ../../nbs/8_show/02_board.ipynb #055c246a
 def join_html(*parts: str) -> Markup:
-    "Parts of the page, one after the other."
+    "Join pieces of HTML."
     return Markup("".join(parts))
 
 # %% ../../nbs/8_show/02_board.ipynb #6ddcd099
 def mark_of(word: str) -> str:
-    "A word as a mark: what a link and a class may hold."
+    "Turn a word into a mark: a text that a link and a CSS class may contain."
     return re.sub(r"[^a-z0-9]+", "_", word.lower()).strip("_") or "none"
 
 
 def link_to(text: object, *marks: str, title: str = "") -> Markup:
-    "A link (a count, or words) to the turns with some marks (its default title); a zero leads nowhere."
+    "Return a link (a count, or words) to the turns with some marks; a count of zero is no link."
     if text == 0:
         return Markup("0")
     title = title or ", ".join(mark.replace("_", " ") for mark in marks)
@@ -90,7 +90,9 @@ _LINK = re.compile(r'<a class="f" href="#f-([\w-]+)"(?: data-n="(\d+)")?')
 
 
 def links_in(html: str) -> dict[tuple[str, ...], int | None]:
-    "The links of a page: marks, and how many turns are to have them, if it says."
+    """Find the links to turns in a page: marks -> number of turns that the link promises, None if
+    it gives none.
+    """
     links: dict[tuple[str, ...], int | None] = {}
     for marks, count in _LINK.findall(html):
         key = tuple(marks.split("-"))
@@ -102,14 +104,16 @@ def links_in(html: str) -> dict[tuple[str, ...], int | None]:
 # %% ../../nbs/8_show/02_board.ipynb #e547ecf5
 @dataclass(frozen=True)
 class Board:
-    "The runs of a page, the marks of their turns, and where the view of each turn is."
+    "The runs of a report page, with the marks by which turns are found and the address of each turn."
 
     standings: tuple[RunSummary, ...]
-    "The runs; those that an oracle took the gold from stand last."
+    "Summaries of the runs; runs whose gold was hidden by an oracle come last."
     beside: str = ""
-    "The folder with the turns, as the page names it; '': they are on the page."
-    forks: Mapping[int, Forked] = field(default_factory=dict)
-    "Number of a run -> its forks."
+    """The folder with the pages of conversations, as the report names it; '': the turns are on the
+    report's page.
+    """
+    forks: Mapping[int, ForkReports] = field(default_factory=dict)
+    "Index of a run -> its audit and ladder."
 
     @property
     def runs(self) -> list[Evidence]:
@@ -118,31 +122,31 @@ class Board:
 
     @property
     def gold(self) -> bool:
-        "Whether something is known of the tasks of some run."
+        "Whether gold is known for the tasks of some run."
         return any(run.gold for run in self.runs)
 
     @cached_property
     def own(self) -> tuple[RunSummary, ...]:
-        "Those that are compared: all but runs that an oracle took the gold from, which stand last."
+        "Summaries of the compared runs: all whose gold was not hidden."
         compared = tuple(s for s in self.standings if LEFT_OUT not in s.run.system)
         return compared or self.standings
 
     @property
-    def compared(self) -> list[Evidence]:
-        "The runs that are compared."
+    def compared_runs(self) -> list[Evidence]:
+        "The runs that are compared: all whose gold was not hidden."
         return [s.run for s in self.own]
 
     @cached_property
     def conversation_of(self) -> dict[str, str]:
-        "Task id -> conversation, over the runs that are compared."
+        "Task id -> conversation, over the compared runs."
         talks = {}
-        for run in self.compared:
+        for run in self.compared_runs:
             talks |= run.talks
         return talks
 
     @cached_property
     def talks(self) -> dict[str, list[str]]:
-        "Conversation -> its tasks, over all runs, in order."
+        "Conversation -> its task ids, over all runs, in order."
         turns: dict[str, dict[str, int]] = {}
         for run in self.runs:
             for i, t in run.turns.items():
@@ -151,7 +155,7 @@ class Board:
 
     @cached_property
     def places(self) -> dict[str, tuple[int, int]]:
-        "Task id -> number of its conversation, number of its turn on the page; both from 1."
+        "Task id -> (number of its conversation, number of its turn) on the page, from 1."
         places = {}
         for talk, ids in enumerate(self.talks.values(), 1):
             for turn, i in enumerate(ids, 1):
@@ -159,20 +163,20 @@ class Board:
         return places
 
     def head(self, *before: str) -> list[object]:
-        "A table's head: some words, then the runs, each leading to its turns."
+        "Return the head of a table: some words, then the names of the runs as links to their turns."
         links = [link_to(s.name, f"r{n}") for n, s in enumerate(self.standings, 1)]
         return [*before, *links]
 
     def anchor(self, n: int, task_id: str) -> str:
-        "The name of a turn's place, by run and task, for links of other tools, too."
+        "Return the HTML id of a turn of a run, for links from other pages, too."
         return quote(f"t/{self.standings[n].name}/{task_id}")
 
     def file(self, talk: int) -> str:
-        "The name of the file of a conversation, by its number."
+        "Return the file name of a conversation's page, by its number."
         return f"c{talk:04}.html"
 
     def href(self, n: int, task_id: str) -> str:
-        "The address of a turn of the run with the number n, from 0."
+        "Return the address of a turn. `n`: index of its run."
         anchor = f"#{self.anchor(n, task_id)}"
         if not self.beside:
             return anchor
@@ -181,12 +185,14 @@ class Board:
 
     @cached_property
     def apart(self) -> list[str]:
-        "The tasks that one run gets right and another fails, the most evenly split first."
+        "Task ids that some runs get right and others fail, the most evenly split first."
         return disagreements(self.own)
 
     @cached_property
     def marks(self) -> dict[tuple[int, str], frozenset[str]]:
-        "Number of the run and task id -> what the turn can be found by."
+        """(Index of the run, task id) -> the marks by which the turn can be found, such as outcome
+        and stage.
+        """
         differ = frozenset(self.apart)
         marks = {}
         for n, s in enumerate(self.standings):
@@ -194,13 +200,13 @@ class Board:
                 marks[n, i] = frozenset(_marks(self, n, i, differ))
         return marks
 
-    def marked(self, *marks: str) -> list[tuple[int, str]]:
-        "The turns that have all of some marks: number of the run, task id."
+    def find_marked(self, *marks: str) -> list[tuple[int, str]]:
+        "Return the turns that have all of some marks: (index of the run, task id)."
         return [turn for turn, all_ in self.marks.items() if all_.issuperset(marks)]
 
 # %% ../../nbs/8_show/02_board.ipynb #4c77d6f6
 def fork_mark(name: str, effect: str) -> str:  # mechanism or oracle, what it did
-    "What a turn can be found by of which a fork says something."
+    'Return the mark of turns on which a fork had an effect, such as "check fixed".'
     return f"{mark_of(name)}_{effect}"
 
 # %% ../../nbs/8_show/02_board.ipynb #bff68b29
@@ -236,7 +242,7 @@ def _marks(board: Board, n: int, task_id: str, differ: frozenset[str]) -> Iterat
 
 # %% ../../nbs/8_show/02_board.ipynb #d2ae8990
 def interval_text(i: Interval, form: Callable[[float], str], unit: str = "") -> str:
-    "A value, with its interval where there is one."
+    "Format a value, with its interval if it has one. `form`: how a number is written."
     if i.value is None:
         return "–"
     ends = "" if i.low is None else f" [{form(i.low)}, {form(i.high)}]"
@@ -244,22 +250,22 @@ def interval_text(i: Interval, form: Callable[[float], str], unit: str = "") -> 
 
 
 def percent_text(i: Interval) -> str:
-    "A share in percent."
+    "Format a share in percent, with its interval."
     return interval_text(i, lambda x: f"{100 * x:.0f}", " %")
 
 
 def points_text(i: Interval) -> str:
-    "A difference of shares in percentage points."
+    "Format a difference of shares in percentage points, with its interval."
     return interval_text(i, lambda x: f"{100 * x:+.0f}", " points")
 
 
 def change_text(i: Interval) -> str:
-    "A difference of values."
+    "Format a difference of values with its interval."
     return interval_text(i, "{:+,.2f}".format)
 
 # %% ../../nbs/8_show/02_board.ipynb #3ce7fe7b
 def share_text(run: Evidence, match: Callable[[Trajectory], bool]) -> str:
-    "The share of a run's turns with its interval, in percent."
+    "Format the share of a run's turns that match, in percent, with its interval."
     turns = run.turns.values()
     matches = [float(match(t)) for t in turns]
     share = mean_interval(matches, [t.conversation_id for t in turns])
@@ -267,7 +273,7 @@ def share_text(run: Evidence, match: Callable[[Trajectory], bool]) -> str:
 
 
 def figure_html(fig: Figure, alt: str) -> str:
-    "A figure as an image that holds itself."
+    "Return a figure as an HTML image that contains its data. `alt`: its text."
     from mtrag_nb.show.figures import svg_uri
 
     return fill("figure", alt, svg_uri(fig), round(100 * fig.get_size_inches()[0]))

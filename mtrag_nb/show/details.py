@@ -17,7 +17,7 @@ from markupsafe import Markup
 from ..core.record import Trajectory
 from ..core.run_folder import LEFT_OUT
 from ..core.telemetry import Node
-from ..core.types import dotted
+from ..core.types import flatten_keys
 from ..evaluation.blame import COSTS, costs
 from ..evaluation.evidence import Evidence
 from ..evaluation.items import run_items
@@ -28,7 +28,7 @@ from mtrag_nb.evaluation.refusals import (
     idk_verdicts,
     refusal_report,
 )
-from ..evaluation.scores import named_measure
+from ..evaluation.scores import measure_label
 from ..evaluation.statistics import INTERVALS, compare
 from mtrag_nb.show.board import (
     Board,
@@ -40,7 +40,7 @@ from mtrag_nb.show.board import (
     share_text,
     table_html,
 )
-from .turn import page_texts, unlicensed
+from .turn import page_texts, list_unlicensed
 
 # %% auto #0
 __all__ = ['profile_of', 'manifest_html', 'outcomes_html', 'shown_measures', 'scores_html', 'refusals_html', 'comparisons_html',
@@ -51,7 +51,7 @@ _UNKNOWN = "not recorded"
 
 
 def profile_of(run: Evidence) -> str:
-    "The profile that a run was made with; '' for one that this project did not make."
+    "Return the profile of a run; '' for a run that was imported."
     return run.manifest.get("settings", {}).get("profile", "")
 
 
@@ -97,7 +97,7 @@ def _run_facts(run: Evidence) -> dict[str, str]:
     about = f": {m['about']}" if m.get("about") else ""
     facts = {"system": run.system + about, **_settings_facts(run)}
     steps = (step for t in run.turns.values() for step in t.steps)
-    loose = unlicensed(run.run, steps)
+    loose = list_unlicensed(run.run, steps)
     if loose:
         facts["decided by"] = "; ".join(loose)
     facts["sessions"] = _session_words(m.get("sessions", []))
@@ -130,11 +130,11 @@ def _settings_of(run: Evidence) -> dict[str, object]:
     settings = dict(run.manifest.get("settings", {}))
     if not settings.get("own"):
         settings.pop("own", None)
-    return dotted(settings)
+    return flatten_keys(settings)
 
 # %% ../../nbs/8_show/03_details.ipynb #da4e54dc
 def manifest_html(board: Board) -> str:
-    "What was run, a column a run."
+    "Return the runs' settings, models and versions as HTML, one column for each run."
     runs = board.runs
     head = ["", *(run.name for run in runs)]
     facts = _columns([_run_facts(run) for run in runs])
@@ -202,7 +202,7 @@ def _group_rows(board: Board, by: str) -> Iterator[list[object]]:  # by: domain 
 
 # %% ../../nbs/8_show/03_details.ipynb #ea8a8bef
 def outcomes_html(board: Board) -> str:
-    "How the turns ended: of all, by domain, and by turn."
+    "Return how turns ended as HTML: over all, by domain, and by turn number."
     rows = _outcome_rows(board)
     parts = [table_html(board.head("ended"), rows, "How the turns ended")]
     for by in _GROUPS:
@@ -232,14 +232,14 @@ _OPEN_ROWS = 8  # measures of which the table is open
 
 
 def shown_measures(runs: Sequence[Evidence]) -> list[str]:
-    "The measures of the runs, the most telling first; those that no run could measure are left out."
+    "Return the measures that some run has, the most telling first."
     every = dict.fromkeys([*_FIRST, *(m for run in runs for m in run.measures)])
     return [m for m in every if any(run.of(m) for run in runs)]
 
 # %% ../../nbs/8_show/03_details.ipynb #3ed71737
 def _in_table(measure: str, runs: Sequence[Evidence]) -> str:
     "A measure as a table or a heading names it: where it decides inside one of the runs, it says so."
-    return named_measure(measure, [r.name for r in runs if measure in r.circular])
+    return measure_label(measure, [r.name for r in runs if measure in r.circular])
 
 # %% ../../nbs/8_show/03_details.ipynb #f7b74e4c
 def _score_row(measure: str, runs: Sequence[Evidence]) -> list[str]:
@@ -252,8 +252,8 @@ def _score_row(measure: str, runs: Sequence[Evidence]) -> list[str]:
 
 # %% ../../nbs/8_show/03_details.ipynb #c57586d8
 def scores_html(board: Board) -> str:
-    "Every measure with its interval, and where it was missing."
-    runs = board.compared
+    "Return every measure with its interval as HTML, and for how many turns it is missing."
+    runs = board.compared_runs
     head = board.head("measure")[: len(runs) + 1]
     rows = [_score_row(measure, runs) for measure in shown_measures(runs)]
     further = rows[_OPEN_ROWS:]
@@ -276,8 +276,8 @@ def _wide(report: object, title: str) -> Markup:
 
 # %% ../../nbs/8_show/03_details.ipynb #112bc140
 def refusals_html(board: Board) -> str:
-    "Refusals in four cells, and who was asked back; '' where no labels are known."
-    runs = board.compared
+    "Return refusals in four cells and who was asked back, as HTML; '' if no labels are known."
+    runs = board.compared_runs
     if not any(run.gold for run in runs):
         return ""
     without: dict[str, Evidence] = {}  # system -> run that an oracle took the gold from
@@ -303,8 +303,8 @@ def refusals_html(board: Board) -> str:
 
 # %% ../../nbs/8_show/03_details.ipynb #be85dc56
 def comparisons_html(board: Board) -> str:
-    "Paired comparisons by the measures that all runs have; '' for one run."
-    runs = board.compared
+    "Return paired comparisons of the runs as HTML, by each measure that all have; '' for one run."
+    runs = board.compared_runs
     if len(runs) == 1:
         return ""
     common = [m for m in _FIRST if all(run.of(m) for run in runs)]
@@ -319,7 +319,7 @@ def comparisons_html(board: Board) -> str:
 
 # %% ../../nbs/8_show/03_details.ipynb #a5991bd2
 def judges_html(board: Board) -> str:
-    "What the judge of each run said; '' where none was asked."
+    "Return the judges' scores of each run as HTML; '' if no run was judged."
     parts = []
     for run in board.runs:
         if run.judged:
@@ -350,7 +350,7 @@ def _node_row(name: str, n: Node) -> list[object]:  # under the head of nodes
 
 # %% ../../nbs/8_show/03_details.ipynb #121bc96c
 def cost_html(board: Board) -> str:
-    "What a turn of each run cost, and each of its nodes."
+    "Return the cost of a turn of each run as HTML, and of each of its nodes."
     rows = []
     for run in board.runs:
         for name, node in run.telemetry.nodes.items():

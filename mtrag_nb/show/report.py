@@ -24,7 +24,15 @@ from ..evaluation.blame import STAGES
 from ..evaluation.evidence import Evidence
 from ..evaluation.pairs import read_forks
 from ..evaluation.summary import SELF_CORRECTIONS, RunSummary, summarize_run
-from .board import Board, fill, join_html, link_to, links_in, mark_of
+from mtrag_nb.show.board import (
+    Board,
+    fill,
+    join_html,
+    link_to,
+    links_in,
+    mark_of,
+    note_html,
+)
 from .details import shown_measures
 from mtrag_nb.show.sections import (
     caveat_html,
@@ -65,9 +73,8 @@ def _cells(board: Board, n: int, task_id: str) -> list[object]:
     if way not in SELF_CORRECTIONS or way == "not judged":
         way = "–"
     return [
-        s.name,
-        f"{talk} / {turn}",
-        row.label.lower() or "–",
+        fill("run_mark", n + 1, s.name),
+        fill("two_lines", f"{talk} / {turn}", row.label.lower()),
         ending_words(t),
         signed_outcome(s, task_id),
         way,
@@ -137,6 +144,7 @@ def _list_html(board: Board, html: str = "") -> str:
         _choices(board, outcomes),
         _choices(board, stages),
         page_texts("heads")["turns"],
+        note_html("turns"),
         rows,
     )
 
@@ -206,6 +214,12 @@ def _write_views(board: Board, folder: Path, back: str) -> int:  # how many file
     return len(written)
 
 # %% ../../nbs/8_show/05_report.ipynb #page0001
+def _about(run: Evidence) -> str:
+    "What a run is: system, profile, model, size, and the version that recorded it."
+    version = run.manifest.get("packages", {}).get("mtrag_nb")
+    return f"{run.about}, mtrag_nb {version}" if version else run.about
+
+
 def _report_html(board: Board, whole: bool = True) -> str:
     "The page; `whole`=False: its turns alone."
     *others, last = [run.name for run in board.runs]
@@ -219,7 +233,8 @@ def _report_html(board: Board, whole: bool = True) -> str:
     views = ""
     if not board.beside:
         views = join_html(*(_talk_html(board, talk) for talk in board.talks))
-    body = fill("page", title, verdict, caveat, first, turns, looked_up, views)
+    runs = [(s.name, _about(s.run)) for s in board.standings]
+    body = fill("page", title, runs, verdict, caveat, first, turns, looked_up, views)
     return document(f"{'Report' if whole else 'Cases'}: {title}", body, "report")
 
 # %% ../../nbs/8_show/05_report.ipynb #353ee97e

@@ -20,7 +20,7 @@ from ..core.settings import plugins
 from ..evaluation.blame import BlameReport
 from ..evaluation.cards import mechanism_card
 from ..evaluation.evidence import Evidence
-from ..evaluation.pairs import Forked
+from ..evaluation.pairs import ForkReports
 from ..evaluation.proof import STATUSES, proof_report
 from ..evaluation.statistics import LEAST, Comparison, Interval, PairRow
 from ..evaluation.summary import SELF_CORRECTIONS, RunSummary, compare_right
@@ -57,7 +57,7 @@ __all__ = ['VIEWS', 'stages_to_blame', 'finding', 'pair_of', 'verdict_html', 'ca
 
 # %% ../../nbs/8_show/04_sections.ipynb #2e3d2434
 def stages_to_blame(reports: Sequence[BlameReport]) -> Counter:
-    "Stage -> how many failed turns of all runs it is to blame for; '' where none can be named."
+    "Count the failed turns of all runs by the stage to blame; '' where none can be named."
     return Counter(b.stage for r in reports for b in r.failed)
 
 
@@ -70,7 +70,9 @@ def _leading(stages: Mapping[str, int]) -> str:
 
 # %% ../../nbs/8_show/04_sections.ipynb #5ef57dd1
 def finding(reports: Sequence[BlameReport]) -> str:
-    "One line: how much failed, at which stage most of it first, and how many turns no system got right."
+    """Say in one line how much failed, at which stage most of it, and how many turns no system got
+    right.
+    """
     stages = stages_to_blame(reports)
     judged = sum(len(r.judged) for r in reports)
     if not judged:
@@ -132,7 +134,7 @@ def _right_link(n: int, s: RunSummary, share: str = "") -> str:
 
 # %% ../../nbs/8_show/04_sections.ipynb #ac328adc
 def pair_of(comparison: Comparison, a: str, b: str) -> tuple[PairRow, Interval]:
-    "Two runs of a comparison, and the difference from the first to the second."
+    "Return the comparison of two runs, and the difference second minus first."
     p = next(p for p in comparison.pairs if {p.a, p.b} == {a, b})
     difference = Interval(p.difference, p.low, p.high, p.n, p.clusters)
     if p.a == a or p.difference is None:
@@ -184,7 +186,7 @@ def _alone(n: int, s: RunSummary) -> tuple[object, ...]:  # for the sentence abo
 
 # %% ../../nbs/8_show/04_sections.ipynb #591bb958
 def verdict_html(board: Board) -> str:
-    "The first line of a page."
+    "Return the first line of a report: the result in one sentence, as HTML."
     order = _ranked(board)
     if not order:
         return fill("unjudged", board.standings)
@@ -269,8 +271,8 @@ def _doubts_of(runs: Sequence[Evidence], gold: bool) -> Iterator[_Doubt]:
 
 # %% ../../nbs/8_show/04_sections.ipynb #7ef5cdb9
 def caveat_html(board: Board) -> str:
-    "What speaks against the verdict, in one line; '' if nothing does."
-    doubts = _doubts_of(board.compared, board.gold)
+    "Return what speaks against the report's verdict, in one line of HTML; '' if nothing does."
+    doubts = _doubts_of(board.compared_runs, board.gold)
     short = "; ".join(short for short, _ in doubts if short)
     if short:
         return fill("caveat", short)
@@ -376,7 +378,7 @@ _SPLIT = 8  # turns that are shown at once
 
 
 def signed_outcome(s: RunSummary, task_id: str) -> str:
-    "What came of a turn, with its sign."
+    "Return the outcome of a turn in words, with its sign."
     return f"{SIGNS[s.verdict(task_id)]} {outcome_words(s.run, task_id)}"
 
 
@@ -412,10 +414,10 @@ def _disagreements_html(board: Board) -> str:
     return join_html(part, fill("rest", f"{len(rest)} more", further))
 
 # %% ../../nbs/8_show/04_sections.ipynb #fkd00007
-_Rows = Callable[[str, str, Forked], Iterator[list[object]]]
+_Rows = Callable[[str, str, ForkReports], Iterator[list[object]]]
 
 
-def _audit_rows(name: str, mine: str, forks: Forked) -> Iterator[list[object]]:
+def _audit_rows(name: str, mine: str, forks: ForkReports) -> Iterator[list[object]]:
     "The mechanisms of a run under the head of an audit."
     for mechanism, p in forks.audit.pairs.items():
         links = []
@@ -426,10 +428,10 @@ def _audit_rows(name: str, mine: str, forks: Forked) -> Iterator[list[object]]:
         yield [name, mechanism, *links, *gains, cost]
 
 # %% ../../nbs/8_show/04_sections.ipynb #3b2e2aa3
-def _ladder_rows(name: str, mine: str, forks: Forked) -> Iterator[list[object]]:
+def _ladder_rows(name: str, mine: str, forks: ForkReports) -> Iterator[list[object]]:
     "The oracles of a run under the head of a ladder."
     ladder = forks.ladder
-    lowest = Counter(ladder.repaired().values())
+    lowest = Counter(ladder.lowest_repairs().values())
     repairs = Counter(chain.from_iterable(ladder.alone_repairs().values()))
     for oracle, p in ladder.alone.items():
         together = ladder.together[oracle].accuracy_after.value
@@ -482,16 +484,16 @@ group `mtrag_nb.views`."""
 
 @dataclass(frozen=True)
 class PageSection:
-    "What makes a part of the page."
+    "A section of the report, before it is made."
 
     id: str
-    "Its name in links."
+    "The section's name in links."
     title: str
     "Its heading."
     make: Callable[[Board], str]
-    "Its HTML, from templates; '': nothing to say."
+    "Makes the section's HTML from the board; '': it has nothing to say."
     first: bool = False
-    "It is read first and printed; the others are looked up."
+    "Whether it is shown at the top and printed; the others can be unfolded."
 
 
 def _view_html(shown: object, title: str) -> str:
@@ -546,14 +548,14 @@ _SECTIONS = (
 
 
 def sections() -> list[PageSection]:
-    "The parts of a page: this room's, those of VIEWS, and those that other installed packages bring."
+    "Return the sections of a report: those of this package, and those of other installed packages."
     views = {**VIEWS, **plugins("view", VIEWS)}
     return [*_SECTIONS, *(_view_section(*view) for view in views.items())]
 
 # %% ../../nbs/8_show/04_sections.ipynb #eaf3b993
 @dataclass(frozen=True)
 class Part:
-    "A section that was made."
+    "A section of the report with its HTML."
 
     id: str
     "Its name in links."
@@ -564,7 +566,7 @@ class Part:
 
 
 def parts_of(board: Board, first: bool) -> list[Part]:
-    "The parts that are read first, or the others; those without anything to say are left out."
+    "Make the sections of a report, those at the top (`first`) or the others; empty ones are left out."
     parts = []
     for section in sections():
         if section.first == first:

@@ -37,7 +37,7 @@ from mtrag_nb.core.settings import (
     StageSettings,
     StoreSettings,
 )
-from ..core.text import clipped, format_docs_for_gen, sentences
+from ..core.text import clip_text, format_docs_for_gen, sentences
 from mtrag_nb.core.types import (
     MTRAGError,
     ReplyError,
@@ -176,7 +176,7 @@ def _guarded_by(
     guard: Callable[[Rewritten, str], Rewritten],
     question: str,
 ) -> list[Variation]:
-    "The wordings as a guard of rewrites (`Toolbox.guarded`) leaves them."
+    "The wordings as a guard of rewrites (`Toolbox.guard_rewrite`) leaves them."
     guarded = []
     for wording in wordings:
         rewritten = Rewritten(text=wording.text, raw=wording.raw, kept=wording.kept)
@@ -405,7 +405,7 @@ class Remembered(Step, kind="remembered"):
         """Return a line for the page of the turn: how many messages were summarized, and how the
         summary begins.
         """
-        summary = clipped(self.summary, 70)
+        summary = clip_text(self.summary, 70)
         head = f"{self.folded} messages in a summary ({self.way})"
         return [("memory", f"{head}: {summary}")]
 
@@ -419,10 +419,10 @@ class _Varied(Rewritten, kind="varied"):
 
     def lines(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
         "The round's query, and each wording, as lines of the told turn."
-        lines = [("rewrite", f"round {self.round}: {clipped(self.text, 80)}")]
+        lines = [("rewrite", f"round {self.round}: {clip_text(self.text, 80)}")]
         for wording in self.variations:
             kind = wording.kind if wording.kept else f"{wording.kind}: none"
-            lines.append((f"  {kind}", clipped(wording.text, 80)))
+            lines.append((f"  {kind}", clip_text(wording.text, 80)))
         return lines
 
 

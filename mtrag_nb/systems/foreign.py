@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import TypeVar
@@ -53,14 +53,14 @@ from ..data.tasks import BY_TEXT
 from .nodes import end_with_answer
 from .stages import Toolbox
 from .state import TurnState
-from .system import END, START, System, graph_of
+from .system import Node, System, as_node
 
 # %% auto #0
 __all__ = ['LLAMA_REPLIES', 'Result', 'DECLINES', 'SHUT', 'NOT_TAKEN', 'ONE_PIECE', 'as_passage', 'is_empty_passage',
            'PassageMemory', 'collect_passages', 'as_passages', 'left_out_note', 'count_left_out', 'Reply',
            'stated_outcome', 'is_of', 'read_reply', 'stated_verdict', 'StepReader', 'recorded_size', 'check_size',
            'check_passages', 'call_program', 'end_turn', 'unnamed_passages', 'end_with_reply', 'NoModel',
-           'ForeignSystem', 'domain_of', 'one_node']
+           'ForeignSystem', 'domain_of', 'OneNode', 'one_node']
 
 # %% ../../nbs/5_systems/11_foreign.ipynb #out00011
 _FLOAT = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.I)
@@ -269,7 +269,7 @@ def _parts_of(value: object) -> tuple[object, object, object, object]:
     if is_of(value, "llama_index", *LLAMA_REPLIES):
         text = str(value)
         if value.source_nodes or text.strip() != "Empty Response":
-            return text, value.source_nodes, None, None
+            return text, value.source_nodes or None, None, None
         gate = {"step": "gate", "passed": False, "node": "synthesize"}
         gate["note"] = "no nodes were found"
         return text, value.source_nodes, [gate], Outcome.I_DONT_KNOW
@@ -682,16 +682,28 @@ NOT_TAKEN = "not taken over: "  # before what of a program does not hold here
 ONE_PIECE = "it answers in one piece: a LangGraph graph can be taken up in the middle"
 
 
+class OneNode:
+    "A graph of one node, streamed as LangGraph's are; it works where LangGraph is not installed."
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def stream(
+        self, state: TurnState, config: object = None, stream_mode: str = "values"
+    ) -> Iterator[TurnState]:
+        "The state before the node and after it."
+        yield state
+        update = self._node(state)
+        yield {**state, **update, "steps": [*state["steps"], *update["steps"]]}
+
+
 def one_node(
     reply: Callable[[Task], Reply], memory: PassageMemory, tools: Toolbox
-) -> object:
+) -> OneNode:
     "Build a LangGraph graph with a single node `answer` that asks a function for the reply."
 
     def work(state: TurnState, tools: Toolbox) -> tuple[dict, list[Step]]:
         task = state["task"]
         return end_with_reply(call_program(reply, task), memory, domain_of(task))
 
-    graph = graph_of({"answer": work}, tools)
-    graph.add_edge(START, "answer")
-    graph.add_edge("answer", END)
-    return graph.compile()
+    return OneNode(as_node("answer", work, tools))

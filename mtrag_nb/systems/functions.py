@@ -94,15 +94,16 @@ def llama_steps(
     last = searches[-1]
     nodes = list(last.nodes)
     found, empty = collect_passages(nodes, domain)
-    if not {c.id for c in reply.passages} <= {c.id for c in found}:
+    read = reply.passages  # None: the engine does not name its nodes
+    if read is None or not {c.id for c in read} <= {c.id for c in found}:
         nodes = _nodes_of(searches)  # of several searches
         found, empty = collect_passages(nodes, domain)
     note = left_out_note(empty)
     steps = [{"step": "retrieve", "passages": found, "note": note}]
     if last.query != question.strip():
         steps.insert(0, {"step": "rewrite", "text": last.query})
-    if _contents(found) != _contents(reply.passages):
-        ranked = {"step": "rerank", "passages": reply.passages, "node": "postprocess"}
+    if read is not None and _contents(found) != _contents(read):
+        ranked = {"step": "rerank", "passages": read, "node": "postprocess"}
         steps.append(ranked)
     return steps
 

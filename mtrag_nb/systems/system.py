@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -33,7 +35,7 @@ from mtrag_nb.core.types import (
     Reason,
     SettingsError,
     Task,
-    dotted,
+    flatten_keys,
     kind_words,
     plain,
 )
@@ -54,9 +56,9 @@ if TYPE_CHECKING:
     from matplotlib.patches import FancyBboxPatch
 
 # %% auto #0
-__all__ = ['START', 'END', 'Work', 'Node', 'Around', 'NotRecorded', 'NodeError', 'surround', 'as_node', 'graph_of', 'exchanged',
-           'Mechanism', 'Departure', 'read_departures', 'System', 'Layer', 'setting_layers', 'resolve', 'SettingSource',
-           'explain_settings', 'run_turn', 'take_turn', 'draw_graph']
+__all__ = ['START', 'END', 'Work', 'Node', 'Around', 'NotRecorded', 'NodeError', 'surround', 'as_node', 'graph_of',
+           'replace_nodes', 'Mechanism', 'Departure', 'read_departures', 'System', 'Layer', 'setting_layers', 'resolve',
+           'SettingSource', 'explain_settings', 'run_turn', 'take_turn', 'draw_graph']
 
 # %% ../../nbs/5_systems/02_system.ipynb #bd262860
 # LangGraph's own, which is loaded when the first graph is built, not before
@@ -145,7 +147,7 @@ def graph_of(
     return graph
 
 
-def exchanged(works: Mapping[str, Work]) -> Around:
+def replace_nodes(works: Mapping[str, Work]) -> Around:
     """Return a wrapper that replaces nodes.
 
     `works`: name of a node -> the function that works in its place.
@@ -179,7 +181,7 @@ class Mechanism:
     "False: switching it off forbids the web."
 
     @property
-    def touched(self) -> tuple[str, ...]:
+    def affected_nodes(self) -> tuple[str, ...]:
         "The nodes that behave differently without it."
         return (*self.nodes, *self.instead)
 
@@ -305,7 +307,7 @@ class System:
         here = f"these settings hold {kind_words(type(own))}"
         raise SettingsError(f"{here}, and {self.name} has {has}")
 
-    def configured(
+    def configure(
         self,
         profile: str | Settings = "laptop",
         changes: Mapping[str, object] | None = None,
@@ -359,7 +361,7 @@ class System:
             sentence += f"; elsewhere {'; '.join(others)}"
         return f"{sentence}."
 
-    def surrounded(self, name: str, *around: Around) -> System:
+    def with_around(self, name: str, *around: Around) -> System:
         """Return the system with wrappers around its nodes.
 
         `name`: of the change, added to the system's name.
@@ -559,7 +561,7 @@ def explain_settings(
     ]
     rows: dict[str, SettingSource] = {}
     for layer in layers:
-        for key, value in dotted(plain(layer.settings)).items():
+        for key, value in flatten_keys(plain(layer.settings)).items():
             if key.startswith("own."):
                 key = f"{system.prefix}{key.removeprefix('own.')}"
             if key not in rows or rows[key].value != value or key in layer.keys:
@@ -568,6 +570,15 @@ def explain_settings(
     return list(rows.values())
 
 # %% ../../nbs/5_systems/02_system.ipynb #cbd7c2bf
+def _untraced() -> AbstractContextManager:
+    "A context in which LangSmith, where it is installed, traces nothing."
+    if find_spec("langsmith") is None:
+        return nullcontext()
+    from langsmith import tracing_context
+
+    return tracing_context(enabled=False)
+
+
 def run_turn(graph: CompiledStateGraph, task: Task, max_steps: int = 50) -> TurnState:
     """Run one task through a compiled graph and return the final state.
 
@@ -575,12 +586,10 @@ def run_turn(graph: CompiledStateGraph, task: Task, max_steps: int = 50) -> Turn
     `steps`, if a node
     fails.
     """
-    from langsmith import tracing_context
-
     state: TurnState = {"task": task, "steps": []}
     config = {"recursion_limit": max_steps}
     try:
-        with tracing_context(enabled=False):
+        with _untraced():
             for state in graph.stream(state, config=config, stream_mode="values"):
                 pass
     except Exception as e:
