@@ -19,6 +19,7 @@ from mtrag_nb.app.run import demo, run
 from mtrag_nb.app.data import ingest
 from mtrag_nb.app.forks import blame_runs
 from mtrag_nb.core.files import write_json
+from mtrag_nb.core.record import Retrieved
 from mtrag_nb.core.run_folder import Run
 from mtrag_nb.core.settings import StoreSettings, load_settings, recorded_settings
 from mtrag_nb.core.shards import Shard
@@ -270,10 +271,10 @@ def test_an_index_in_lancedb_serves_ingest_run_and_blame_as_qdrant_does(tmp_path
         assert ingest(sample_corpus(), folder / "index", **how)
         run(SAMPLE, folder / "run", index=folder / "index", system="quote", **how)
         turns = Run(folder / "run").trajectories
-        retrieved = {
-            task: [[hit.id for hit in step.hits] for step in turn.steps if step.hits]
-            for task, turn in turns.items()
-        }
+        retrieved = {}
+        for task, turn in turns.items():
+            [step] = turn.of(Retrieved)
+            retrieved[task] = [hit.id for hit in step.hits]
         [(blamed, _)] = blame_runs([folder / "run"])
         with open_folder(folder / "index") as index:
             seen[name] = (retrieved, blamed, hits_of(index), index.fingerprint)
