@@ -466,7 +466,9 @@ def place_run(run: Evidence, name: str = "") -> list[Standings]:
         released = read_released_runs(path)
         if own.scores.keys() & set(released.tasks):
             for setting in _settings_of(run):
-                boards += standings(released, setting, [given if setting == "B" else own])
+                boards += standings(
+                    released, setting, [given if setting == "B" else own]
+                )
     if boards:
         return boards
     names = ", ".join(path.stem for path in board_files())
