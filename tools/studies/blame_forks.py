@@ -34,7 +34,7 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.runs.audits import audit_run
 from mtrag_nb.runs.oracles import RUNGS, run_ladder
 from mtrag_nb.runs.run import machine, package_versions
-from mtrag_nb.show.figures import STAGE_COLOURS, shares_figure
+from mtrag_nb.show.figures import STAGE_COLOURS, note_origin, shares_figure
 from tests.support.attributed import blame_items
 from tests.support.prices import PriceCurve, price_curve
 from tools.studies.equal import CORNERS, CURVE_HEAD
@@ -186,7 +186,8 @@ def stage_figure() -> Figure:
         stages[system] = Counter(failed) + Counter({"not failed": rest})
     what = "share of the 120 turns"
     names = {"": "none can be named"}
-    return shares_figure(stages, STAGE_COLOURS, what, names)
+    figure = shares_figure(stages, STAGE_COLOURS, what, names)
+    return note_origin(figure, "blame_turns.jsonl")
 
 
 @cache

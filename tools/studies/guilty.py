@@ -22,7 +22,7 @@ from mtrag_nb.data.ratings import read_ratings
 from mtrag_nb.evaluation.verdicts import best_by_target
 from mtrag_nb.evaluation.measures import rouge_l
 from mtrag_nb.evaluation.statistics import Interval, unpaired_difference
-from mtrag_nb.show.figures import house_style
+from mtrag_nb.show.figures import house_style, note_origin
 from tools.studies.released_files import (
     DEV,
     PROMPTS,
@@ -395,7 +395,7 @@ def picture(kept: Mapping) -> Figure:
 
 def drawn_as_kept() -> Figure:
     "The picture of what is kept."
-    return picture(kept_in("guilty"))
+    return note_origin(picture(kept_in("guilty")), "guilty.json")
 
 
 def measure_guilty(out: str | Path = "") -> None:

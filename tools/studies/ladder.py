@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mtrag_nb.evaluation.statistics import Interval, compare_all
-from mtrag_nb.show.figures import shares_figure
+from mtrag_nb.show.figures import note_origin, shares_figure
 from tests.support.intervals import statistic_interval
 from tools.studies.released_files import (
     ARMS,
@@ -242,7 +242,8 @@ def ending_figure() -> Figure:
     "What became of the answerable turns of the six runs."
     picture = kept_in("released")["picture"]
     what = "share of the answerable turns, GPT-4o"
-    return shares_figure(picture["counts"], picture["colours"], what)
+    figure = shares_figure(picture["counts"], picture["colours"], what)
+    return note_origin(figure, "released.json")
 
 
 def show_ladder() -> None:
