@@ -52,6 +52,7 @@ from mtrag_nb.core.types import (
     Task,
     Turn,
     require_packages,
+    install_line,
 )
 from ..search.manifest import Manifest
 
@@ -365,7 +366,7 @@ def _needs_api() -> None:
     "Raises SettingsError if the packages of the extra `api` are not installed."
     for package in ("fastapi", "uvicorn", "python_multipart", "limits"):
         if find_spec(package) is None:
-            remedy = "pip install 'mtrag_nb[api]'"
+            remedy = install_line("api")
             raise SettingsError(f"{package} is not installed: {remedy}")
 
 # %% ../../nbs/serve/21_serve.ipynb #79eef5a1
@@ -539,7 +540,6 @@ def _check_there(index: str | Path, sources: Iterable[str | Path] = ()) -> None:
             raise DataError("no such file or folder", source, remedy="Check the path")
     if not sources and not Path(index).exists():
         Manifest.load(index)
-
 
 # %% ../../nbs/serve/21_serve.ipynb #83aa6b5b
 def _print_documents(library: "Library") -> None:
