@@ -162,13 +162,16 @@ print(mtrag_nb.blame(run, gold=mtrag_nb.read_benchmark(data_dir("sample") / "ref
 assert "table" in mtrag_nb.CaseBrowser(run)._repr_html_()
 counts = telemetry(run.trajectories.values()).outcomes
 assert mtrag_nb.figures.shares_figure({"naive": counts}, dict.fromkeys(counts, "#888888")).axes
-for ask in (lambda: mtrag_nb.load_models(), lambda: mtrag_nb.build_index, lambda: mtrag_nb.evaluate(len, [{"question": "?"}])):
+for ask in (lambda: mtrag_nb.load_models(), lambda: mtrag_nb.build_index):
     try:
         ask()
     except mtrag_nb.core.types.SettingsError as e:
-        assert "pip install 'mtrag_nb[run]'" in str(e), e
+        assert 'pip install "mtrag_nb[run] @ git+' in str(e), e
     else:
         raise AssertionError("no error")
+questions = [{"question": "How much is a ticket?", "answer": "12 crowns"}]
+evaluation = mtrag_nb.evaluate(lambda messages: "12 crowns", questions, progress=False)
+assert evaluation.run.folder.name.startswith("lambda-"), evaluation.run.folder
 """
 WHERE = f"""
 import mtrag_nb
