@@ -35,7 +35,7 @@ class Letters:
 sample = read_benchmark(sample_dir() / "reference.jsonl")
 tasks = read_tasks(sample_dir() / "reference.jsonl", contexts=True)[:4]
 models = Models(load_settings(), chat=ScriptedChat(first_sentence), embedder=Letters())
-settings = SELF_CRAG.configured(load_settings())
+settings = SELF_CRAG.configure(load_settings())
 run = run_tasks(
     SELF_CRAG, tasks, Path("run"), settings, setting="reference", models=models, progress=False
 )
