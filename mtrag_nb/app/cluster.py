@@ -17,6 +17,7 @@ from .options import carry_out, options_of
 from ..core.settings import Settings
 from mtrag_nb.core.types import (
     SettingsError,
+    install_line,
 )
 
 # %% ../../nbs/app/02_cluster.ipynb #ray00002
@@ -38,7 +39,8 @@ def _cluster(on: str, parts: int):  # ray, and its actors
     try:
         import ray
     except ImportError:
-        raise SettingsError("--on ray needs Ray: pip install 'mtrag_nb[ray]'") from None
+        problem = f"--on ray needs Ray: {install_line('ray')}"
+        raise SettingsError(problem) from None
     kind, _, address = on.partition(":")
     if kind != "ray":
         raise SettingsError(f"--on is ray or ray:ADDRESS, not {on[:40]!r}")

@@ -53,6 +53,7 @@ from mtrag_nb.core.types import (
     ModelNotFound,
     SettingsError,
     Task,
+    require_packages,
 )
 from ..data.mtrag import Benchmark, read_benchmark, sample_corpus, sample_dir
 from ..data.submissions import FormatReport, check_format
@@ -312,14 +313,17 @@ def _recorded_demo(variant: str = "graded") -> Run:
 
 
 def _print_recorded_turn() -> None:
-    "Print the recorded turn with the most steps, to be read while the models load."
+    "Print the recorded turn with the most steps, and what the live run will show and take."
     kept = _recorded_demo()
     turns = sorted(kept.trajectories.values(), key=lambda t: t.task_id)
     example = max(turns, key=lambda t: len(t.steps))
     print(
-        "While the models load, a turn that was recorded before:\n"
+        f"A turn of {DEFAULT} that was recorded before, step by step:\n"
         f"{tell(example, kept.passages)}\n\n"
-        "Now the system itself answers; the first turn takes some 20 seconds.",
+        "Now it answers live, about five minutes on two cores: models load, an index is "
+        f"built, the first turn appears, then {_DEMO_TURNS - 1} more together.\n"
+        "You will see: how they ended, a conversation, and which stage failed first. "
+        "The small model's answers are often wrong.",
         flush=True,
     )
 
@@ -375,17 +379,18 @@ def demo(
         print(_compare_variants(file))
         print(f"Next: `mtrag report {kept.folder.name}` for a page.")
         return kept
+    require_packages()
+    out = Path(out)
+    if not (out / "manifest.json").exists():
+        _print_recorded_turn()
     from mtrag_nb.runs.run import run_tasks
 
-    out = Path(out)
     system = load_name("systems.outside:find_system")(with_variant(DEFAULT, variant))
     settings = choose_settings(settings, system.name)
     if models is None and (problems := profile_problems(settings)):
         raise ModelNotFound(
             "; ".join(problems) + ". Without models: mtrag demo --recorded"
         )
-    if not (out / "manifest.json").exists():
-        _print_recorded_turn()
     models = models or load_name("models.calls:Models")(settings)
     index = out.parent / f"{out.name}-index"
     ingest(sample_corpus(), index, settings=settings, models=models, progress=progress)

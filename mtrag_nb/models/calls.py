@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
@@ -703,8 +703,11 @@ class Work(AbstractContextManager):
         with ThreadPoolExecutor(self.size, thread_name_prefix=unit) as pool, bar:
             futures = [pool.submit(self._one, item, do, finish) for item in waiting]
             try:
-                for future in as_completed(futures):
-                    bar.update(future.result())
+                waiting_for = set(futures)
+                while waiting_for:
+                    ended, waiting_for = wait(waiting_for, 1, FIRST_COMPLETED)
+                    bar.update(sum(future.result() for future in ended))
+                    bar.set_postfix_str(f"{sum(self.batching.batches)} model calls")
             except BaseException as e:
                 # an interrupt reaches this thread, not the workers
                 self.stopped = self.stopped or e

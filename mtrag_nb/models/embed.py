@@ -22,7 +22,7 @@ from scipy.special import expit
 from ..core.files import read_json
 from ..core.settings import MINILM, ModelSpec
 from ..core.text import escape_marks
-from ..core.types import SettingsError, digest, quiet
+from ..core.types import SettingsError, digest, quiet, install_line
 from mtrag_nb.models.device import (
     RESIDENTS,
     Resident,
@@ -388,7 +388,7 @@ def _baseline(name: str) -> Path:
     "The file of bert-score's rescaling baselines for an encoder. SettingsError without the package."
     package = importlib.util.find_spec("bert_score")
     if package is None:
-        remedy = 'pip install "mtrag_nb[eval]"'
+        remedy = install_line("eval")
         raise SettingsError(f"the package bert-score is missing: {remedy}")
     return Path(package.origin).parent / "rescale_baseline" / "en" / f"{name}.tsv"
 

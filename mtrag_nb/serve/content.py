@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from ..core.html import drop_unseen
-from ..core.types import DataError
+from ..core.types import DataError, install_line
 
 # %% auto #0
 __all__ = ['DO_NOT_TRUST', 'Section', 'Heading', 'sections_of', 'Content', 'TextBuilder', 'left_note', 'import_reader']
@@ -138,5 +138,5 @@ def import_reader(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError:
-        remedy = "pip install 'mtrag_nb[documents]'"
+        remedy = install_line("documents")
         raise DataError(f"{name} is not installed", remedy=remedy) from None

@@ -52,6 +52,7 @@ from mtrag_nb.core.types import (
     Task,
     Turn,
     require_packages,
+    install_line,
 )
 from ..search.manifest import Manifest
 
@@ -369,7 +370,7 @@ def _needs_api() -> None:
     "Raises SettingsError if the packages of the extra `api` are not installed."
     for package in ("fastapi", "uvicorn", "python_multipart", "limits"):
         if find_spec(package) is None:
-            remedy = "pip install 'mtrag_nb[api]'"
+            remedy = install_line("api")
             raise SettingsError(f"{package} is not installed: {remedy}")
 
 # %% ../../nbs/serve/21_serve.ipynb #79eef5a1

@@ -31,12 +31,13 @@ from matplotlib.text import Text
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from ..core.files import data_dir, write_whole
+from .. import __version__
+from ..core.files import data_dir, read_json, write_whole
 from ..core.types import SettingsError
 
 # %% auto #0
 __all__ = ['QUIET', 'STAGE_COLOURS', 'house_style', 'blank', 'caption_title', 'svg_uri', 'small_png', 'save_figure',
-           'flow_figure', 'shares_figure']
+           'flow_figure', 'shares_figure', 'origin_of', 'note_origin']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 QUIET = "#8a8a8a"
@@ -333,4 +334,27 @@ def shares_figure(
     ax.set_yticks(rows, [f"{run}  ({n:,})" for run, n in zip(counts, totals)])
     ax.tick_params(axis="y", length=0)
     _legend_below(fig, [ax])
+    return fig
+
+# %% ../../nbs/8_show/01_figures.ipynb #origin01
+def origin_of(*files: str) -> str:
+    "Which version measured some files of `data/measured`, and whether a test counts them again, for a caption."
+    origins = read_json(data_dir("measured") / "provenance.json")
+    notes = []
+    for file in files:
+        note = f"{file}: mtrag_nb {origins[file]['version']}"
+        if origins[file]["recounted"]:
+            note += ", counted again by a test"
+        elif origins[file]["version"] != __version__:
+            note += ", older code"
+        notes.append(note)
+    return "; ".join(notes)
+
+
+def note_origin(fig: Figure, *files: str) -> Figure:
+    "A figure with the origin of its numbers (files of `data/measured`) in small print below it."
+    renderer = FigureCanvasAgg(fig).get_renderer()
+    lowest = fig.get_tightbbox(renderer).y0 / fig.get_figheight()
+    look = {"va": "top", "fontsize": 8, "color": QUIET}
+    fig.text(0, lowest - 0.02, origin_of(*files), **look)
     return fig

@@ -25,7 +25,7 @@ from ..evaluation.measures import harmonic_mean
 from ..evaluation.statistics import compare
 from .board import figure_html
 from .cases import read_published
-from .figures import caption_title, shares_figure
+from .figures import caption_title, origin_of, shares_figure
 from mtrag_nb.show.paper_table import (
     FIGURE_HEAD,
     PaperBlock,
@@ -641,14 +641,15 @@ def _cost_block() -> PaperBlock:
         cells = [PaperValue(f"{x:,.1f}", x, n=of_set["tasks"]) for x in cost.values()]
         rows.append((name, *cells))
     head = ("latency of", "model calls", "tokens read", "tokens written", "seconds")
-    caption = f"means over {of_set['tasks']} tasks of mtrag-human, by the laptop's models (data/measured/ncl.json)"
+    caption = f"means over {of_set['tasks']} tasks of mtrag-human, by the laptop's models ({origin_of('ncl.json')})"
     return PaperBlock(caption, head, tuple(rows))
 
 
 def _table_ncl_told(runs: Sequence[Evidence]) -> PaperTable:
     "What NCL's section 5 tells without a table: rank, four kinds of errors, latency."
     own = [_told_block(f"{r.name}: {r.about}", _ncl_counts(r)) for r in runs]
-    caption = "120 turns, half without an answer, by the laptop's models (data/measured/blame_turns.jsonl)"
+    origin = origin_of("blame_turns.jsonl")
+    caption = f"120 turns, half without an answer, by the laptop's models ({origin})"
     turns = _told_block(caption, _turns_counted())
     facts = read_published("ncl")
     rows = tuple((f["what"], f["figure"]) for f in facts["text"])

@@ -22,7 +22,13 @@ from ..core.types import plain, build_object
 from ..evaluation.evidence import Evidence
 from ..evaluation.statistics import INTERVALS, Interval
 from .cases import read_published
-from .figures import STAGE_COLOURS, flow_figure, house_style, shares_figure
+from mtrag_nb.show.figures import (
+    STAGE_COLOURS,
+    flow_figure,
+    house_style,
+    origin_of,
+    shares_figure,
+)
 from mtrag_nb.show.paper_table import (
     FIGURE_HEAD,
     Facts,
@@ -218,9 +224,8 @@ def _target_tables() -> dict[str, PaperTable]:
         for name, interval in measured["beside"]["six"]["agents"].items()
     }
     tasks = measured["beside"]["tasks"]
-    about = (
-        f"agents on {measured['profile']}, {tasks} tasks of one domain (agents.json)"
-    )
+    origin = origin_of("agents.json")
+    about = f"agents on {measured['profile']}, {tasks} tasks of one domain ({origin})"
     quality = _targets_block("8.1", about, search, {})
     alone = dict(measured["alone"])
     n = alone.pop("n")
@@ -229,7 +234,7 @@ def _target_tables() -> dict[str, PaperTable]:
         for name, seconds in alone.items()
     }
     model = find_system("agents").configure(measured["profile"]).chat.name
-    about = f"agents on {measured['profile']}, {n} turns one at a time (agents.json)"
+    about = f"agents on {measured['profile']}, {n} turns one at a time ({origin})"
     latency = _targets_block("8.2", about, waits, {"n": n, "model": model})
     return {
         "8_1": place_beside("agents", "8.1", [quality], more=INTERVALS + "."),
@@ -287,9 +292,10 @@ def nexus_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
         "later": alone["later question"],
         "search": 1000 * search["P90 of retrieval, s"],
     }
+    origin = origin_of("footprint.json", "agents.json")
     captions = {
         "Table 1": "modules of this package that do the same",
-        "Table 3": "the laptop's service (footprint.json, agents.json)",
+        "Table 3": f"the laptop's service ({origin})",
         "Table 4": "routes of `mtrag serve`",
     }
     tables = {"2": place_beside("nexus", "Table 2", map(_grades_block, runs))}
