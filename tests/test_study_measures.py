@@ -58,7 +58,7 @@ from tools.studies.refusal_rule import (
     from_ratings,
     held_against,
 )
-from tools.studies.scored_answers import PARTS, TRIED, TaskScores, measured
+from tools.studies.scored_answers import PARTS, TRIED, Scored, measured
 from tools.studies.submissions import compare_submissions, conditioned_file
 from tools.studies.verdict_rules import (
     agree,
@@ -66,7 +66,7 @@ from tools.studies.verdict_rules import (
     auroc_of,
     both,
     curves,
-    end_with_reply,
+    ended,
     licence_of_rule,
     padded,
     rules,
@@ -197,9 +197,7 @@ def made(
     "An answer with official scores."
     truth = {"RB_llm": llm, "RL_F": llm, "refuses": refuses}
     target = "It costs 12 crowns."
-    return TaskScores(
-        source, system, f"{n}<::>1", label, answer, target, (target,), truth
-    )
+    return Scored(source, system, f"{n}<::>1", label, answer, target, (target,), truth)
 
 
 def test_measures_are_held_against_official_scores() -> None:
@@ -261,12 +259,12 @@ def test_measures_are_held_against_official_scores() -> None:
         1.0,
         0.0,
     ]
-    assert [end_with_reply(a, "judge").verdict for a in many[:3]] == [
+    assert [ended(a, "judge").verdict for a in many[:3]] == [
         "right",
         "failed",
         "failed",
     ]
-    assert end_with_reply(quiet[2], words).verdict == "failed"
+    assert ended(quiet[2], words).verdict == "failed"
     assert [
         f("12 crowns.", "It costs 12 crowns.") for f in (words, as_before, both)
     ] == ["right"] * 3

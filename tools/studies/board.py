@@ -39,7 +39,7 @@ from tools.studies.released_files import (
     arm_file,
     benchmark,
     file_at,
-    import_reader,
+    imported,
     official_scores,
     rounded,
 )
@@ -166,7 +166,7 @@ def run_of(source: _Source) -> Run:
     "A released file as a run; the listed passages of Self-CRAG's answers are not those that were used."
     which = BENCHMARKS[source.benchmark]
     if source.path.parent.name != "gbgers" or source.setting == "A":
-        return import_reader(source.path, which)
+        return imported(source.path, which)
     with TemporaryDirectory() as folder:
         known = benchmark(which)
         talks = official_file(None, "mtrag-human/conversations")

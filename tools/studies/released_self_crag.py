@@ -19,11 +19,11 @@ from tools.studies.released_files import (
     difference,
     file_at,
     gold_ids,
-    import_reader,
+    imported,
     share,
     span,
     table,
-    record_value,
+    written,
 )
 from tools.studies.search_pairs import sign_test
 from tools.study import kept_in
@@ -43,7 +43,7 @@ def self_crag_file(version: str) -> Path:
 
 def version_row(version: str, labels: Mapping[str, str], can: Sequence[str]) -> dict:
     "Refusals of a version; with reasons and retries where it records them."
-    turns = import_reader(self_crag_file(version)).trajectories
+    turns = imported(self_crag_file(version)).trajectories
     refused = refusals_of(version)
     row = {
         "token": sum(t.answer.strip() == "I_DONT_KNOW" for t in turns.values()),
@@ -68,7 +68,7 @@ def version_row(version: str, labels: Mapping[str, str], can: Sequence[str]) -> 
 
 def refusals_of(version: str) -> dict[str, bool]:
     "Task id -> whether a version refuses: its token, or words that decline."
-    turns = import_reader(self_crag_file(version)).trajectories
+    turns = imported(self_crag_file(version)).trajectories
     return {
         i: t.answer.strip() == "I_DONT_KNOW" or idk_by_rule(t.answer) == 1
         for i, t in turns.items()
@@ -77,12 +77,12 @@ def refusals_of(version: str) -> dict[str, bool]:
 
 def fields_of(version: str) -> dict[str, Mapping]:
     "Task id -> the fields that a version records of its own."
-    return {i: r.fields for i, r in record_value(self_crag_file(version)).items()}
+    return {i: r.fields for i, r in written(self_crag_file(version)).items()}
 
 
 def self_crag() -> dict:
     "Refusals, reasons and retries of the four versions, and what changed between them."
-    runs = {v: import_reader(self_crag_file(v)).trajectories for v in VERSIONS}
+    runs = {v: imported(self_crag_file(v)).trajectories for v in VERSIONS}
     gold = benchmark(DEV).gold
     labels = {i: gold[i].answerability for i in runs["v4"]}
     can = [i for i, label in labels.items() if label in TO_ANSWER]
@@ -102,10 +102,7 @@ def self_crag() -> dict:
     ]
     listed = [
         {
-            i: {
-                import_reader(self_crag_file(v)).passages[c].document_id
-                for c in t.contexts
-            }
+            i: {imported(self_crag_file(v)).passages[c].document_id for c in t.contexts}
             for i, t in some.items()
         }
         for v, some in runs.items()

@@ -17,7 +17,7 @@ from mtrag_nb.evaluation.pairs import Ending, pair_endings
 from mtrag_nb.evaluation.statistics import Interval, auroc
 from tests.support.intervals import statistic_interval
 from tests.support.prices import PriceCurve, price_curve
-from tools.studies.scored_answers import TaskScores
+from tools.studies.scored_answers import Scored
 from tools.study import kept_in
 
 JUDGE_RIGHT, JUDGE_WRONG = (
@@ -55,14 +55,14 @@ def both(answer: str, target: str) -> str:
     return found.pop() if len(found) == 1 else "undecided"
 
 
-def by_judge(a: TaskScores) -> str:
+def by_judge(a: Scored) -> str:
     'The verdict by RB_llm; "not judged" without one.'
     llm = a.truth["RB_llm"]
     return "not judged" if np.isnan(llm) else between(llm, JUDGE_WRONG, JUDGE_RIGHT)
 
 
 def thresholds(
-    measure: Callable[[str, str], float], answers: Sequence[TaskScores]
+    measure: Callable[[str, str], float], answers: Sequence[Scored]
 ) -> tuple[
     float, float
 ]:  # the 5th percentile of the right answers, the 75th of the wrong ones
@@ -75,7 +75,7 @@ def thresholds(
     )
 
 
-def ended(a: TaskScores, by: str | Rule) -> Ending:  # by: "judge", or a rule
+def ended(a: Scored, by: str | Rule) -> Ending:  # by: "judge", or a rule
     "An answer as an ending."
     refuses = a.truth["refuses"] == 1 if by == "judge" else a.refuses
     came = by_judge(a) if by == "judge" else by(a.answer, a.target)
@@ -87,7 +87,7 @@ def ended(a: TaskScores, by: str | Rule) -> Ending:  # by: "judge", or a rule
     return Ending(a.talk, 1, came, None, outcome, a.answer, {}, "", refuses, a.label)
 
 
-def curves(answers: Sequence[TaskScores], by: str | Rule) -> dict[str, PriceCurve]:
+def curves(answers: Sequence[Scored], by: str | Rule) -> dict[str, PriceCurve]:
     "Each pair of systems of a source."
     ends: dict[str, dict[str, Ending]] = {}
     for a in answers:
@@ -141,7 +141,7 @@ MEASURED_BY = {
 }
 
 
-def rules(answers: Sequence[TaskScores]) -> dict[str, Rule]:  # answers: what chooses
+def rules(answers: Sequence[Scored]) -> dict[str, Rule]:  # answers: what chooses
     "Every rule that is tried."
     chosen = {name: thresholds(f, answers) for name, f in MEASURED_BY.items()}
 
@@ -168,12 +168,12 @@ def shares_of(verdicts: Sequence[str]) -> dict[str, float]:
     }
 
 
-def applies(a: TaskScores) -> bool:
+def applies(a: Scored) -> bool:
     "Whether right or wrong is in question: an answer, neither officially nor by our rule a refusal, to a question that has one."
     return a.label in TO_ANSWER and a.truth["refuses"] != 1 and not a.refuses
 
 
-def licence_of_rule(rule: Rule, answers: Sequence[TaskScores]) -> dict:
+def licence_of_rule(rule: Rule, answers: Sequence[Scored]) -> dict:
     "What a rule says of answers that the judge calls right and wrong, and of pairs of systems."
     some = [a for a in answers if applies(a)]
     told = {
@@ -183,7 +183,7 @@ def licence_of_rule(rule: Rule, answers: Sequence[TaskScores]) -> dict:
     return told | {"signs": agree(curves(answers, rule), curves(answers, "judge"))}
 
 
-def auroc_of(name: str, answers: Sequence[TaskScores]) -> dict[str, Interval | int]:
+def auroc_of(name: str, answers: Sequence[Scored]) -> dict[str, Interval | int]:
     "AUROC of a measure for right against wrong, and what it is above ROUGE-L's."
     some = [a for a in answers if applies(a) and by_judge(a) in ("right", "wrong")]
     right = np.array([by_judge(a) == "right" for a in some])
@@ -201,7 +201,7 @@ def auroc_of(name: str, answers: Sequence[TaskScores]) -> dict[str, Interval | i
     return {**found, **gain, "answers": len(some), "wrong": int((~right).sum())}
 
 
-def padded(answers: Sequence[TaskScores]) -> dict[str, list[tuple[str, str]]]:
+def padded(answers: Sequence[Scored]) -> dict[str, list[tuple[str, str]]]:
     "What a rule should not reward: row -> (text, target) of answers to questions that have one."
     some = [a for a in answers if a.label in TO_ANSWER and not a.refuses and a.passages]
     wrong = [a for a in some if by_judge(a) == "wrong"]
@@ -228,7 +228,7 @@ def padded(answers: Sequence[TaskScores]) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def licence_of_rules(answers: Sequence[TaskScores], chose: np.ndarray) -> dict:
+def licence_of_rules(answers: Sequence[Scored], chose: np.ndarray) -> dict:
     "Each rule by source, on the half that did not choose; and its verdicts on padded answers."
     fit = [
         a for a, c in zip(answers, chose) if c and a.source == "GPT-4o" and applies(a)

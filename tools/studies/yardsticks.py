@@ -31,7 +31,7 @@ from tests.support.prices import price_curve
 from tools.studies.scored_answers import (
     PARTS,
     TRIED,
-    TaskScores,
+    Scored,
     choosing,
     measured,
     scored_answers,
@@ -39,7 +39,7 @@ from tools.studies.scored_answers import (
 from tools.studies.verdict_rules import (
     agree,
     curves,
-    end_with_reply,
+    ended,
     licence_of_rules,
     signs,
     words,
@@ -48,7 +48,7 @@ from tools.study import kept_in
 
 
 def answering(
-    answers: Sequence[TaskScores], labels: Sequence[str] = TO_ANSWER
+    answers: Sequence[Scored], labels: Sequence[str] = TO_ANSWER
 ) -> np.ndarray:
     "Answers, officially no refusals, to questions with these labels: [answers] bool."
     return np.array([a.label in labels and a.truth["refuses"] != 1 for a in answers])
@@ -61,9 +61,7 @@ def rank_correlation(x: np.ndarray, y: np.ndarray, talks: Sequence[str]) -> Inte
     )
 
 
-def ordered_alike(
-    x: np.ndarray, y: np.ndarray, answers: Sequence[TaskScores]
-) -> Interval:
+def ordered_alike(x: np.ndarray, y: np.ndarray, answers: Sequence[Scored]) -> Interval:
     "Of pairs of answers to the same question whose truth `y` differs: the share that `x` orders alike."
     by_task: dict[str, list[int]] = {}
     for n, a in enumerate(answers):
@@ -76,7 +74,7 @@ def ordered_alike(
 
 
 def licence_of_answers(
-    answers: Sequence[TaskScores], columns: Mapping[str, np.ndarray], where: np.ndarray
+    answers: Sequence[Scored], columns: Mapping[str, np.ndarray], where: np.ndarray
 ) -> dict[str, dict]:  # source and label -> measure -> truth -> intervals
     "How measures agree with official scores and people, of the answers in `where`."
     out = {}
@@ -182,7 +180,7 @@ def best_combination(
 
 
 def conditioned(
-    x: np.ndarray, answers: Sequence[TaskScores], refuses: np.ndarray
+    x: np.ndarray, answers: Sequence[Scored], refuses: np.ndarray
 ) -> np.ndarray:
     "A measure of turns: as it is for an answer, 0 for a refusal; where there is no answer 1 and 0."
     refuse = np.array([a.label in TO_REFUSE for a in answers])
@@ -190,7 +188,7 @@ def conditioned(
 
 
 def table_of(
-    x: np.ndarray, answers: Sequence[TaskScores]
+    x: np.ndarray, answers: Sequence[Scored]
 ) -> tuple[list[str], np.ndarray, list[str]]:
     "Systems, [tasks, systems], and the conversation of each task; of the tasks that all systems have."
     names = list(dict.fromkeys(a.system for a in answers))
@@ -204,7 +202,7 @@ def table_of(
 
 
 def licence_of_systems(
-    answers: Sequence[TaskScores], columns: Mapping[str, np.ndarray], truth: str
+    answers: Sequence[Scored], columns: Mapping[str, np.ndarray], truth: str
 ) -> dict:  # of one source: plain numbers and intervals
     "How the means of measures order systems, beside the order of the truth."
     official = np.array([a.truth["refuses"] == 1 for a in answers])
@@ -261,14 +259,14 @@ def rounded(x: object) -> object:
     return round(x, 4) if isinstance(x, float) else x
 
 
-def priced_style(answers: Sequence[TaskScores]) -> dict[str, Interval]:
+def priced_style(answers: Sequence[Scored]) -> dict[str, Interval]:
     "What style alone does: the two rated models, whom people rate alike, by right answers less wrong ones, price by price."
     a = "gpt-4o"
     b = "llama-3.1-405b-instruct"
     ends: dict[str, dict[str, Ending]] = {a: {}, b: {}}
     for x in answers:
         if x.source == "rated" and x.label in TO_ANSWER:
-            ends[x.system][x.task] = end_with_reply(x, words)
+            ends[x.system][x.task] = ended(x, words)
     c = price_curve(pair_endings("style", ends[a], ends[b]))
     return {f"{p:g}": i for (p, _), i in c.points.items() if p in (0.0, 0.5, 1.0)}
 
