@@ -450,8 +450,7 @@ class Run:
         id.
 
         Texts are as recorded: in a CSV file a spreadsheet takes those that begin with =, +, - or @
-        for formulas. Raises
-        SettingsError without pandas.
+        for formulas. Raises SettingsError without pandas.
         """
         try:
             import pandas

@@ -391,8 +391,7 @@ class Calibration:
     "Way to grade -> how well it tells gold passages from gold of other conversations."
     retrieved: dict[str, Discrimination]
     """Way to grade -> how well it tells gold among retrieved passages; {}: no retrieved passages
-    were given.
-    """
+    were given."""
     check: dict[str, Discrimination]
     "Way to check -> how well it tells faithful answers; {}: no rated answers were given."
     changes: dict[str, float | str]

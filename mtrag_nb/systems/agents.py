@@ -336,8 +336,7 @@ class AgentsSettings:
     grade: Literal[tuple(GRADERS)] = "scale"
     """How passages are graded:
 
-    "scale" is 0 to 10 by the likeliest label; the others are those of stages.grade.
-    """
+    "scale" is 0 to 10 by the likeliest label; the others are those of stages.grade."""
     grade_threshold: float = 7.0
     "A passage is kept at or above this grade (5.1)."
     grade_default: ClassVar[str] = "no"  # what an unreadable grade counts as
