@@ -163,7 +163,7 @@ class Pair:
 
     @cached_property
     def by_change(self) -> dict[str, list[str]]:
-        """"kept", "fixed", "spoilt", "left" -> task ids of the turns that stayed right, became
+        """ "kept", "fixed", "spoilt", "left" -> task ids of the turns that stayed right, became
         right, became wrong, stayed wrong.
         """
         return {change: self.ids(*x) for change, x in _CHANGES.items()}

@@ -269,7 +269,7 @@ class Standings(Report):
         return " ".join(lines)
 
     def _bands_in_words(self) -> str:
-        "What a band is, and how many neighbours are told apart."
+        "Explain the bands, and say how many neighbours can be told apart."
         if not self.bands:
             return f"No bands: one run alone, or fewer than {LEAST} conversations."
         ends = [worst for _, worst in self.bands[:-1]]

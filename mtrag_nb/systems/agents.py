@@ -675,7 +675,11 @@ def _within(
 
 # %% ../../nbs/5_systems/09_agents.ipynb #67a69935
 def _after_grading(own: AgentsSettings, web: bool) -> Callable[[_AgentsState], str]:
-    "Transitions 5 and 6."
+    """Return the route after the grade (transitions 5 and 6 of the specification).
+
+    With enough kept passages generate; else search the web if there is one; else reformulate while
+    rounds are left; else generate from what is kept, or fall back.
+    """
 
     def route(state: _AgentsState) -> str:
         if len(state["kept"]) >= own.enough > 0:
