@@ -161,7 +161,7 @@ class ServedRun:
             t = take_turn(_Watched(graph, on_step), task, most)
         return self.recorder.write(t)
 
-    def found(self, t: Trajectory) -> dict[str, Context]:
+    def found_contexts(self, t: Trajectory) -> dict[str, Context]:
         "Return the contexts that a turn found, by id."
         ids = list(dict.fromkeys([*t.found, *t.contexts]))
         return {c.id: c for c in self.tools.contexts(ids)}
