@@ -215,7 +215,10 @@ _LICENCE_OUT = "runs/licence/licence.json"
 
 
 def model_way(text: str) -> str:
-    'Check the name of a way to ask the model, or "none", and return it. Raises SettingsError.'
+    """Parse an option that names a way to ask the model, or "none".
+
+    Raises SettingsError for another text.
+    """
     from mtrag_nb.evaluation.licence import MODEL_WAYS
 
     return one_of("--ways", [*MODEL_WAYS, "none"])(text)
@@ -307,9 +310,9 @@ def judge(
     models: "Models | None" = None,
     progress: bool = True,
 ) -> "list[JudgeReport] | Licence":
-    """Judge the turns of runs; or, with --licence, hold the judge against people's ratings.
+    """Judge the turns of runs; or, with --licence, compare the judge with people's ratings.
 
-    Raises SettingsError for both.
+    Raises SettingsError for both, or for neither.
     """
     if bool(runs) == bool(licence):
         raise SettingsError("judge takes runs, or --licence with a file of ratings")

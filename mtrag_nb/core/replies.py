@@ -313,8 +313,7 @@ def read_field(
     values.
 
     It may stand in a JSON object, behind its label or, if `alone`, at the beginning. `cut`: the
-    reply ended at the limit of new
-    tokens.
+    reply ended at the limit of new tokens.
     """
     reply = without_thinking(text)
     values = _stated(reply, f, cut)

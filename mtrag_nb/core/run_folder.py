@@ -174,14 +174,14 @@ class RunMachine(TypedDict, total=False):
 
 
 class RunImport(TypedDict, total=False):
-    "How an imported file was read; it holds more."
+    "How an imported file was read; further keys are allowed."
 
     notes: list[str]
     "What a reader of the run should know."
     odd: Mapping[str, int]
-    "What was odd in the file -> how often."
+    "Unusual thing in the file -> how often."
     joined: Mapping[str, int]
-    "How lines were joined with tasks -> how many."
+    "How lines were matched with tasks -> number of lines."
 
 # %% ../../nbs/1_core/14_run_folder.ipynb #9f10cc85
 class RunManifest(TypedDict):
@@ -450,8 +450,7 @@ class Run:
         id.
 
         Texts are as recorded: in a CSV file a spreadsheet takes those that begin with =, +, - or @
-        for formulas. Raises
-        SettingsError without pandas.
+        for formulas. Raises SettingsError without pandas.
         """
         try:
             import pandas

@@ -454,7 +454,9 @@ def _has_gold_passages(lines: Sequence[_Line], gold: Mapping[str, Gold]) -> bool
 def _kind_of_file(
     lines: Sequence[_Line], form: str, gold: Mapping[str, Gold]
 ) -> str:  # a key of _TELLS
-    "What a file is."
+    """Say what a prediction file holds, a key of `_TELLS`: rankings, answers, or both with gold or
+    retrieved passages.
+    """
     if form in ("scores", "rewrites"):
         return form
     has_answers = any(line.p.answer is not None for line in lines)

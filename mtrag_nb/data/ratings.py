@@ -41,8 +41,7 @@ class RatedAnswer:
     "Its text."
     ratings: dict[str, tuple[float, ...]]
     """Quality (faithfulness, appropriateness, naturalness, completeness) -> ratings from 1 to 4,
-    one for each person.
-    """
+    one for each person."""
     official: dict[str, float]
     "Official measure (RougeL, Bert-Rec, rb_agg, ...) -> score."
 

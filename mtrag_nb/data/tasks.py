@@ -266,8 +266,7 @@ def is_gold(
     """Whether a retrieved passage is a gold passage.
 
     Ids decide. Where the gold is known only by file or text, or ids are another system's, the
-    passage must
-    contain the whole gold text in one piece, compared by letters and digits.
+    passage must contain the whole gold text in one piece, compared by letters and digits.
     """
     ids = (getattr(found, "document_id", ""), getattr(found, "id", ""))
     if gold.id in (*ids, *(i.partition("#")[0] for i in ids)):

@@ -37,8 +37,7 @@ class Agreement(Report):
 
     words: tuple[tuple[str, ...], tuple[str, ...]]
     """The verdicts that the judge can give, and those that the rule can give: the rows and columns
-    of the table.
-    """
+    of the table."""
     counts: dict[tuple[str, str], int]
     "(Judge's verdict, rule's verdict) -> number of answers."
     equal: Interval

@@ -57,8 +57,7 @@ class CaseTruth:
     "The stages that made the turn wrong; (): the turn is right."
     how: str
     """Which repairs make the turn right: one stage 'alone', 'each' of two stages, or only both
-    'together'.
-    """
+    'together'."""
     faults: tuple[str, ...]
     "The faults that were planted."
     system: str
@@ -149,8 +148,8 @@ def read_answers(
         cases: All cases of the benchmark, by id.
 
     Raises:
-        DataError: (file, line) An unknown case or stage, a case with two rows, or a confidence
-            that is not a number from 0 to 1.
+        DataError: (file, line) An unknown case or stage, a case with two rows, or a confidence that
+            is not a number from 0 to 1.
     """
     path = Path(path)
     if path.suffix.lower() not in TABLES:

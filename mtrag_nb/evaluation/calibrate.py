@@ -292,7 +292,7 @@ def _grade_pair(way: str, p: _Candidate, models: Models) -> Verdict:
 def _measure_grades(
     pairs: Sequence[_Candidate], models: Models, ways: Sequence[str] = _GRADES
 ) -> dict[str, Discrimination]:
-    "Every way to grade, on the same pairs."
+    "Measure how well each way to grade tells relevant pairs from others, on the same pairs."
     documents = [p.document for p in pairs if "cosine" in ways]
     for k in range(0, len(documents), 64):
         # remembered, as calls of so many texts are
@@ -391,8 +391,7 @@ class Calibration:
     "Way to grade -> how well it tells gold passages from gold of other conversations."
     retrieved: dict[str, Discrimination]
     """Way to grade -> how well it tells gold among retrieved passages; {}: no retrieved passages
-    were given.
-    """
+    were given."""
     check: dict[str, Discrimination]
     "Way to check -> how well it tells faithful answers; {}: no rated answers were given."
     changes: dict[str, float | str]

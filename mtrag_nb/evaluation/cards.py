@@ -200,7 +200,7 @@ def _step_gates(row: TurnEvidence) -> Iterator[Gate]:
 
 # %% ../../nbs/7_evaluation/20_cards.ipynb #e12f27aa
 def _merge_gates(parts: Iterable[Gate]) -> list[Gate]:
-    "Gates of many turns, each once."
+    "Join the gates of single turns that have the same name."
     groups: dict[tuple[str, str], list[Gate]] = defaultdict(list)
     for gate in parts:
         groups[gate.name, gate.what].append(gate)
@@ -305,7 +305,7 @@ class _Visit(NamedTuple):
 
 # %% ../../nbs/7_evaluation/20_cards.ipynb #132b1cd2
 def _visits(run: Evidence) -> dict[tuple[str, str], list[_Visit]]:
-    "Node and kind of each mechanism of a run -> its visits."
+    "Group the visits of a run's mechanisms: (node, kind) -> visits."
     visits: dict[tuple[str, str], list[_Visit]] = defaultdict(list)
     for row in run.rows.values():
         for n, step in enumerate(row.turn.steps):

@@ -123,8 +123,7 @@ def failure_summary(
     """Say in a few words how a turn failed; '' if it did not.
 
     The first that applies decides: an exception, the task's label, the judge's score below 0.5,
-    K-precision
-    below `LEAST_SUPPORT`.
+    K-precision below `LEAST_SUPPORT`.
     """
     if turn.failed:
         node = turn.error.node if turn.error else ""

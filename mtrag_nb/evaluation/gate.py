@@ -461,6 +461,7 @@ def gate_runs(
     shared: bool = False,  # True: compare what both have, however much that is
 ) -> GateReport:
     """Test whether a new run is worse than an old one.
+
     Raises:
         DataError: The runs cannot be compared.
         SettingsError: A price or a loss out of bounds.

@@ -35,8 +35,7 @@ def measure_retrieval(
     """Measure the rankings of items against the qrels; None if no ranking is on record.
 
     A task without a ranking counts as missing, not as 0. Passages rank in the order that the system
-    gave; in a file
-    their scores rank them, equal ones as trec_eval orders them.
+    gave; in a file their scores rank them, equal ones as trec_eval orders them.
     """
     domains = {i.task_id: i.domain for i in items}
     if whole:
@@ -84,8 +83,7 @@ def ids_in_run(gold: Passage, seen: Sequence[Context], own_ids: bool) -> list[st
         own_ids: The run names passages by ids of its own.
 
     If the gold id is among the contexts it counts alone. Else texts are compared (`is_gold`), of
-    one context and of two
-    neighbours together.
+    one context and of two neighbours together.
     """
     ids = {c.document_id for c in seen}
     if gold.id in ids and not any(gold.id in files_of(c) for c in seen):

@@ -134,8 +134,7 @@ def run_items(run: Run, tasks: Sequence[Task] = ()) -> list[Item]:
     """Return the turns of a run as items.
 
     `tasks`: with the histories; (): those of the run. If an answered turn has no search on record,
-    the run is taken
-    not to record searches, and its turns without a search have no ranking.
+    the run is taken not to record searches, and its turns without a search have no ranking.
     """
     histories = {t.id: t.history for t in tasks or run.tasks.values()}
     turns = run.trajectories.values()

@@ -356,6 +356,7 @@ def judge_run(
     | None = None,  # only the conversations that fall to this part, into `out`
 ) -> JudgeReport:
     """Judge the turns of a run, or resume; judgements are written as they come.
+
     Raises:
         RunMismatch: The folder has judgements of another judge.
         DataError: The reference does not fit the run.

@@ -90,7 +90,11 @@ def human_ratings(rated: Sequence[RatedAnswer]) -> HumanRatings:
 
 # %% ../../nbs/7_evaluation/10_licence.ipynb #bd7386d7
 def _one_person(people: HumanRatings) -> Interval:
-    "AUROC of one rating for the others' median being at most 2, over persons; answers with 3 ratings."
+    """Return the AUROC with which a rating predicts that the median of an answer's other ratings is
+    at most 2.
+
+    Only answers with three ratings or more count.
+    """
     scores = []
     labels = []
     talks = []

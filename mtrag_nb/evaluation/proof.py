@@ -88,9 +88,9 @@ _REPAIR_OF_CAUSE = {"declined though gold was there": "perfect refusal"}
 def fixes_outcome(repair: str, label: str) -> bool:
     """Whether a repair makes any turn right, and so proves nothing about its stage.
 
-    `repair`: a key of `REPAIRS`, or two joined by "+". `label`: the answerability of the task.
-    The reference answer is always right; for an unanswerable question a perfect grade, refusal or
-    check always refuses.
+    `repair`: a key of `REPAIRS`, or two joined by "+". `label`: the answerability of the task. The
+    reference answer is always right; for an unanswerable question a perfect grade, refusal or check
+    always refuses.
     """
     names = set(repair.split("+"))
     if "reference answer" in names:
@@ -122,8 +122,7 @@ class Proof:
         """The repair of the blamed stage; '' if it has none.
 
         A passage that is not in the index counts as not found. A generator that declined although
-        gold
-        was there is repaired by a perfect refusal: the turn then ends with the text that was
+        gold was there is repaired by a perfect refusal: the turn then ends with the text that was
         declined.
         """
         repair = _REPAIR_OF_CAUSE.get(self.blame.cause, "")
@@ -247,8 +246,7 @@ def idle_repairs(row: TurnEvidence) -> frozenset[str]:
     turns.
 
     Rewrite and search: all gold was retrieved. Rerank and grade: none of it was dropped. Refusal:
-    the
-    turn did not refuse. Check: it passed right drafts and no others.
+    the turn did not refuse. Check: it passed right drafts and no others.
     """
     if row.label not in TO_ANSWER or not row.relevant:
         return frozenset()
@@ -315,8 +313,7 @@ class Placebo:
     excess: Interval
     """The first share minus the second: the effect of the stage itself.
 
-    Without ends: too few conversations.
-    """
+    Without ends: too few conversations."""
 
     @property
     def cells(self) -> list[str | int]:
@@ -787,8 +784,7 @@ def prove(
     them right.
 
     Results are written to proof.json in the run's folder. A turn that cannot be run here counts as
-    not
-    tried, with the reason.
+    not tried, with the reason.
     """
     run = as_run(run)
     evidence = Evidence(run, gold)

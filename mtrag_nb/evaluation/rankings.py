@@ -269,10 +269,8 @@ def retrieval_scores(
     depth: int = 0,  # measure at least so deep, also where fewer were retrieved
 ) -> RetrievalScores:
     """Measure rankings against qrels: nDCG and recall at cutoffs down to the longest ranking, and
-    MRR.
-    Queries without a ranking are left out, as the official script does. Scores that rise in almost
-    all
-    rankings are distances.
+    MRR. Queries without a ranking are left out, as the official script does. Scores that rise in
+    almost all rankings are distances.
 
     Raises:
         DataError: A score that is no number, or a task without a domain.

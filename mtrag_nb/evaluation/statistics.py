@@ -202,6 +202,7 @@ def mean_interval(
     seed: int = 0,
 ) -> Interval:
     """Return a mean, or share, with its bootstrap interval over conversations.
+
     Raises:
         DataError: A value is NaN.
     """
@@ -247,8 +248,7 @@ def unpaired_difference(
     talks: Mapping[str, str],  # task id -> conversation
 ) -> Interval:
     """Return the mean of one group of turns minus that of another, with an interval over
-    conversations.
-    The interval has no ends if either group has fewer than six conversations.
+    conversations. The interval has no ends if either group has fewer than six conversations.
     """
     groups = [first, second]
     if not first or not second:
@@ -339,9 +339,8 @@ def auroc_interval(
     | None = None,  # another score: the difference, scores - minus
 ) -> Interval:
     """Return an AUROC, or the difference of two on the same items, with its interval over
-    conversations.
-    The interval's `clusters` counts conversations with a positive, or with a negative, whichever
-    are fewer.
+    conversations. The interval's `clusters` counts conversations with a positive, or with a
+    negative, whichever are fewer.
     """
     y = np.asarray(labels, bool)
     codes, k = _codes(clusters)
@@ -775,6 +774,7 @@ def compare_all(
     resamples: int = 10_000,
 ) -> list[Comparison]:  # one a measure
     """Compare systems by several measures, with one Holm correction over all of them.
+
     Raises:
         DataError: A task without a conversation, no score, or an infinite one.
         SettingsError: `against` is no system.
@@ -828,8 +828,7 @@ def krippendorff_alpha(ratings: np.ndarray, level: str = "ordinal") -> float | N
     """Return Krippendorff's alpha (2011) of ratings.
 
     `ratings`: float [raters, items], NaN: not rated. `level`: nominal, ordinal or interval. Returns
-    None if no
-    item has two ratings, or all ratings are equal.
+    None if no item has two ratings, or all ratings are equal.
     """
     from krippendorff import alpha
 

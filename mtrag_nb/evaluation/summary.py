@@ -123,7 +123,7 @@ class RunSummary:
         return [b.task_id for b in self.report.judged]
 
     @cached_property
-    def valued(self) -> list[str]:
+    def valued_tasks(self) -> list[str]:
         "Task ids of the turns whose end has a value."
         return [i for i, t in self.turns.items() if t.value is not None]
 
@@ -150,7 +150,7 @@ class RunSummary:
     @property
     def value(self) -> Interval:
         "Mean value of how the turns ended, in [0, 1]."
-        return self._mean({i: self.turns[i].value for i in self.valued})
+        return self._mean({i: self.turns[i].value for i in self.valued_tasks})
 
     @property
     def refused(self) -> Interval:

@@ -386,8 +386,8 @@ def choose(
     """Let a model choose between closed sets of replies, in one call.
 
     A prompt's prefill ends before the choice. Returns for each prompt option -> probability, which
-    sum to 1, and the probability
-    of all options together before that. Raises ValueError for scores that are not finite.
+    sum to 1, and the probability of all options together before that. Raises ValueError for scores
+    that are not finite.
     """
     pairs = []
     for prompt, names in zip(prompts, options, strict=True):

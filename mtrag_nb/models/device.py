@@ -273,8 +273,8 @@ def run_batches(
     batch.
 
     A batch that does not fit into memory is halved after room was made. For a row that does not fit
-    alone the result is the
-    error `too_large_row(row, what the device says)`. `again`: try such a row once more.
+    alone the result is the error `too_large_row(row, what the device says)`. `again`: try such a
+    row once more.
     """
     results = {}
     for batch in batches:

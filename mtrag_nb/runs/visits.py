@@ -39,8 +39,7 @@ class Visit:
     node: str
     saw: object
     """The state before the visit without task and steps, or what a watched graph gave the node; '':
-    not known.
-    """
+    not known."""
     update: dict[str, object] | None
     "The node's state update, steps included; None: the node raised an exception."
 
@@ -81,8 +80,7 @@ def read_visits(
     the last.
 
     `hints`: key of the state -> type. `reasons`: those for which the system refuses. `imported`:
-    the turn comes from a
-    trace, which does not say what nodes saw.
+    the turn comes from a trace, which does not say what nodes saw.
     """
     state: dict[str, object] = {}
     visits = []

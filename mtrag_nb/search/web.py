@@ -240,7 +240,7 @@ class Web:
             return self.source.live
         return self.fingerprint.startswith("searxng:")
 
-    def kept_in(self, path: str | Path) -> Web:
+    def with_record(self, path: str | Path) -> Web:
         "Return the same source with its record in a file, which begins with what is recorded here."
         web = Web(self.source, path, self.now)
         for s in self._known.values():

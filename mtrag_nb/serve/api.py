@@ -507,7 +507,7 @@ class ServiceServer(uvicorn.Server):
         "Called when it answers, and can be stopped."
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        "Start the server, then call `ready`."
+        "Start the server, then call `ready`, which tells the service's owner that it answers."
         await super().startup(sockets)
         self.ready()
 

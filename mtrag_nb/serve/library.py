@@ -295,8 +295,7 @@ class Entry:
     'When it was added, as 2026-01-31T12:00:00Z; "": not known.'
     origin: str = ""
     """Digest of the file's place, which tells it from files of the same name; "": it was no file
-    here.
-    """
+    here."""
 
 # %% ../../nbs/serve/09_library.ipynb #13ae8cdc
 def _entry(
@@ -639,8 +638,7 @@ class Library:
 
         Args:
             source: A file, a folder with everything in it, or a document that was read. A
-                `Document` replaces the one
-                of its name.
+                `Document` replaces the one of its name.
             collection: The name by which searches are filtered.
             embedder: Embeds the chunks.
             chunks: Sizes of the chunks; None: as the library has them.

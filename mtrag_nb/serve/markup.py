@@ -356,7 +356,8 @@ class _PageReader(ShownText):
 def html_content(markup: str, groups_end_cells: bool = True) -> Content:
     """Read the visible text of an HTML page.
 
-    `groups_end_cells`: no cell of a table reaches from `thead` into `tbody`.
+    `groups_end_cells`: cells that span rows end with their group (`thead`, `tbody`), as in
+    browsers.
     """
     page = _PageReader(groups_end_cells)
     page.read(markup)

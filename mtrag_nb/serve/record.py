@@ -161,7 +161,7 @@ class ServedRun:
             t = take_turn(_Watched(graph, on_step), task, most)
         return self.recorder.write(t)
 
-    def found(self, t: Trajectory) -> dict[str, Context]:
+    def found_contexts(self, t: Trajectory) -> dict[str, Context]:
         "Return the contexts that a turn found, by id."
         ids = list(dict.fromkeys([*t.found, *t.contexts]))
         return {c.id: c for c in self.tools.contexts(ids)}
@@ -267,8 +267,7 @@ def set_unreadable_aside(read: Callable[[], object]) -> list[str]:
     """Read a log; lines that cannot be read are moved out of it, or the whole file is renamed.
 
     `read`: reads the log and raises an error that names the line. Returns what was wrong, one text
-    for each. Raises
-    DiskFull, and DataError for what is no log.
+    for each. Raises DiskFull, and DataError for what is no log.
     """
     problems: list[str] = []
     while True:
@@ -462,8 +461,7 @@ def recover(folder: Path, talks: Conversations) -> tuple[int, int]:
     """Repair the record of a service that was killed.
 
     Returns the number of turns that had not ended, and of those that were not in their conversation
-    yet. Folders that
-    are no runs are set aside, and named in `talks.aside`.
+    yet. Folders that are no runs are set aside, and named in `talks.aside`.
     """
     lost = 0
     late = 0

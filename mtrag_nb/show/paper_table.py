@@ -126,7 +126,11 @@ class PaperBlock:
         return Markup(words_table(self.header, self.rows) if self.rows else "")
 
     def values(self, source: str) -> Iterator[dict[str, object]]:
-        "Yield one row for each cell, by column of `VALUE_COLUMNS`. `source`: published or recorded."
+        """Yield each cell as a row for a CSV file: source, row, column, value, interval, n
+        (`VALUE_COLUMNS`).
+
+        `source`: "published" or "recorded".
+        """
         origin = {"source": source, "from": self.caption}
         if not self.rows:
             yield {**origin, "note": self.note or "nothing recorded"}

@@ -98,8 +98,7 @@ class Cited(Step, kind="cited"):
     "Coverage times density, as `systems.nexus.citation_coverage` computes it; None: not computed."
     confidence: float | None = None
     """Calibrated probability that the answer is right; None: there is no calibration for this
-    generator and way.
-    """
+    generator and way."""
     licence: str = ""
     "The data on which the confidence was measured, or why there is none."
 

@@ -76,8 +76,7 @@ class NclSettings:
     'False: the ablation "No Classification", in which the whole history is kept.'
     relation: Literal["score", "words", "cosine"] = "score"
     """How the relation to earlier turns, one of four classes, is decided: by label probability, by
-    a written label, or by cosine.
-    """
+    a written label, or by cosine."""
     relation_threshold: float = 0.0
     'For "cosine": related at or above it.'
     user_turns: ClassVar[int] = 3  # that are looked back at, at most (HIST_USER_TURNS)

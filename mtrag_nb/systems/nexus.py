@@ -499,7 +499,9 @@ _NEXUS_NODES: dict[str, Work] = {
 
 # %% ../../nbs/5_systems/20_nexus.ipynb #2c04320b
 def _build_nexus(tools: Toolbox):
-    "Rewrite, retrieve, grade, perhaps again, generate, verify."
+    """Build NexusRAG's graph: rewrite, retrieve, grade, perhaps reformulate, generate, verify the
+    citations.
+    """
     labelled = _after_labels(tools.settings.own.rounds)
     verified = unless_ended("increment_retry")
     g = graph_of(_NEXUS_NODES, tools, _NexusState)

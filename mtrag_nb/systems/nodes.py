@@ -85,8 +85,7 @@ def draft_answer(
     """Generate a draft from the kept contexts: the state update and the step.
 
     `turns`: the turns of the conversation that the generator may see. On a retry the prompt names
-    the
-    sentence that the check rejected, unless `stages.retry` says that the prompt stays the same.
+    the sentence that the check rejected, unless `stages.retry` says that the prompt stays the same.
     """
     attempt = state.get("retries", 0)
     unsupported = ""

@@ -99,8 +99,7 @@ def outside(
 
     Args:
         value: A function, a callable object, a compiled LangGraph graph, or a LlamaIndex engine,
-            retriever or
-            workflow. A `System` is returned as it is.
+            retriever or workflow. A `System` is returned as it is.
         name: Of the system; "": that of the function.
         source: Text that decides its answers besides the function; another text is another system.
         keys: Of a graph: what a key of its state is for -> key.

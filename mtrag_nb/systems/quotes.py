@@ -82,10 +82,8 @@ def nearest(
     """Return the sentences of contexts nearest to the questions, in the order of the contexts.
 
     With `near` above 0, for people to read: the first question alone counts if a sentence is that
-    near to it;
-    the nearest sentence comes first, others need .85 of its nearness, and lines without a full stop
-    (headings,
-    authors) are used only if there is nothing else.
+    near to it; the nearest sentence comes first, others need .85 of its nearness, and lines without
+    a full stop (headings, authors) are used only if there is nothing else.
     """
     places = _places(contexts, ended=near > 0)
     if not places:

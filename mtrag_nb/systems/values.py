@@ -102,8 +102,7 @@ def revive_value(hint: object, value: object) -> object:
     """Read a recorded JSON value back as a type; LangChain messages and documents become objects.
 
     A value of another type is returned as it is, since LangGraph checks no types. Raises ValueError
-    for a value that
-    could not be recorded.
+    for a value that could not be recorded.
     """
     from langchain_core import messages
     from langchain_core.documents import Document
