@@ -79,8 +79,7 @@ def one_of(option: str, names: str | Collection[str]) -> Callable[[str], str]:
     """Return a parser that accepts certain names, for an option or argument.
 
     `names`: the names, or `module:name` of a collection of them, which is imported when a value is
-    read. The parser raises
-    SettingsError with the nearest name.
+    read. The parser raises SettingsError with the nearest name.
     """
 
     def read(text: str) -> str:

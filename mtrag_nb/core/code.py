@@ -276,7 +276,10 @@ def names_read(code: CodeType) -> Iterator[tuple[str, ...]]:
 
 # %% ../../nbs/1_core/01_code.ipynb #840fcad9
 def imports_of(code: CodeType, package: str) -> Iterator[tuple[str, str]]:
-    "Yield what compiled code imports when it runs: module, and the imported name or ''."
+    """Yield what compiled code imports when it runs: module, and the imported name or ''.
+
+    `package`: of the code, to resolve relative imports.
+    """
     for inner in _nested_codes(code):
         module = ""
         level = 0

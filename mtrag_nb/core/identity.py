@@ -662,8 +662,7 @@ def identify_program(value: object) -> ProgramIdentity:
 
     Args:
         value: A function, a callable object, a list of these, a compiled LangGraph graph, or a
-            LlamaIndex engine, retriever
-            or workflow.
+            LlamaIndex engine, retriever or workflow.
 
     Returns:
         Its identity. `unseen` lists what may change without the digest.

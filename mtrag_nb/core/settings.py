@@ -872,7 +872,6 @@ def recorded_settings(settings: Settings) -> Settings:
     """Return the settings of a run folder, made harmless.
 
     Code, addresses, environment variables and local weights in them raise SettingsError when they
-    are used, until the caller
-    names them (`with_settings`).
+    are used, until the caller names them (`with_settings`).
     """
     return _with_marks(settings, "")

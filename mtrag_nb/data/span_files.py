@@ -260,7 +260,11 @@ _BROKEN = (TypeError, ValueError, KeyError, AttributeError, OverflowError, Parse
 
 # %% ../../nbs/2_data/12_span_files.ipynb #2318baf4
 def _spans_in(o: object, holder: _Holder = _Holder()) -> Iterator[Span | str]:
-    "The spans of an object, which may hold many, and what is odd: why something is none, times."
+    """Yield the spans in an object, which may hold many; in the place of what is no span, the
+    reason as text.
+
+    `holder`: ids of the trace and the span around them, for parts that do not name these.
+    """
     if isinstance(o, list):
         for entry in o:
             yield from _spans_in(entry, holder)

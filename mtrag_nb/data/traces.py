@@ -408,7 +408,10 @@ _NO_ANSWERER = ("retrieve", "rerank", "rewrite", "grade", "gate", "check")
 
 
 def _answer_of(trace: Trace) -> tuple[str, Span]:
-    "A trace's answer and the span that gave it: the highest with one, the last of several; '', root: none."
+    """Return a trace's answer and the span that gave it; '' and the root if there is none.
+
+    The first top span with an answer counts, else the highest span below, of several the last.
+    """
     depth = {trace.root.parent: 0}
     for span in trace.spans:  # lost parents come last
         depth[span.id] = depth.get(span.parent, len(trace.spans)) + 1

@@ -86,9 +86,9 @@ _MINIMAL_CHANGE = 0.27
 def assess_draft(row: TurnEvidence, draft: str) -> TargetVerdict:
     """Say whether a draft of a turn is right, wrong or undecided.
 
-    The first that applies decides: the draft is a target, or an answer that a person rejected,
-    word for word; a judge's verdict, if judges decide and the draft is the answer; the
-    comparison with the targets.
+    The first that applies decides: the draft is a target, or an answer that a person rejected, word
+    for word; a judge's verdict, if judges decide and the draft is the answer; the comparison with
+    the targets.
     """
     if draft in row.gold.targets:
         return TargetVerdict("right", "")
@@ -161,8 +161,7 @@ class Blame:
     """Details in words.
 
     Undecided: why no measure decides. Right: what a judge should look at. Failed: the facts that
-    replace the target's, or what the missing gold was compared with.
-    """
+    replace the target's, or what the missing gold was compared with."""
 
     @property
     def stage(self) -> str:
@@ -571,6 +570,7 @@ def blame(
     **known,  # gold, qrels, absent, histories, verdicts: see Evidence
 ) -> BlameReport:
     """Find for each turn of a run whether it is right and, if not, the stage that failed first.
+
     Raises:
         DataError: A judge's verdicts are to decide, and no turn was judged.
     """

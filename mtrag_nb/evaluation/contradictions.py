@@ -310,7 +310,7 @@ def _opposite_side(clause: Clause, other: Clause) -> Contradiction | None:
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #03590bf2
 def _denied(clause: Clause, other: Clause) -> Contradiction | None:
-    "A denial in one of two clauses."
+    "Return a contradiction if exactly one of two clauses is negated."
     if clause.negative == other.negative:
         return None
     common = " ".join(sorted(clause.words & other.words))

@@ -149,8 +149,7 @@ class Fact:
 
     kind: str
     """number, year, clock, date or code; day (of the week), name, or side (a word with an opposite,
-    as over and under).
-    """
+    as over and under)."""
     value: Value
     "A number's digits, or a code; of a date, time or name all values that it may have."
     text: str

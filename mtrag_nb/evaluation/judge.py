@@ -65,8 +65,7 @@ class JudgeReply:
     "If the judge chose by probability: field -> option -> probability."
     mass: float | None = None
     """If the judge chose by probability: the summed probability of all options, in the field where
-    it is least.
-    """
+    it is least."""
 
 # %% ../../nbs/7_evaluation/09_judge.ipynb #86888ae5
 def read_judge_reply(

@@ -176,9 +176,8 @@ def condition(
     """Condition a score on answerability, as the MTRAG benchmark does.
 
     Unanswerable tasks score 1 for a refusal and 0 for an answer; a refusal of another task scores
-    0; all else keeps its
-    plain score. Returns None if the verdict or score that decides is missing. Raises DataError for
-    an unknown label.
+    0; all else keeps its plain score. Returns None if the verdict or score that decides is missing.
+    Raises DataError for an unknown label.
     """
     if label not in LABELS:
         raise DataError(f"unknown answerability label {label!r}")

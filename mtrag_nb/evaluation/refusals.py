@@ -71,9 +71,8 @@ def decision(
         item: The answer.
         judgements: Protocol -> judgement.
         source: Whose verdict counts. "best": the first that has one of the file, the record, a
-            judge that writes, and
-            the rule; "recorded": the record, else the rule; "rule": the wording; "judge": a judge
-                alone.
+            judge that writes, and the rule; "recorded": the record, else the rule; "rule": the wording;
+            "judge": a judge alone.
 
     Returns:
         Who decided, and the verdict: 1, 0.5 (in part), 0, or None if nobody can say.

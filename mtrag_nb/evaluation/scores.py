@@ -523,6 +523,7 @@ def score_run(
     ] = (),  # with which the system refuses; (): as a run's folder says
 ) -> ScoreReport:
     """Score the answers of a run or prediction file, save the scores and report them.
+
     Raises:
         DataError: The source is no run, or the reference does not fit it.
     """

@@ -61,8 +61,7 @@ class ReleasedRun:
     "What a reader must know before trusting the numbers."
     verdicts: str = ""
     """One letter for each task: r right, u undecided, f failed, - not judged, . no turn; "" for a
-    run that only searches.
-    """
+    run that only searches."""
     values: list[float | None] = field(default_factory=list)
     "One value in [0, 1] for each task: nDCG@5 of a search, else how good the end of the turn is."
     asked: list[int] = field(default_factory=list)
@@ -73,12 +72,10 @@ class ReleasedRun:
     "Official measure -> mean, conditioned here by the labels."
     filed: dict[str, float] = field(default_factory=dict)
     """Official measure -> mean as conditioned in the file itself, and the share of RL_F values that
-    are .5.
-    """
+    are .5."""
     means: dict[str, float] = field(default_factory=dict)
     """For a run whose numbers by task may not be kept: number of tasks, and share right with its
-    interval.
-    """
+    interval."""
 
 # %% ../../nbs/7_evaluation/24_standings.ipynb #stand006
 @dataclass(frozen=True)
@@ -263,8 +260,7 @@ class Standings(Report):
     "The runs, highest mean first."
     bands: tuple[tuple[int, int], ...]
     """For each run the best and the worst rank among runs that cannot be told apart from it; ()
-    below six conversations.
-    """
+    below six conversations."""
     tasks: tuple[str, ...]
     "Task ids that all runs have."
     talks: Mapping[str, str]
@@ -297,7 +293,7 @@ class Standings(Report):
         return " ".join(lines)
 
     def _bands_in_words(self) -> str:
-        "What a band is, and how many neighbours are told apart."
+        "Explain the bands, and say how many neighbours can be told apart."
         if not self.bands:
             return f"No bands: one run alone, or fewer than {LEAST} conversations."
         ends = [worst for _, worst in self.bands[:-1]]

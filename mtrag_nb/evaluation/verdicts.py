@@ -100,8 +100,7 @@ class TargetVerdict(NamedTuple):
     'Why it is undecided ("": target recall lies between the thresholds), or which facts make it wrong.'
     flag: str = ""
     """What a judge should look at in a right answer, as "over for under"; it does not change the
-    verdict.
-    """
+    verdict."""
 
 # %% ../../nbs/7_evaluation/05_verdicts.ipynb #722fda6e
 def _polarity(text: str) -> int:

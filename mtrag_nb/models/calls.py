@@ -137,7 +137,7 @@ class Models:
         return self._get("reranker", make)
 
     @property
-    def placed(self) -> dict[str, str]:
+    def placements(self) -> dict[str, str]:
         "Model -> device and precision, of the models that are loaded: {'chat': 'cuda:0 fp16'}."
         loaded = {n: m for n, m in self._made.items() if getattr(m, "loaded", False)}
         return {name: " ".join(model.place) for name, model in loaded.items()}

@@ -588,7 +588,7 @@ def _answer_all(
             recorder.keep_all(done[task.id] for task in tasks if task.id in done)
             work.through(todo, talk_through, finish, unit, name, before, progress)
     finally:
-        placed = models.placed if models else None
+        placed = models.placements if models else None
         batches = work.batching.batches
         end_session(folder, work.seconds, recorder.written, batches, placed)
     return asked
@@ -638,7 +638,7 @@ def record_run(
         if not live:
             _keep_tasks(folder, tasks)
         if tools.web:  # replayed from its record when the run goes on
-            tools = replace(tools, web=tools.web.kept_in(folder / "web.jsonl"))
+            tools = replace(tools, web=tools.web.with_record(folder / "web.jsonl"))
         name = entries["identity"]["system"]
         asked = _answer_all(
             folder, tasks, tools, answering, live, name, minutes, progress, models

@@ -258,7 +258,10 @@ class Index:
         return [parents[i] for i in parent_ids]
 
     def passages(self, passage_ids: Sequence[str]) -> list[Context]:  # in no order
-        "Return the parents of passages, each as often as it has children."
+        """Return all parents that were cut from some passages, in no order.
+
+        A parent comes once for each of its children.
+        """
         return [context_of(n) for n in self._children("doc_id", passage_ids)]
 
     def _children(self, key: str, ids: Sequence[str]) -> Iterator[NodeWithScore]:

@@ -211,6 +211,12 @@ def _unit(vectors: Sequence) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
+def _result(nodes: Sequence[BaseNode], scores: np.ndarray) -> VectorStoreQueryResult:
+    "Nodes and scores as LlamaIndex returns them."
+    ids = [n.node_id for n in nodes]
+    return VectorStoreQueryResult(nodes, scores.tolist(), ids)
+
+# %% ../../nbs/4_search/04_store.ipynb #others10
 class NodeStore(BasePydanticVectorStore):
     "Any vector store of LlamaIndex whose scores are cosines, and which is searched by words, too."
 
@@ -301,12 +307,6 @@ class NodeStore(BasePydanticVectorStore):
         best = best[scores[best] > 0]
         nodes = [self.held.nodes[i].model_copy(deep=True) for i in best]
         return _result(nodes, scores[best])
-
-
-def _result(nodes: Sequence[BaseNode], scores: np.ndarray) -> VectorStoreQueryResult:
-    "Nodes and scores as LlamaIndex returns them."
-    ids = [n.node_id for n in nodes]
-    return VectorStoreQueryResult(nodes, scores.tolist(), ids)
 
 # %% ../../nbs/4_search/04_store.ipynb #others08
 def _load_store(folder: Path, settings: StoreSettings) -> BasePydanticVectorStore:
@@ -477,7 +477,7 @@ def all_points(
         if at is None:
             return
 
-
+# %% ../../nbs/4_search/04_store.ipynb #children
 class StoredChild(NamedTuple):
     "What is counted of a child."
 
@@ -499,7 +499,7 @@ def all_children(store: BasePydanticVectorStore) -> Iterator[StoredChild]:
         text = json.loads(about["_node_content"])["text"]
         yield StoredChild(about["domain"], about["doc_id"], about["parent_id"], text)
 
-
+# %% ../../nbs/4_search/04_store.ipynb #vectorsx
 def vectors_of(
     store: BasePydanticVectorStore, ids: Sequence[str]
 ) -> dict[str, Sequence[float]]:

@@ -215,7 +215,7 @@ def _print_turn(talk: Talk, question: str) -> None:
 
     try:
         t = talk.ask(question, _progress)
-        contexts = talk.run.found(t)
+        contexts = talk.run.found_contexts(t)
         doubt = doubt_of(talk.models, t, contexts)
         lines = _turn_lines(talk.system, t, contexts, doubt)
     except KeyboardInterrupt:

@@ -414,7 +414,7 @@ def ask_service(
         if t.failed:
             where = (digest(t.task_id, 6), t.task_id, run.folder.name)
             _LOG.error("fault %s: %s in %s\n%s", *where, t.error.traceback)
-        contexts = run.found(t)
+        contexts = run.found_contexts(t)
         reply = reply_of(
             t,
             contexts,
@@ -688,7 +688,7 @@ def _stand_ins(system: str, settings: Settings) -> list[str]:
 # %% ../../nbs/serve/15_service.ipynb #1b1bef8ab-2
 def _models_of(service: Service) -> list[dict]:
     "The models of a service, and where they lie."
-    placed = service.models.placed
+    placed = service.models.placements
     lines: list[dict] = []
     for kind in ("chat", "embedder", "reranker"):
         spec = getattr(service.settings, kind)

@@ -110,8 +110,7 @@ class Board:
     "Summaries of the runs; runs whose gold was hidden by an oracle come last."
     beside: str = ""
     """The folder with the pages of conversations, as the report names it; '': the turns are on the
-    report's page.
-    """
+    report's page."""
     forks: Mapping[int, ForkReports] = field(default_factory=dict)
     "Index of a run -> its audit and ladder."
 

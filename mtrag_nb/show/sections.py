@@ -320,7 +320,7 @@ def _board_row(n: int, s: RunSummary) -> list[object]:
     return [
         link_to(s.name, mine),
         _right_link(n, s, percent_text(s.right())) if s.judged else "–",
-        link_to(value, mine, "valued") if s.valued else "–",
+        link_to(value, mine, "valued") if s.valued_tasks else "–",
         _share_cell(n, s.refused, "to_refuse", "to_refuse", "right"),
         _share_cell(n, s.answered, "to_answer", "to_answer", "answered"),
         _stage_links(n, s),

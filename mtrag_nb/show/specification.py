@@ -243,8 +243,8 @@ def _target_tables() -> dict[str, PaperTable]:
 
 # %% ../../nbs/8_show/09_specification.ipynb #8c38bb18
 def specification_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
-    """Return the tables of the multi-agent specification beside those of recorded runs, by place
-    (6_1 for 6.1).
+    """Compute the tables of the multi-agent specification from recorded runs: place ("6_1" for
+    section 6.1) -> both tables.
     """
 
     def block(place: str, run: Evidence) -> PaperBlock:

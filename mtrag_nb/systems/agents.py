@@ -337,8 +337,7 @@ class AgentsSettings:
     grade: Literal[tuple(GRADERS)] = "scale"
     """How passages are graded:
 
-    "scale" is 0 to 10 by the likeliest label; the others are those of stages.grade.
-    """
+    "scale" is 0 to 10 by the likeliest label; the others are those of stages.grade."""
     grade_threshold: float = 7.0
     "A passage is kept at or above this grade (5.1)."
     grade_default: ClassVar[str] = "no"  # what an unreadable grade counts as
@@ -677,7 +676,11 @@ def _within(
 
 # %% ../../nbs/5_systems/09_agents.ipynb #67a69935
 def _after_grading(own: AgentsSettings, web: bool) -> Callable[[_AgentsState], str]:
-    "Transitions 5 and 6."
+    """Return the route after the grade (transitions 5 and 6 of the specification).
+
+    With enough kept passages generate; else search the web if there is one; else reformulate while
+    rounds are left; else generate from what is kept, or fall back.
+    """
 
     def route(state: _AgentsState) -> str:
         if len(state["kept"]) >= own.enough > 0:

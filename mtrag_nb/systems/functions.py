@@ -226,17 +226,17 @@ def check_workflow(flow: object, shown: str) -> None:
 def check_call(function: Callable, name: str) -> None:
     "Check that a function can be called with the list of messages alone. Raises SettingsError."
     try:
-        known = inspect.signature(function)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):  # one that does not say what it takes
         return
-    if "collection" in known.parameters:
+    if "collection" in signature.parameters:
         named = {"collection": ""}
     else:
         named = {}
     try:
-        known.bind([], **named)
+        signature.bind([], **named)
     except TypeError as e:
-        problem = f"{name}{known} cannot be called with the messages ({e})"
+        problem = f"{name}{signature} cannot be called with the messages ({e})"
         raise SettingsError(f"{problem}: the last of them is the question") from None
 
 # %% ../../nbs/5_systems/12_functions.ipynb #out00041

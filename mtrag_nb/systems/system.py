@@ -99,8 +99,8 @@ def as_node(name: str, work: Work, tools: Toolbox) -> Node:
     `around`.
 
     Steps keep a node and seconds of their own; the last one gets the rest of the time, the model
-    calls, and the part of
-    the state update that no step implies. Raises NodeError for any exception of the function.
+    calls, and the part of the state update that no step implies. Raises NodeError for any exception
+    of the function.
     """
 
     def run(state: TurnState) -> dict:
@@ -583,8 +583,7 @@ def run_turn(graph: CompiledStateGraph, task: Task, max_steps: int = 50) -> Turn
     """Run one task through a compiled graph and return the final state.
 
     `max_steps`: an error if the turn takes more. Raises NodeError, with the steps so far as
-    `steps`, if a node
-    fails.
+    `steps`, if a node fails.
     """
     state: TurnState = {"task": task, "steps": []}
     config = {"recursion_limit": max_steps}
