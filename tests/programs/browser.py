@@ -332,6 +332,8 @@ class Panel:
         chosen = self.tab.locator(
             f".widget-dropdown:has(label:text-is('{name}')) select"
         ).first
+        if not chosen.is_visible():
+            self.tab.get_by_text("more filters, and the order").first.click()
         chosen.select_option(value)
         if place:
             self.expect(self.place).to_contain_text(place)
