@@ -624,8 +624,8 @@ class Toolbox:
 
     @property
     def own_ways(self) -> dict[str, str]:
-        """Stage -> source code of the user's function that decides there; stages without one are
-        left out.
+        """Stage (grade, check) -> digest of the user's own function that decides there; {} if there
+        is none.
         """
         ways = {stage: getattr(self.stages, stage) for stage in ("grade", "check")}
         return {stage: load_place(w)[1] for stage, w in ways.items() if own_way(w)}

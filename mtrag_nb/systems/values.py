@@ -33,7 +33,7 @@ def _without_nan(value: object) -> object:
 
 # %% ../../nbs/5_systems/15_values.ipynb #a8910afc
 def _written_object(value: object) -> object:
-    "An object that JSON does not know: one of LangChain, a dataclass, a pydantic model, a date."
+    "Convert an object that JSON does not know: of LangChain, a dataclass, a pydantic model, a date."
     from langchain_core.load.dump import default
     from langchain_core.load.serializable import Serializable
     from pydantic_core import to_jsonable_python
