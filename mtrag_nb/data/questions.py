@@ -181,7 +181,9 @@ def task_line(
         return obj
     if "question" not in obj:
         problem = f"has no question, but {', '.join(map(str, obj)) or 'nothing'}"
-        remedy = f"Give each line `question`, and of {', '.join(_KEYS[1:])} what is known"
+        remedy = (
+            f"Give each line `question`, and of {', '.join(_KEYS[1:])} what is known"
+        )
         raise DataError(problem, path, n, remedy)
     cells = _question_of(obj, path, n)
     turns = _turns_before(cells.get("history", []), path, n, left_out)
