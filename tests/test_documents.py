@@ -887,6 +887,16 @@ MERGED = {  # HTML -> what it states; what it does not
         ["Day; Summer: 12; Winter: 12"],
         [],
     ),
+    "a corner that is no head": (
+        table("<td><th>Summer<th>Winter", "<th>Day<td>12<td>9"),
+        ["Day; Summer: 12; Winter: 9"],
+        [],
+    ),
+    "a corner with a text": (
+        table("<td>Pass<th>Summer<th>Winter", "<th>Day<td colspan=2>12"),
+        ["Pass: Day; Summer: 12; Winter: 12"],
+        [],
+    ),
     "no heads": (
         table("<td rowspan=2>North<td>Day<td>12", "<td>Week<td>40"),
         ["North; Day; 12", "North; Week; 40"],
@@ -1416,6 +1426,15 @@ def test_bytes_that_an_encoding_does_not_have_are_counted(tmp_path):
     document = parse_document(tmp_path / "x.html")
     assert "渡轮" in document.text
     assert "1 characters are not in its encoding" in document.notes[0]
+
+
+@pytest.mark.parametrize("declared", ["utf-8", "iso-8859-1", "no-such-charset"])
+def test_a_byte_that_is_not_utf_8_does_not_spoil_the_others(declared, tmp_path):
+    markup = f"<meta charset={declared}><p>{SAID}"
+    (tmp_path / "x.html").write_bytes(markup.encode("utf-8") + b" \x96 now.</p>")
+    document = parse_document(tmp_path / "x.html")
+    assert document.text.startswith(SAID)
+    assert document.notes == ("1 characters are not in its encoding, utf-8",)
 
 
 # Headings that are buttons

@@ -31,7 +31,7 @@ from llama_index.core import MockEmbedding, VectorStoreIndex
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.query_engine import CitationQueryEngine
+from llama_index.core.query_engine import CitationQueryEngine, CustomQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import (
     ImageNode,
@@ -962,6 +962,26 @@ def test_a_search_is_what_was_found_and_pieces_are_what_was_read(name, index, tm
     assert (run.folder / "predictions.jsonl").read_text("utf-8").count("\n") == 1
 
 
+class Custom(CustomQueryEngine):
+    "An engine that searches, and returns a text without its nodes."
+
+    retriever: BaseRetriever
+
+    def custom_query(self, query_str: str) -> str:
+        self.retriever.retrieve(query_str)
+        return "It costs 10 crowns."
+
+
+def test_an_engine_that_names_no_nodes_has_read_what_it_found(index, tmp_path):
+    engine = Custom(retriever=index.as_retriever(similarity_top_k=2))
+    made = evaluate(engine, QUESTIONS[:1], tmp_path / "run", progress=False)
+    [turn] = made.run.trajectories.values()
+    assert len(turn.found) == len(turn.contexts) == 2
+    assert [(b.cause, b.stage) for b in made.blame.turns.values()] == [
+        ("wrong draft from gold", "generate")
+    ]
+
+
 PAGE, PIECE = {"id": "d1", "text": LONG_PAGE}, {"id": "d1", "text": TICKET}
 
 
@@ -1033,6 +1053,10 @@ EMPTY = {
     ),
     "a pair": (Document(""), 0.4),
     "an empty node": TextNode(text="", id_="n9"),
+    "a pair with no text": ("", 0.4),
+    "a pair with None": (None, 0.4),
+    "an empty dictionary": {},
+    "a mark that is not seen": "\u200b\ufeff",
 }
 
 

@@ -3,6 +3,7 @@ whose line ends git has changed."""
 
 import json
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from llama_index.core.llms import ChatMessage
+from llama_index.core.llms import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.schema import NodeWithScore, TextNode
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
@@ -49,6 +50,10 @@ EMPTY = {
     "a masked value": np.ma.masked,
     "no text": "",
     "blanks": " \n",
+    "a mark alone": "\ufeff",
+    "nan as text": "nan",
+    "NA as text": "<NA>",
+    "null as text": "NULL",
 }
 COLUMNS = "answer passages history conversation turn collection id answerable".split()
 
@@ -73,6 +78,23 @@ def test_an_empty_value_of_a_line_is_as_if_its_key_were_not_there(
     assert found.tasks == benchmark([{"question": QUESTION}], tmp_path).tasks
 
 
+@pytest.mark.parametrize("empty", ["None", "N/A", "NA"])
+def test_what_may_be_an_answer_is_no_name_of_a_conversation(empty, tmp_path):
+    rows = [{"question": q, "conversation": empty} for q in (QUESTION, SECOND)]
+    found = benchmark([*rows, {"question": "Who?", "answer": empty}], tmp_path)
+    assert [task.history for task in found.tasks] == [(), (), ()]
+    assert [gold.targets for gold in found.gold.values()] == [(), (), (empty,)]
+
+
+def test_a_line_without_a_question_says_what_it_has(tmp_path):
+    with pytest.raises(DataError, match="has no question, but Question, Answer"):
+        benchmark([{"Question": QUESTION, "Answer": ANSWER}], tmp_path)
+    [task] = benchmark(
+        rows_of([{"question": QUESTION}, {"answer": NAN}]), tmp_path
+    ).tasks
+    assert task.question == QUESTION
+
+
 VALUES = {  # column -> value of a table, what is read
     "answer a number": ("answer", 12, ("12",)),
     "answer of NumPy": ("answer", np.int64(12), ("12",)),
@@ -82,6 +104,8 @@ VALUES = {  # column -> value of a table, what is read
     "answers as an array": ("answer", np.array(["12", "twelve"]), ("12", "twelve")),
     "answers as a tuple of numbers": ("answer", (12, 13), ("12", "13")),
     "answer true": ("answer", np.bool_(True), ("yes",)),
+    "answer in bytes": ("answer", b"twelve", ("twelve",)),
+    "answer an id": ("answer", UUID(int=0), (str(UUID(int=0)),)),
 }
 
 
@@ -383,6 +407,23 @@ HISTORIES = {  # name -> history, what is left out
     "speakers": (
         [{"speaker": "user", "text": QUESTION}, {"speaker": "agent", "text": ANSWER}],
         {},
+    ),
+    "a refusal": (
+        [
+            {"role": "user", "content": QUESTION},
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": ANSWER}]},
+        ],
+        {},
+    ),
+    "an image by its address": (
+        [
+            ChatMessage(
+                role="user",
+                blocks=[TextBlock(text=QUESTION), ImageBlock(url="http://x/y.png")],
+            ),
+            ChatMessage(ANSWER, role="assistant"),
+        ],
+        {"images": 1},
     ),
 }
 
@@ -801,6 +842,13 @@ SAID = json.dumps(
 )
 CHAT = {"gen_ai.operation.name": "chat"}
 SYSTEM = ("gen_ai.system.message", {"content": "Be brief.", "role": "system"})
+ALL_MESSAGES = json.dumps(
+    [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": QUESTION},
+        {"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]},
+    ]
+)
 EVENTS = {  # who writes it -> the spans of a turn without a search
     "details": [
         otlp(
@@ -964,6 +1012,24 @@ EVENTS = {  # who writes it -> the spans of a turn without a search
                     [{"role": "user", "content": [{"type": "text", "text": QUESTION}]}]
                 ),
                 "ai.response.text": ANSWER,
+            },
+        ),
+    ],
+    **{
+        name: [otlp("agent run", "1", **{name: ALL_MESSAGES, "final_result": ANSWER})]
+        for name in ("pydantic_ai.all_messages", "all_messages_events")
+    },
+    "Haystack's pipeline": [
+        otlp(
+            "haystack.pipeline.run",
+            "1",
+            **{
+                "haystack.pipeline.input_data": json.dumps(
+                    {"retriever": {"query": QUESTION}, "prompt": {"question": QUESTION}}
+                ),
+                "haystack.pipeline.output_data": json.dumps(
+                    {"llm": {"replies": [ANSWER]}, "retriever": {"documents": []}}
+                ),
             },
         ),
     ],

@@ -195,6 +195,7 @@ WORDS = {  # a query -> the passage that has the very word, and others that have
     "cafe": ("The caf\u00e9 is open.", "The bar is open."),
     "Zurich": ("Z\u00fcrich lies on a lake.", "Geneva lies on a lake."),
     "Zu\u0308rich": ("Zurich lies on a lake.", "Geneva lies on a lake."),
+    "елка": ("Ёлка стоит во дворе.", "Дом стоит во дворе."),
     "Strasse": ("Die Stra\u00dfe ist lang.", "Der Weg ist lang."),
     "\uff23\uff0b\uff0b": ("C++ is compiled.", "C was begun."),
     "C++\u8bed\u8a00": ("\u5b66\u4e60C++\u8bed\u8a00", "\u5b66\u4e60C\u8bed\u8a00"),

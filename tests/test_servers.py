@@ -926,6 +926,11 @@ def test_a_label_that_is_not_listed_has_at_most_what_is_left():
     assert mass < 0.2
 
 
+def test_a_label_without_any_share_is_no_fault():
+    shares, _ = chosen(first_tokens((" yes", -0.1), (" no", -9999.0)))
+    assert shares["yes"] > 0.99
+
+
 def test_labels_of_which_none_is_listed_are_no_choice():
     with pytest.raises(ServerError, match="likeliest"):
         chosen(first_tokens(("The", -0.1), ("It", -3.0)))
