@@ -401,5 +401,6 @@ def blame_runs(
         blamed = blame(evidence)
         proof = proof_report(evidence, blamed)
         reports.append((blamed, proof))
-        print("\n\n".join(repr(r) for r in (blamed, proof) if r), end="\n\n")
+        first = repr(proof) if proof else blamed.headline
+        print(first, repr(blamed), sep="\n\n", end="\n\n")
     return reports

@@ -499,6 +499,16 @@ class BlameReport(Report):
         """
         return dict(Counter(getattr(b, by) for b in self.failed).most_common())
 
+    @property
+    def headline(self) -> str:
+        "The line that matters: the stage at which most failed turns went wrong first."
+        stages = self.counts("stage")
+        stages.pop("", None)
+        if not stages:
+            return f"{self.name}: no failed turn has a stage to name."
+        stage, n = next(iter(stages.items()))
+        return f"{self.name}: look at {stage} first: {n} of {len(self.failed)} failed turns went wrong there."
+
     def _table(self):
         rows = []
         for cause, n in self.counts().items():

@@ -36,6 +36,9 @@ from mtrag_nb.evaluation.statistics import (
 __all__ = ['LossTest', 'GateReport', 'gate_runs']
 
 # %% ../../nbs/7_evaluation/19_gate.ipynb #28b1bbc0
+_MTRAG = 110  # conversations of the benchmark
+
+
 @dataclass(frozen=True)
 class LossTest:
     """Test whether the mean difference of scores, new minus old, is a loss; it gives the exit code
@@ -92,6 +95,8 @@ class LossTest:
             talks = self.interval.clusters
             wanted = max(self.conversations_needed, talks + 1)
             needed = f"about {wanted} are needed to exclude a loss of {self.least:g}"
+            if wanted > _MTRAG:
+                needed += f", more than MTRAG's {_MTRAG}: allow a larger loss"
             verdict = f"cannot tell from {talks} conversations, {needed}"
             if not shown:
                 return verdict

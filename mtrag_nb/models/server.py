@@ -312,7 +312,8 @@ def _read_first(reply: dict, texts: Sequence[str], seconds: float) -> list[Score
     unlisted = min(1.0 - sum(shares.values()), *shares.values())
     unlisted = max(_LEAST_SHARE, unlisted)
     tokens_in = _count(reply.get("usage"), "prompt_tokens")
-    logprobs = [min(0.0, math.log(shares.get(x, unlisted))) for x in labels]
+    sizes = [max(_LEAST_SHARE, shares.get(x, unlisted)) for x in labels]
+    logprobs = [min(0.0, math.log(share)) for share in sizes]
     return [Score(x, 1, tokens_in, seconds) for x in logprobs]
 
 # %% ../../nbs/3_models/06_server.ipynb #dc2f867d

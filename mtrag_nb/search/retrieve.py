@@ -56,7 +56,9 @@ class Question(QueryBundle):
     "Text -> its vector, so that each is embedded once."
 
     def encode(self, texts: Sequence[str], query: bool = True) -> np.ndarray:
-        "Embed texts as an embedder does, each text once for a question (`with_embedder`)."
+        """Embed texts with the embedder of `with_embedder`; vectors are kept, so that no text of a
+        question is embedded twice.
+        """
         new = [t for t in dict.fromkeys(texts) if t not in self.vectors]
         if new:
             self.vectors.update(zip(new, self.embedder.encode(new, query=True)))

@@ -51,7 +51,7 @@ _MARKS = regex.compile(r"(?<=[\p{Latin}\p{Greek}])[\u0300-\u036f]+", regex.V1)
 
 
 _PLAIN_LETTERS = str.maketrans(
-    {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}
+    {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i", "ё": "е"}
 )
 
 # %% ../../nbs/4_search/03_sparse.ipynb #51a7e003

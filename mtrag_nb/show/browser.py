@@ -303,7 +303,7 @@ class Controls:
         self.box = self._laid_out()
 
     def _laid_out(self) -> w.VBox:
-        "Filters above; below them the list, and the turn beside it."
+        "Three filters above, the others folded away; below them the list, and the turn beside it."
         beside = []
         if len(self.beside) > 1:
             beside = [w.HTML(_note("", "beside it:")), *self.beside.values()]
@@ -311,8 +311,12 @@ class Controls:
         look = w.Layout(flex="1 1 28em", min_width="0", overflow="hidden")
         turn = w.VBox([self.talk, self.strip, self.body, label], layout=look)
         listed = w.VBox([self.turns], layout=w.Layout(flex="0 1 24em"))
-        order = (self.which, self.sort, self.highest, self.search)
-        above = _line(*self.filters.values(), *order)
+        first = [self.filters["run"], self.filters["stage"], self.search]
+        rest = [f for f in self.filters.values() if f not in first]
+        rest += [self.which, self.sort, self.highest]
+        more = w.Accordion([_line(*rest)], selected_index=None)
+        more.set_title(0, "more filters, and the order")
+        above = w.VBox([_line(*first), more])
         steps = _line(self.previous, self.next, self.place, *beside)
         return w.VBox([above, steps, _line(listed, turn)])
 

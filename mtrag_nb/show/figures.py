@@ -352,9 +352,9 @@ def origin_of(*files: str) -> str:
 
 
 def note_origin(fig: Figure, *files: str) -> Figure:
-    "A figure with the origin of its numbers (files of `data/measured`) in small print below it."
+    "A figure with the origin of its numbers (files of `data/measured`) in small print above it."
     renderer = FigureCanvasAgg(fig).get_renderer()
-    lowest = fig.get_tightbbox(renderer).y0 / fig.get_figheight()
-    look = {"va": "top", "fontsize": 8, "color": QUIET}
-    fig.text(0, lowest - 0.02, origin_of(*files), **look)
+    top = fig.get_tightbbox(renderer).y1 / fig.get_figheight()
+    look = {"ha": "right", "va": "bottom", "fontsize": 8, "color": QUIET}
+    fig.text(1, top + 0.01, origin_of(*files), **look)  # below, it moves the legend
     return fig
