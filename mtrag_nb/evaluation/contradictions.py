@@ -363,7 +363,7 @@ def _nearness(
     common = len(words & there)
     if alone and clause.negative != other.negative and common > 2:
         return common / min(len(words), len(there))
-    equal = bool(clause.words) and len(words) == common == len(there)
+    equal = clause.words and 0 < common == len(words) == len(there)
     if common > 1 or equal:
         return common / max(len(words), len(there))
     return 0.0
