@@ -120,6 +120,96 @@ CONTRARY = [  # question, target, an answer that says something else; the first 
         "La tienda del puerto cierra a las 20:30 en verano.",
         "La tienda del puerto cierra a las 22:30 en verano.",
     ),
+    (
+        "How long is the guarantee?",
+        "The guarantee covers the battery for 24 months from purchase.",
+        "The guarantee covers the battery for 24 weeks from purchase.",
+    ),
+    (
+        "Can I return it?",
+        "Opened items can be returned within 30 days with a receipt.",
+        "Opened items can be returned after 30 days with a receipt.",
+    ),
+    (
+        "Who may vote?",
+        "Residents aged 16 or older may vote in the town.",
+        "Residents younger than 16 may vote in the town.",
+    ),
+    (
+        "What happens?",
+        "If the pump overheats, the red lamp blinks and the valve closes.",
+        "If the pump overheats, the red lamp blinks and the valve opens.",
+    ),
+    (
+        "In which order?",
+        "Drain the tank, then replace the filter and close the lid.",
+        "Replace the filter, then drain the tank and close the lid.",
+    ),
+    (
+        "Is parking included?",
+        "Parking is included in the room rate, but breakfast is not.",
+        "Breakfast is included in the room rate, but parking is not.",
+    ),
+    (
+        "Who is exempt?",
+        "All employees except interns receive the annual bonus.",
+        "All employees including interns receive the annual bonus.",
+    ),
+    (
+        "Is a helmet needed?",
+        "Wearing a helmet is mandatory for riders under eighteen.",
+        "Wearing a helmet is optional for riders under eighteen.",
+    ),
+    (
+        "What is older?",
+        "The chapel is older than the town hall by about a century.",
+        "The town hall is older than the chapel by about a century.",
+    ),
+    (
+        "Where is the key?",
+        "The spare key hangs behind the door of the boiler room.",
+        "The spare key hangs behind the door of the laundry room.",
+    ),
+    (
+        "Is it refundable?",
+        "The deposit is refundable until seven days before arrival.",
+        "The deposit is non-refundable until seven days before arrival.",
+    ),
+    (
+        "Darf man Hunde mitnehmen?",
+        "Hunde dürfen an der Leine in den Park mitgenommen werden.",
+        "Hunde dürfen nicht in den Park mitgenommen werden.",
+    ),
+    (
+        "Welcher Steg ist offen?",
+        "Der Nordsteg ist geschlossen und der Südsteg ist geöffnet.",
+        "Der Südsteg ist geschlossen und der Nordsteg ist geöffnet.",
+    ),
+    (
+        "Wann kündigt man?",
+        "Die Kündigung muss spätestens drei Monate vor Vertragsende eingehen.",
+        "Die Kündigung muss frühestens drei Monate vor Vertragsende eingehen.",
+    ),
+    (
+        "Wie viele Sitze?",
+        "Der Saal hat 350 Sitzplätze und eine Bühne.",
+        "Der Saal hat zweihundertfünfzig Sitzplätze und eine Bühne.",
+    ),
+    (
+        "Quel quai est ouvert ?",
+        "Le quai nord est fermé et le quai sud est ouvert.",
+        "Le quai sud est fermé et le quai nord est ouvert.",
+    ),
+    (
+        "Combien d'habitants ?",
+        "Le village compte 2 300 habitants.",
+        "Le village compte trois mille deux cents habitants.",
+    ),
+    (
+        "¿Es obligatorio?",
+        "El casco es obligatorio para los menores de edad.",
+        "El casco es opcional para los menores de edad.",
+    ),
 ]
 
 
@@ -202,6 +292,48 @@ RIGHT = [  # the same in other words or in another form
         "Der Turm heißt in der Stadt der Lange Hans.",
         "In der Stadt heißt der Turm der Lange Hans.",
     ),
+    (
+        "Who may vote?",
+        "Residents over 16 may vote in the town.",
+        "Residents over 16 may vote in the town.",
+    ),
+    (
+        "Which is bigger?",
+        "Lake Orr is bigger than Lake Tam.",
+        "Lake Tam is smaller than Lake Orr.",
+    ),
+    (
+        "When does it close?",
+        "The shop closes at six on Saturdays.",
+        "On Saturdays the shop is open until six.",
+    ),
+    (
+        "Wie viele Einwohner?",
+        "Die Gemeinde hat rund 1.200 Einwohner in vier Ortsteilen.",
+        "In vier Ortsteilen hat die Gemeinde etwa 1200 Einwohner.",
+    ),
+    (
+        "Wie viele?",
+        "2500 Gäste kamen im Sommer auf die Insel.",
+        "Im Sommer kamen zweitausendfünfhundert Gäste auf die Insel.",
+    ),
+    (
+        "¿Cuánto cuesta?",
+        "La entrada para adultos cuesta 1.500 pesos en verano.",
+        "En verano la entrada de adultos cuesta mil quinientos pesos.",
+    ),
+    (
+        "Which systems?",
+        "The driver supports Linux and macOS but not Windows.",
+        "The driver supports macOS and Linux, but Windows is not supported.",
+    ),
+    ("Price?", "15 euros", "15 euros (previously 12)."),
+    ("On which page?", "page 12", "On page 12."),
+    (
+        "Which days?",
+        "Rubbish is collected on Mondays and paper on Thursdays.",
+        "Paper is collected on Thursdays and rubbish on Mondays.",
+    ),
 ]
 
 
@@ -227,6 +359,24 @@ NOT_THE_ANSWER = [
     ),
     ("Who may enter?", "Members", "Anyone but members."),
     ("How high is the dome?", "22 metres", "22 or 25 metres."),
+    ("When does it open?", "9 a.m.", "It opens at 9 in the evening."),
+    ("How old must one be?", "under 18", "Over 18"),
+    (
+        "What does it cost?",
+        "12 euros",
+        "It used to cost 12 euros; now it costs 15 euros.",
+    ),
+    (
+        "What does a ticket cost?",
+        "12 euros",
+        "A locker costs 12 euros; I could not find the price of a ticket.",
+    ),
+    (
+        "Which languages are spoken?",
+        "English, German and Dutch",
+        "English, German and French are spoken; Dutch is not.",
+    ),
+    ("Who won?", "Team Red", "Team Red lost to Team Blue."),
 ]
 
 
@@ -253,6 +403,15 @@ WRAPPED = [  # what surrounds an answer; the first three are the public case
     "Thought: 12 or more?\nFinal answer: {}.",
     "{} (see document 12).",
     "{}.\nQuellen: Preise.pdf, Seite 12",
+    "{} (see section 12).",
+    "{} [doc_12].",
+    "{} [12†L3-L5].",
+    "{} (Fees 2024, p. 12).",
+    "{} [fees.pdf:12].",
+    "{} {{{{cite:12}}}}.",
+    "{}.\n\nLearn more: page 12 of fees.pdf",
+    '[{{"answer": "{}", "id": 12}}]',
+    'Here it is:\n{{"answer": "{}", "page": 12}}',
 ]
 
 
@@ -357,15 +516,15 @@ def test_a_wrong_answer_is_never_right_and_a_right_one_never_wrong(row):
 
 
 def test_answers_that_were_labelled_before_the_rule_was_measured_on_them():
-    "Of 60: at most two wrongly right, three decided against a person, eight undecided."
+    "Of 60: none wrongly right, at most three decided against a person, nine undecided."
     pairs = [
         (row["label"], verdict_on(row)) for row in rows_of("verdict_answers_2.jsonl")
     ]
     counts = Counter(pairs)
     print(counts)
-    assert counts["wrong", "right"] <= 2
+    assert not counts["wrong", "right"]
     assert sum(label != verdict != "undecided" for label, verdict in pairs) <= 3
-    assert sum(verdict == "undecided" for _, verdict in pairs) <= 8
+    assert sum(verdict == "undecided" for _, verdict in pairs) <= 9
 
 
 def test_a_verdict_takes_milliseconds():
