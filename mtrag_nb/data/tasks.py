@@ -69,15 +69,21 @@ def turn_number(x: object) -> int:
     raise ValueError(f"is {str(x)[:20]!r}, not a number from 1 to 9999")
 
 # %% ../../nbs/2_data/04_tasks.ipynb #918c0368
-def require_distinct(passages: list[dict]) -> list[dict]:
-    "The passages as they are. Raises ValueError for an id that is there twice."
+def require_distinct(passages: list[dict], by: Sequence[str] = ()) -> list[dict]:
+    "The passages as they are. Raises ValueError for an id that is there twice; `by`: keys that tell two apart."
     ids = set()
     for n, passage in enumerate(passages):
         i = passage.get("document_id")
-        if i is not None and i in ids:
+        place = (i, *map(passage.get, by))
+        if i is not None and place in ids:
             raise ValueError(f"[{n}] repeats the document_id {i!r}")
-        ids.add(i)
+        ids.add(place)
     return passages
+
+
+def _require_distinct_pages(passages: list[dict]) -> list[dict]:
+    "As `require_distinct`; two pages of a file are two passages."
+    return require_distinct(passages, by=["page"])
 
 
 def _asks(talk: list[dict]) -> bool:
@@ -155,7 +161,9 @@ class _Task(TypedDict, total=False):
     input: Required[Annotated[list[_Message], MinLen(1), must(_asks, _ENDS)]]
     conversation_id: Id
     turn: Annotated[Any, Check(turn_number)]
-    contexts: Annotated[list[Annotated[_Passage, _Identified]], Check(require_distinct)]
+    contexts: Annotated[
+        list[Annotated[_Passage, _Identified]], Check(_require_distinct_pages)
+    ]
     targets: list[_Target]
     rejected: list[_Target]
     rewritten_query: Text | None
