@@ -8,7 +8,7 @@ Docs: https://mtrag-nb.github.io/mtrag_nb/2_data/tasks.html.md"""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
