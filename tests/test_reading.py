@@ -86,6 +86,15 @@ def test_what_may_be_an_answer_is_no_name_of_a_conversation(empty, tmp_path):
     assert [gold.targets for gold in found.gold.values()] == [(), (), (empty,)]
 
 
+def test_an_answer_may_stand_on_two_pages_of_a_file(tmp_path):
+    pages = [{"file": "fees.pdf", "page": page} for page in (2, 3)]
+    found = benchmark([{"question": QUESTION, "passages": pages}], tmp_path)
+    [gold] = found.gold.values()
+    assert [p.id for p in gold.passages] == ["fees.pdf#page=2", "fees.pdf#page=3"]
+    with pytest.raises(DataError, match="repeats"):
+        benchmark([{"question": QUESTION, "passages": pages[:1] * 2}], tmp_path)
+
+
 def test_a_line_without_a_question_says_what_it_has(tmp_path):
     with pytest.raises(DataError, match="has no question, but Question, Answer"):
         benchmark([{"Question": QUESTION, "Answer": ANSWER}], tmp_path)

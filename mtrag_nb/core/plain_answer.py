@@ -80,18 +80,23 @@ _ANSWER_FIELDS = (
     "result",
     "content",
 )
+_BEFORE_JSON = re.compile(r"\A[^{}\n]{1,80}:\s*(?=\{.*\}\s*\Z)", re.S)
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*\Z", re.S | re.I)
 
 
 def _answer_of_json(text: str) -> str:
     "The answer that a JSON object holds; a text that is no such object as it is."
     fenced = _FENCE.match(text)
-    inside = fenced[1] if fenced else text
-    if not inside.lstrip().startswith("{"):
+    inside = fenced[1] if fenced else _BEFORE_JSON.sub("", text)
+    if not inside.lstrip().startswith(("{", "[")):
         return text
     try:
         value = json.loads(inside)
     except (ValueError, RecursionError):
+        return text
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, dict):
         return text
     fields = {name.lower().replace(" ", "_"): value[name] for name in value}
     for name in _ANSWER_FIELDS:
@@ -105,6 +110,7 @@ def _answer_of_json(text: str) -> str:
 # %% ../../nbs/1_core/05_plain_answer.ipynb #70d36f08
 _SOURCE_WORD = (
     r"(?:sources?|references?|citations?|bibliography|works cited|further reading"
+    r"|learn more|read more|see also|mehr dazu|en savoir plus|más información"
     r"|quellen?(?:angaben)?|quellenverzeichnis|belege|références|fuentes?"
     r"|referencias|bibliografía|bibliographie)"
 )
@@ -119,7 +125,7 @@ _SOURCE_LINE = re.compile(
 _FOOTNOTE = re.compile(r"\s*(?:\[\^?\d+\]:? .*)?")
 
 # %% ../../nbs/1_core/05_plain_answer.ipynb #45c8b72c
-_CITED = r"(?:sources?|docs?|documents?|passages?|refs?|references?|contexts?|pages?|pp?\.|quellen?|seiten?|passagen?|fuentes?|páginas?|documentos?)"
+_CITED = r"(?:sources?|docs?|documents?|passages?|refs?|references?|contexts?|pages?|pp?\.|quellen?|seiten?|passagen?|fuentes?|páginas?|documentos?|sections?|chapters?|tables?|figures?|appendix|§|abschnitt|kapitel|tabelle|chapitre|tableau|sección|capítulo|tabla)"
 _MARKS = re.compile(
     r"【[^】\n]{0,80}】"
     rf"|\((?:(?:see|cf\.?|siehe|voir|véase)\s+)?{_CITED}\s*:?\s*(?:\[[^\]\n]{{0,40}}\][\s,;&]*(?:and |und |et |y )?)+\)"
@@ -127,6 +133,9 @@ _MARKS = re.compile(
     rf"|\[(?:(?:see|cf\.?|siehe|voir|véase)\s+)?{_CITED}\b\s*:?[^\[\]\n]{{0,60}}\]"
     r"|\[\^?\d+(?:\s*(?:[,;–-]|and|und|et|y)\s*\^?\d+)*\](?:\([^()\s]*\))?:?"
     r"|\[\^[\w-]{1,40}\]"
+    r"|\[\d+†[^\[\]\n]{0,40}\]|\{\{[^{}\n]{0,60}\}\}"
+    r"|\[[A-Za-z][\w/-]*[._#:-][\w./#:-]*\d[^\[\]\n]{0,20}\](?!\()"
+    r"|\([^()\n]{0,80}[,;]\s*(?:pp?\.|pages?|S\.|Seiten?|pág\.)\s*\d[^()\n]{0,20}\)"
     r"|<sup>\s*\[?[\d,\s]+\]?\s*</sup>"
     r"|<(?:cite|ref|citation)\b[^>]*/>"
     r"|<(cite|ref|citation)\b[^>]*>\s*\[?[\d,\s]*\]?\s*</\1>"

@@ -8,7 +8,7 @@ Docs: https://mtrag-nb.github.io/mtrag_nb/2_data/tasks.html.md"""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
@@ -32,9 +32,9 @@ from mtrag_nb.core.types import (
 from .shapes import Check, FilledText, Id, Number, Text, must, read_shape
 
 # %% auto #0
-__all__ = ['Listed', 'DOMAIN_KEYS', 'BY_TEXT', 'short_domain', 'turn_number', 'require_distinct', 'Origin', 'agreed_value',
-           'domain_of_line', 'conversation_of_line', 'passage_from', 'gold_id', 'files_of', 'is_gold',
-           'without_speaker_marks', 'task_and_gold']
+__all__ = ['Listed', 'DOMAIN_KEYS', 'BY_TEXT', 'short_domain', 'turn_number', 'Origin', 'agreed_value', 'domain_of_line',
+           'conversation_of_line', 'passage_from', 'gold_id', 'files_of', 'is_gold', 'without_speaker_marks',
+           'task_and_gold']
 
 # %% ../../nbs/2_data/04_tasks.ipynb #95790362
 _COLLECTIONS = {  # domain -> the official long name
@@ -69,15 +69,26 @@ def turn_number(x: object) -> int:
     raise ValueError(f"is {str(x)[:20]!r}, not a number from 1 to 9999")
 
 # %% ../../nbs/2_data/04_tasks.ipynb #918c0368
+<<<<<<< /tmp/tmp9sgwapjr
 def require_distinct(passages: list[dict]) -> list[dict]:
     "Return passages if all have different ids. Raises ValueError for an id that is there twice."
+=======
+def require_distinct(passages: list[dict], by: Sequence[str] = ()) -> list[dict]:
+    "The passages as they are. Raises ValueError for an id that is there twice; `by`: keys that tell two apart."
+>>>>>>> /tmp/tmpgb8crj4g
     ids = set()
     for n, passage in enumerate(passages):
         i = passage.get("document_id")
-        if i is not None and i in ids:
+        place = (i, *map(passage.get, by))
+        if i is not None and place in ids:
             raise ValueError(f"[{n}] repeats the document_id {i!r}")
-        ids.add(i)
+        ids.add(place)
     return passages
+
+
+def _require_distinct_pages(passages: list[dict]) -> list[dict]:
+    "As `require_distinct`; two pages of a file are two passages."
+    return require_distinct(passages, by=["page"])
 
 
 def _asks(talk: list[dict]) -> bool:
@@ -155,7 +166,9 @@ class _Task(TypedDict, total=False):
     input: Required[Annotated[list[_Message], MinLen(1), must(_asks, _ENDS)]]
     conversation_id: Id
     turn: Annotated[Any, Check(turn_number)]
-    contexts: Annotated[list[Annotated[_Passage, _Identified]], Check(require_distinct)]
+    contexts: Annotated[
+        list[Annotated[_Passage, _Identified]], Check(_require_distinct_pages)
+    ]
     targets: list[_Target]
     rejected: list[_Target]
     rewritten_query: Text | None

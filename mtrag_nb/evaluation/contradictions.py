@@ -15,6 +15,7 @@ from itertools import product
 from typing import NamedTuple
 
 from ..core.claims import claim_tokens
+from ..core.refusals import declines
 from ..core.text import all_words, sentences, word_count
 from mtrag_nb.evaluation.facts import (
     COUNTED,
@@ -33,7 +34,8 @@ from mtrag_nb.evaluation.facts import (
 )
 
 # %% auto #0
-__all__ = ['BRIEF', 'Contradiction', 'Contradictions', 'contradictions', 'number_of_another', 'leaves_open', 'was_so', 'excepts']
+__all__ = ['BRIEF', 'Contradiction', 'Contradictions', 'contradictions', 'number_of_another', 'leaves_open', 'says_the_opposite',
+           'was_so', 'excepts']
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #c753114a
 BRIEF = 60  # words of an answer and a target, up to which all kinds decide
@@ -354,26 +356,35 @@ def _plain_words(clause: Clause) -> frozenset[str]:
     return clause.words - sides | numbers
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #6ac2360b
-def _nearness(clause: Clause, other: Clause, implied: frozenset[str]) -> float:
-    "The common share of the words of two clauses, by the longer one; 0 for one of several words."
+def _nearness(
+    clause: Clause, other: Clause, implied: frozenset[str], alone: bool = False
+) -> float:
+    """The common share of the words of two clauses, by the longer one; 0 for one of several words.
+
+    alone: they are the whole of their texts; a denial in one is then measured by the shorter one.
+    """
     words = _plain_words(clause)
     there = _plain_words(other)
     there = there | (words & implied)
     common = len(words & there)
-    if common > 1 or 0 < common == len(words) == len(there):
+    if alone and clause.negative != other.negative and common > 2:
+        return common / min(len(words), len(there))
+    equal = clause.words and 0 < common == len(words) == len(there)
+    if common > 1 or equal:
         return common / max(len(words), len(there))
     return 0.0
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #7e0a1b8f
 def _twins(clause: Clause, texts: _Texts) -> list[Clause]:
     "The clauses of an answer that say nearly the same, and are nearest to this one from both sides."
-    near = [_nearness(clause, other, texts.implied) for other in texts.answer]
+    alone = len(texts.target) == len(texts.answer) == 1
+    near = [_nearness(clause, c, texts.implied, alone) for c in texts.answer]
     most = max(near, default=0.0)
     if most < _TWINS:
         return []
     nearest = [other for other, n in zip(texts.answer, near) if n == most]
     back = [
-        max(_nearness(wanted, other, texts.implied) for wanted in texts.target)
+        max(_nearness(wanted, other, texts.implied, alone) for wanted in texts.target)
         for other in nearest
     ]
     return [other for other, n in zip(nearest, back) if n == most]
@@ -430,11 +441,12 @@ def _words_exchanged(texts: _Texts) -> Contradiction | None:
             continue
         if not _counts_equally(clause, other):
             continue
-        elsewhere = [c.words for c in texts.target if added <= c.words - missing]
-        stated = [c.words for c in texts.answer if missing <= c.words - added]
+        elsewhere = [c for c in texts.target if added <= c.words - missing]
+        stated = [c for c in texts.answer if missing <= c.words - added]
         moved = any(
-            2 * len(words & there) >= len(words | there) - 2
-            for words, there in product(elsewhere, stated)
+            2 * len(c.words & d.words) >= len(c.words | d.words) - 2
+            for c, d in product(elsewhere, stated)
+            if c.words - added or c.negative and d.negative
         )
         said = any(clause.words <= c.words for c in texts.answer)
         if moved and not said:
@@ -443,7 +455,7 @@ def _words_exchanged(texts: _Texts) -> Contradiction | None:
 
 
 _SAYS_LITTLE = frozenset(
-    "the a an this that its their his her our your der die das dem den des ein eine einen "
+    "the a an this that but its their his her our your der die das dem den des ein eine einen "
     "le la les un une des du el los las una unos al del at on in to for of by "
     "about around approximately roughly nearly almost rund etwa ungefähr circa environ "
     "presque aproximadamente casi".split()
@@ -474,6 +486,29 @@ def _copy_with_changes(answer: str, target: str) -> Contradiction | None:
     return Contradiction("word", wanted, other)
 
 
+_COMPARES = re.compile(
+    r"\b(?:\w+er|more|less|fewer|rather)\b(?: \w+)? than |\b\w+er als |\b(?:plus|moins) \w+ que "
+    r"|\b(?:más|menos) \w+ que | (?:beats?|defeated|followed|preceded|won against) "
+    r"| (?:before|after|vor|nach|avant|après|antes de|después de) ",
+    re.I,
+)
+
+
+def _is_turned_about(answer: str, target: str) -> bool:
+    "Whether what an answer compares stands on the other side of the comparison than in the target."
+    sides = []
+    for text in (target, answer):
+        match = _COMPARES.search(text)
+        if not match:
+            return False
+        ends = (text[: match.start()], text[match.end() :])
+        sides.append([_stems(end) for end in ends])
+    (left, right), (first, second) = sides
+    to_right = (left - right) & (second - first)
+    to_left = (right - left) & (first - second)
+    return bool(to_right and to_left)
+
+
 def _steps_exchanged(texts: _Texts) -> Contradiction | None:
     "Two steps of a target that an answer tells in the other order."
     if not texts.in_steps:
@@ -481,7 +516,7 @@ def _steps_exchanged(texts: _Texts) -> Contradiction | None:
     steps: list[tuple[Clause, int]] = []
     for clause in texts.target:
         common = [len(clause.words & other.words) for other in texts.answer]
-        if common and 2 * max(common) > len(clause.words):
+        if common and 2 * max(common) > len(clause.words) > 1:
             steps.append((clause, common.index(max(common))))
     for (clause, place), (other, behind) in zip(steps, steps[1:]):
         if behind < place:
@@ -508,8 +543,7 @@ _ASKS_A_NAME = re.compile(
 
 
 _STEP = re.compile(
-    r"\b(?:first|then|next|finally|afterwards|zuerst|dann|danach|schließlich|zuletzt"
-    r"|d'abord|puis|ensuite|enfin|primero|luego|después|finalmente)\b",
+    r"\b(?:then|afterwards|dann|danach|anschließend|puis|ensuite|luego|después(?! de))\b",
     re.I,
 )
 
@@ -548,7 +582,7 @@ def _read_texts(answer: str, target: str, question: str) -> _Texts:
         implied=implied,
         asks_a_name=bool(_ASKS_A_NAME.search(question)),
         brief=max(word_count(answer), word_count(target)) <= BRIEF,
-        in_steps=all(len(_STEP.findall(text)) > 1 for text in (answer, target)),
+        in_steps=all(map(_STEP.search, (answer, target))),
     )
 
 
@@ -576,6 +610,10 @@ def contradictions(answer: str, target: str, question: str = "") -> Contradictio
             _copy_with_changes(answer, target),
         )
         found = [contradiction for contradiction in whole if contradiction]
+    if texts.brief and _is_turned_about(answer, target):
+        same = [c for c in found if c.kind != "side"]
+        turned = Contradiction("order", "the first", "the second")
+        found = same if len(same) < len(found) else [*found, turned]
     counted = {fact for fact in facts_of(texts.target) if fact.kind in COUNTED}
     distinct = tuple(dict.fromkeys(found))
     return Contradictions(distinct, len(counted), texts.brief, everywhere)
@@ -612,10 +650,13 @@ def _dimensions(text: str) -> set[int]:
     return {place for place, names in enumerate(_DIMENSIONS) if words & names}
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #59163458
-def _is_foreign(part: str, question: str, beside: frozenset[str]) -> bool:
+def _is_foreign(
+    part: str, question: str, beside: frozenset[str], declined: bool
+) -> bool:
     """Whether a part of an answer is about something else: words of its own, and none that points back.
 
-    One such word is enough where the part measures something else, as a length for a depth.
+    One such word is enough where the part measures something else, as a length for a depth, or
+    another part says that the answer is not known.
     """
     words = {token.text.lower() for token in claim_tokens(part)}
     if words & _POINTS_BACK:
@@ -623,7 +664,7 @@ def _is_foreign(part: str, question: str, beside: frozenset[str]) -> bool:
     other = _stems(part) - beside - _stems(" ".join(_SIZES))
     stated = _dimensions(part)
     asked = _dimensions(question)
-    least = 1 if stated and asked and not stated & asked else 2
+    least = 1 if declined or stated and asked and not stated & asked else 2
     return len(other) >= least
 
 
@@ -655,8 +696,10 @@ def number_of_another(answer: str, target: str, question: str) -> bool:
         if any(stands_in(fact, counted_facts(part, language)) for fact in wanted)
     ]
     beside = _stems(target) | _stems(question)
+    silent = [part for part in _parts(answer) if asked & _stems(part)]
+    declined = any(map(declines, silent))
     return bool(having) and all(
-        not asked & _stems(part) and _is_foreign(part, question, beside)
+        not asked & _stems(part) and _is_foreign(part, question, beside, declined)
         for part in having
     )
 
@@ -676,6 +719,21 @@ def leaves_open(answer: str, target: str) -> bool:
     return False
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #b85a4c11
+_WHICH = re.compile(r"\W*(?:who|which|wer|welche\w*|qui|quel\w*|quién|cuál)\b", re.I)
+
+
+def says_the_opposite(answer: str, question: str) -> bool:
+    "Whether an answer to a question of who or which has the opposite of one of its words, and not the word."
+    if not _WHICH.match(question):
+        return False
+    language = language_of(question)
+    asked = facts_of(clauses(question, frozenset(), language))
+    stated = facts_of(clauses(answer, frozenset(), language))
+    sides = [fact for fact in asked if fact.kind == "side"]
+    opposed = [f for f in sides if any(_alike(f, other) for other in stated)]
+    return bool(opposed) and not any(stands_in(fact, stated) for fact in sides)
+
+
 _FORMERLY = re.compile(
     r"\b(?:used to|formerly|previously|no longer|any ?more|früher|bisher|nicht mehr|vormals"
     r"|autrefois|auparavant|anciennement|ne \w+ plus|antes|anteriormente|ya no)\b",
@@ -689,7 +747,8 @@ def was_so(answer: str, target: str) -> bool:
     wanted = counted_facts(target, language)
     having = [
         part
-        for part in _parts(answer)
+        for whole in _parts(answer)
+        for part in re.split(r"[()]|, ", whole)
         if any(stands_in(fact, counted_facts(part, language)) for fact in wanted)
     ]
     if _FORMERLY.search(target) or not having:

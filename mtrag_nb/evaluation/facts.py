@@ -118,6 +118,48 @@ def _as_percent(match: re.Match) -> str:
     return match[0]
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #a53fe535
+_COMPOUND = re.compile(
+    r"\b(?:(?P<thousands>[a-zäöüß]*)tausend)?(?:(?P<hundreds>[a-zäöüß]*?)hundert)?"
+    r"(?:und)?(?P<rest>[a-zäöüß]*)\b",
+    re.I,
+)
+
+
+def _compound_numbers(text: str, language: str) -> str:
+    "A German text with 'zweihundertfünfzig' in digits."
+    if language != "de":
+        return text
+    numbers = {**_number_words("de"), "": 0, "ein": 1, "eins": 1}
+
+    def total(match: re.Match) -> str:
+        if "hundert" not in match[0].lower() and "tausend" not in match[0].lower():
+            return match[0]
+        parts = match.groupdict()
+        read = {k: numbers.get((v or "").lower()) for k, v in parts.items()}
+        if None in read.values():
+            return match[0]
+        number = read["rest"]
+        for name, size in (("thousands", 1000), ("hundreds", 100)):
+            if parts[name] is not None:
+                number += (read[name] or 1) * size
+        return str(number)
+
+    return _COMPOUND.sub(total, text)
+
+
+_THOUSANDS = re.compile(  # of the words 'mil quinientos', 'mille deux cents'
+    r"(?<![\d.,] )\b(?:(?P<times>\d{1,2}) )?1000(?: (?P<count>\d) (?=100\b))?(?: (?P<hundreds>[1-9]00))?"
+    r"(?: (?P<rest>\d{1,2}))?\b(?![.,]?\d)"
+)
+
+
+def _as_sum(match: re.Match) -> str:
+    "The number of '1000 500' that was written in words."
+    parts = {name: int(value or 0) for name, value in match.groupdict().items()}
+    hundreds = parts["hundreds"] * (parts["count"] or 1)
+    return str(1000 * (parts["times"] or 1) + hundreds + parts["rest"])
+
+
 @lru_cache(8192)
 def numbers_in_digits(text: str, language: str = "en") -> str:
     "Rewrite number words as digits ('twelve' as '12'), shares as percent, and units in English."
@@ -127,7 +169,10 @@ def numbers_in_digits(text: str, language: str = "en") -> str:
     plain = without_points(plain, language)
     numbers = _number_words(language)
     by_word = _number_pattern(language)
+    plain = _compound_numbers(plain, language)
     plain = by_word.sub(lambda match: str(numbers[match[0].lower()]), plain)
+    if language in ("fr", "es"):
+        plain = _THOUSANDS.sub(_as_sum, plain)
     plain = _hundreds(plain) if language == "en" else plain
     for pattern, form in _rewrites(language):
         plain = pattern.sub(form, plain)
@@ -204,6 +249,8 @@ def _date_of(match: re.Match) -> Fact | None:
     parts = match.groupdict()
     year = int(parts.get("year") or 0)
     day = int(parts.get("day") or 0)
+    if match["month"] == "may" and not year:
+        return None  # those over 16 may vote
     month = _month_number(match["month"])
     days = {(year, month, day)}
     if match["month"].isdigit() and not re.match(r"\d{4}", match[0]):
@@ -435,6 +482,10 @@ _BOUNDS = (  # bounds and irregular forms, in words of the table of opposites
     (r"(?<=\d) (?:years )?(?:or|and) (?:younger|less|fewer|below|under)\b", " maximum"),
     (r"\b(?:ab|à partir de|a partir de|desde los) (?=\d+ years)", "minimum "),
     (r"\b(?:bis(?: zu)?|jusqu'à|hasta(?: los)?) (?=\d+ years)", "maximum "),
+    (r"\bopen(?:ed)? (?:until|till)\b", "closes at"),
+    (r"\b(?:geöffnet|offen) bis\b", "schließt um"),
+    (r"\bouverte?s? jusqu'", "ferme "),
+    (r"\babiert[oa]s? hasta\b", "cierra a"),
     (r"\bfell\b", "fall"),
     (r"\brose\b", "rise"),
     (r"\bgrew\b", "grow"),
@@ -452,7 +503,7 @@ _RANGE = re.compile(r"(?<=\d) ?- ?(?=\d)")
 def _negation(language: str) -> re.Pattern:
     words = _lexicon()["negations"]
     own = f"{words['en']} {words.get(language, '')}".split()
-    return re.compile(rf"\b(?:{'|'.join(own)})\b|n't\b", re.I)
+    return re.compile(rf"\b(?:{'|'.join(own)})\b|n't\b|\bnon-(?=\w)", re.I)
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #d904ca8a
 @cache
@@ -599,7 +650,10 @@ def _clause_of(
     facts += _number_facts(tokens) + _name_facts(tokens, names)
     facts += _side_facts(tokens) + _day_facts(tokens)
     carrying = [token for token in tokens if token.kind in ("word", "name")]
-    words = frozenset(token.key for token in carrying)
+    little: frozenset[str] = frozenset()
+    if language in READ_LANGUAGES:
+        little = _function_words()[language]
+    words = frozenset(t.key for t in carrying if t.text.lower() not in little)
     denied = frozenset(token.key for token in carrying if token.negated)
     negative = bool(_negation(language).search(text))
     return Clause(words, tuple(facts), denied, negative)

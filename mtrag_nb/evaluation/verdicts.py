@@ -32,6 +32,7 @@ from mtrag_nb.evaluation.contradictions import (
     excepts,
     leaves_open,
     number_of_another,
+    says_the_opposite,
     was_so,
 )
 from mtrag_nb.evaluation.facts import (
@@ -229,7 +230,10 @@ def _by_numbers(answer: str, target: str, stated: bool = False) -> TargetVerdict
         return TargetVerdict("wrong", "number")
     if not all(hits):
         return _by_range(answer, target, len(wanted))
-    words = words_beside_facts(target) if stated else _words_of(target)
+    words = _words_of(target)
+    if stated:
+        words = words_beside_facts(target)
+        answer = " ".join([answer, *words_beside_facts(answer)])
     if words and _share(answer, " ".join(words)) < 0.5:
         return TargetVerdict("undecided", "number", "the number without its words")
     return TargetVerdict("right", "number")
@@ -446,6 +450,8 @@ def _doubt(answer: str, target: str, question: str, kind: str) -> str:
         return "in a clause that denies"
     if kind == "number" and number_of_another(answer, target, question):
         return "the number of another thing"
+    if kind == "name" and says_the_opposite(answer, question):
+        return "the opposite of what was asked"
     if kind == "number" and leaves_open(answer, target):
         return "the target's number or another"
     if kind == "number" and was_so(answer, target):

@@ -486,7 +486,7 @@ def _varied(
             own.rewrite_temperature,
             tried,
         )
-        wordings = _guarded_by(written, tools.guarded, question)
+        wordings = _guarded_by(written, tools.guard_rewrite, question)
     main = Variation("context", question)
     for wording in wordings:
         if wording.kind == "context":
