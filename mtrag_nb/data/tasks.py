@@ -32,9 +32,9 @@ from mtrag_nb.core.types import (
 from .shapes import Check, FilledText, Id, Number, Text, must, read_shape
 
 # %% auto #0
-__all__ = ['Listed', 'DOMAIN_KEYS', 'BY_TEXT', 'short_domain', 'turn_number', 'Origin', 'agreed_value', 'domain_of_line',
-           'conversation_of_line', 'passage_from', 'gold_id', 'files_of', 'is_gold', 'without_speaker_marks',
-           'task_and_gold']
+__all__ = ['Listed', 'DOMAIN_KEYS', 'BY_TEXT', 'short_domain', 'turn_number', 'require_distinct', 'Origin', 'agreed_value',
+           'domain_of_line', 'conversation_of_line', 'passage_from', 'gold_id', 'files_of', 'is_gold',
+           'without_speaker_marks', 'task_and_gold']
 
 # %% ../../nbs/2_data/04_tasks.ipynb #95790362
 _COLLECTIONS = {  # domain -> the official long name
@@ -69,13 +69,11 @@ def turn_number(x: object) -> int:
     raise ValueError(f"is {str(x)[:20]!r}, not a number from 1 to 9999")
 
 # %% ../../nbs/2_data/04_tasks.ipynb #918c0368
-<<<<<<< /tmp/tmp9sgwapjr
-def require_distinct(passages: list[dict]) -> list[dict]:
-    "Return passages if all have different ids. Raises ValueError for an id that is there twice."
-=======
 def require_distinct(passages: list[dict], by: Sequence[str] = ()) -> list[dict]:
-    "The passages as they are. Raises ValueError for an id that is there twice; `by`: keys that tell two apart."
->>>>>>> /tmp/tmpgb8crj4g
+    """Return passages if all have different ids. `by`: keys that also tell two passages apart.
+
+    Raises ValueError for an id that is there twice.
+    """
     ids = set()
     for n, passage in enumerate(passages):
         i = passage.get("document_id")
