@@ -169,7 +169,7 @@ def _as_error(e: Exception) -> tuple[int, object]:
         return 2, _wrong_use(e)
     raise e
 
-
+# %% ../../nbs/app/12_cli.ipynb #27659c5e
 def _main(argv: Sequence[str]) -> int:
     "Carry out a command line. Returns the exit code; raises what nobody expected."
     quiet()

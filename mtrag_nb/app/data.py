@@ -101,7 +101,7 @@ def _gate_problems(absent: Sequence[str]) -> list[str]:
     remedy = f"set HF_TOKEN, or fetch {weights.UNGATED[closed]}"
     return [f"{closed} is behind a gate, and there is no token: {remedy}"]
 
-
+# %% ../../nbs/app/03_data.ipynb #fea55fcf
 def _missing_models(settings: Settings) -> list[str]:
     "Which models of a profile are not here, and how to get them."
     from mtrag_nb.models import weights
@@ -216,7 +216,7 @@ def _has_no_problem(found: Mapping, profile: str | None = None, **_: object) -> 
     "Whether the profile that was asked for, else the laptop's, can run here."
     return not found["problems"][profile or "laptop"]
 
-
+# %% ../../nbs/app/03_data.ipynb #996e6c24
 @done(_has_no_problem, dict)
 def doctor(
     profile: Annotated[

@@ -200,7 +200,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 raise DataError(problem, path, n, "Is it a JSON-lines file?")
             yield n, line
 
-
+# %% ../../nbs/1_core/04_files.ipynb #83db33bb
 def _line_remedy(path: Path, n: int, line: bytes) -> str:
     "What to do about a line that is no object; a file that begins with another value has no lines."
     if n > 1 or line.startswith(b"{"):
@@ -209,7 +209,7 @@ def _line_remedy(path: Path, n: int, line: bytes) -> str:
         return _NO_ARRAY.format(path)
     return _NO_JSONL
 
-
+# %% ../../nbs/1_core/04_files.ipynb #4014f135
 def read_jsonl(
     path: str | Path, torn_tail: bool = False, nan_is_null: bool = False
 ) -> Iterator[tuple[int, dict]]:
@@ -417,7 +417,7 @@ def _as_bytes(text: str | bytes) -> bytes:
     "A text in UTF-8; bytes as they are."
     return text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
 
-
+# %% ../../nbs/1_core/04_files.ipynb #d25cc789
 def write_whole(
     path: str | Path,
     text: str | bytes | Iterable[str],

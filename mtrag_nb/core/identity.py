@@ -606,7 +606,7 @@ def _has_state(value: object) -> bool:
     slotted = any("__slots__" in vars(base) for base in type(value).__mro__)
     return hasattr(value, "__dict__") or slotted
 
-
+# %% ../../nbs/1_core/02_identity.ipynb #9c24a927
 def _lasting_attributes(value: object) -> list[tuple[str, object]]:
     "The attributes of an object by name, without secrets, cached values and what is drawn by chance."
     cls = type(value)
@@ -622,7 +622,7 @@ def _lasting_attributes(value: object) -> list[tuple[str, object]]:
             attributes.append((key, part))
     return attributes
 
-
+# %% ../../nbs/1_core/02_identity.ipynb #d98205a8
 def _class_parts(cls: type) -> Iterator[tuple[str, object]]:
     "The attributes of a class by name, without those that every class has; a metaclass of its own."
     if type(cls) is not type:
@@ -676,7 +676,7 @@ def identify_program(value: object) -> ProgramIdentity:
     unseen = (*walk.unseen, *walk.not_followed())
     return ProgramIdentity(digest, unseen, tuple(walk.changing))
 
-
+# %% ../../nbs/1_core/02_identity.ipynb #127eb0a5
 def keep_identity_of(value: object, before: ProgramIdentity) -> None:
     """Declare that a program still has an earlier identity although its own turns have changed
     objects in it.

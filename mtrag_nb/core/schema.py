@@ -35,7 +35,7 @@ class TaskLine(TypedDict):
     task: Task
     "The task, without the passages that came with it."
 
-
+# %% ../../nbs/1_core/17_schema.ipynb #af39a52e
 class CallValue(TypedDict, total=False):
     "What a model returned: a text, or the probability of a text."
 

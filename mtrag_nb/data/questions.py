@@ -126,7 +126,7 @@ def _says_nothing(key: str, cell: object) -> bool:
     words = _NO_VALUE if key in ("answer", "passages") else _NO_NAME
     return is_empty(cell) or cell.strip().casefold() in words
 
-
+# %% ../../nbs/2_data/05_questions.ipynb #0862a6f9
 def _question_cells(obj: Mapping) -> dict:
     "The cells of a question that are not empty, each of the kind that its key wants where it can be."
     cells = {k: v for k, v in obj.items() if not _says_nothing(k, v)}

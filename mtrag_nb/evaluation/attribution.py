@@ -113,7 +113,7 @@ def _read_stage(text: str) -> str:
     remedy = f"Write {', '.join(CASE_STAGES)}, or {CANNOT_TELL!r}"
     raise DataError(problem, remedy=remedy)
 
-
+# %% ../../nbs/7_evaluation/23_attribution.ipynb #2d9e142f
 def _read_confidence(text: str) -> float | None:
     "A confidence; None for an empty cell. Raises DataError."
     if not text.strip():
@@ -127,7 +127,7 @@ def _read_confidence(text: str) -> float | None:
     remedy = "Give a number from 0 to 1, or leave the cell empty"
     raise DataError(f"the confidence is {text[:40]!r}", remedy=remedy)
 
-
+# %% ../../nbs/7_evaluation/23_attribution.ipynb #44edafd9
 def _known_case(text: str, cases: Mapping[str, object]) -> str:
     "The id of a case. Raises DataError."
     case = text.strip()

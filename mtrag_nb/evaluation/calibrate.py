@@ -200,7 +200,7 @@ def _halves(conversations: Iterable[str]) -> tuple[set[str], set[str]]:
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(float(value), 3)
 
-
+# %% ../../nbs/7_evaluation/22_calibrate.ipynb #c5d2d5fb
 def _separated(
     scores: Sequence[float],
     truth: Sequence[bool],
@@ -433,7 +433,7 @@ def _measure_retrieved(
         measured[f"{way} at {threshold:g}"] = as_set
     return measured
 
-
+# %% ../../nbs/7_evaluation/22_calibrate.ipynb #482acfa6
 def measure_ways(
     settings: Settings,
     models: Models,

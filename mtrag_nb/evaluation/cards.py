@@ -464,7 +464,7 @@ def _gates_by_mechanism(run: Evidence) -> dict[tuple[str, str], Gate]:
         by_mechanism[node, kind] = gate
     return by_mechanism
 
-
+# %% ../../nbs/7_evaluation/20_cards.ipynb #9db1b99e
 def _findings(
     run: Evidence,
     mechanisms: Sequence[Mapping[str, object]],
@@ -479,7 +479,7 @@ def _findings(
     findings += [f"{m} helps: gain {g}" for m, g in gains.items() if (g.low or 0) > 0]
     return findings
 
-
+# %% ../../nbs/7_evaluation/20_cards.ipynb #6b1e017b
 def mechanism_card(run: Evidence) -> MechanismCard:
     "Say what each mechanism of a run did and cost, and what the audits in its folder show."
     against = _gates_by_mechanism(run)

@@ -408,7 +408,7 @@ def _bound_of(clause: Clause) -> int:
     words = {fact.text.lower() for fact in _of_kind(clause, "side")}
     return bool(words & _AT_LEAST) - bool(words & _AT_MOST)
 
-
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #cb8afcec
 def _other_bound(clause: Clause, texts: _Texts) -> Contradiction | None:
     "A lower bound for an upper one, or the reverse, in all clauses that have a number of this one."
     bound = _bound_of(clause)
@@ -423,7 +423,7 @@ def _other_bound(clause: Clause, texts: _Texts) -> Contradiction | None:
     names = {1: "at least", -1: "at most"}
     return Contradiction("bound", names[bound], names[-bound])
 
-
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #98880169
 def _counts_equally(clause: Clause, other: Clause) -> bool:
     "Whether two clauses have the same numbers, dates, times and codes."
     counted = [f for f in clause.facts if f.kind in COUNTED]
@@ -431,29 +431,39 @@ def _counts_equally(clause: Clause, other: Clause) -> bool:
     same = len(counted) == len(stated)
     return same and all(stands_in(fact, stated) for fact in counted)
 
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #e23b4db1
+def _replaced_word(clause: Clause, other: Clause) -> tuple[str, str] | None:
+    "The only word of a clause that another lacks, and the only one that it has instead, numbers being equal."
+    missing = clause.words - other.words
+    added = other.words - clause.words
+    one_each = len(missing) == len(added) == 1 and clause.words != missing
+    if not one_each or not _counts_equally(clause, other):
+        return None
+    return min(missing), min(added)
 
+
+def _stands_there(word: str, clause: Clause, other: Clause) -> bool:
+    "Whether another clause is nearly a clause of the target, and that says more than the word."
+    near = 2 * len(clause.words & other.words) >= len(clause.words | other.words) - 2
+    says_more = bool(clause.words - {word}) or clause.negative and other.negative
+    return near and says_more
+
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #27fd9d37
 def _words_exchanged(texts: _Texts) -> Contradiction | None:
     "Two words that stand in two clauses of a target, each in the other's place."
     for clause, other in product(texts.target, texts.answer):
-        missing = clause.words - other.words
-        added = other.words - clause.words
-        if len(missing) != 1 or len(added) != 1 or clause.words == missing:
+        words = _replaced_word(clause, other)
+        if words is None or any(clause.words <= c.words for c in texts.answer):
             continue
-        if not _counts_equally(clause, other):
-            continue
-        elsewhere = [c for c in texts.target if added <= c.words - missing]
-        stated = [c for c in texts.answer if missing <= c.words - added]
-        moved = any(
-            2 * len(c.words & d.words) >= len(c.words | d.words) - 2
-            for c, d in product(elsewhere, stated)
-            if c.words - added or c.negative and d.negative
-        )
-        said = any(clause.words <= c.words for c in texts.answer)
-        if moved and not said:
-            return Contradiction("order", *missing, *added)
+        missing, added = words
+        elsewhere = [c for c in texts.target if added in c.words]
+        stated = [c for c in texts.answer if missing in c.words]
+        pairs = product(elsewhere, stated)
+        if any(_stands_there(added, c, d) for c, d in pairs):
+            return Contradiction("order", missing, added)
     return None
 
-
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #fc98b6c2
 _SAYS_LITTLE = frozenset(
     "the a an this that but its their his her our your der die das dem den des ein eine einen "
     "le la les un une des du el los las una unos al del at on in to for of by "
@@ -463,6 +473,19 @@ _SAYS_LITTLE = frozenset(
 _JOINS = frozenset("and or und oder et ou y o".split())
 
 
+def _are_swapped(words: Sequence[str], stated: Sequence[str]) -> bool:
+    "Whether the ends of two runs of words are exchanged, and not as the items of a list."
+    swapped = (words[0], words[-1]) == (stated[-1], stated[0])
+    between = set(words[1:-1])
+    return swapped and not (between and between <= _JOINS)
+
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #0eb4a68f
+def _is_other_word(wanted: str, stated: str) -> bool:
+    "Whether two words differ in more than their ending, and neither is an article or a preposition."
+    little = _SAYS_LITTLE & {wanted, stated} or wanted[:4] == stated[:4]
+    return not little and wanted.isalpha() and stated.isalpha()
+
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #8da4455d
 def _copy_with_changes(answer: str, target: str) -> Contradiction | None:
     "One word for another, or two words exchanged, in an answer that is its target word for word else."
     words = all_words(target)
@@ -470,22 +493,18 @@ def _copy_with_changes(answer: str, target: str) -> Contradiction | None:
     if len(words) != len(stated) or len(words) < _SEVERAL:
         return None
     places = [n for n, pair in enumerate(zip(words, stated)) if pair[0] != pair[1]]
-    if not 0 < len(places) < 3:
+    if not places:
         return None
     first, last = places[0], places[-1]
     wanted, other = words[first], stated[first]
-    if len(places) == 2:
-        swapped = (wanted, words[last]) == (stated[last], other)
-        between = set(words[first + 1 : last])
-        if not swapped or between and between <= _JOINS:
-            return None
+    run = slice(first, last + 1)
+    if len(places) == 2 and _are_swapped(words[run], stated[run]):
         return Contradiction("order", wanted, other)
-    little = _SAYS_LITTLE & {wanted, other} or wanted[:4] == other[:4]
-    if little or not (wanted.isalpha() and other.isalpha()):
-        return None
-    return Contradiction("word", wanted, other)
+    if len(places) == 1 and _is_other_word(wanted, other):
+        return Contradiction("word", wanted, other)
+    return None
 
-
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #79fdcc6a
 _COMPARES = re.compile(
     r"\b(?:\w+er|more|less|fewer|rather)\b(?: \w+)? than |\b\w+er als |\b(?:plus|moins) \w+ que "
     r"|\b(?:más|menos) \w+ que | (?:beats?|defeated|followed|preceded|won against) "
@@ -508,7 +527,7 @@ def _is_turned_about(answer: str, target: str) -> bool:
     to_left = (right - left) & (first - second)
     return bool(to_right and to_left)
 
-
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #21a0dfda
 def _steps_exchanged(texts: _Texts) -> Contradiction | None:
     "Two steps of a target that an answer tells in the other order."
     if not texts.in_steps:
@@ -524,7 +543,7 @@ def _steps_exchanged(texts: _Texts) -> Contradiction | None:
             return Contradiction("order", f"'{first}'", f"'{second}'")
     return None
 
-
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #4075c562
 def _of_clause(clause: Clause, texts: _Texts) -> list[Contradiction]:
     "How an answer contradicts a clause of a target: in a fact, or in all clauses that say nearly the same."
     found = [_of_fact(fact, clause, texts) for fact in clause.facts]
@@ -585,7 +604,30 @@ def _read_texts(answer: str, target: str, question: str) -> _Texts:
         in_steps=all(map(_STEP.search, (answer, target))),
     )
 
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #8b5a8446
+def _of_whole(texts: _Texts, answer: str, target: str) -> list[Contradiction]:
+    "How a short answer contradicts a target that it contradicts in no single clause."
+    whole = (
+        _other_name(texts),
+        _words_exchanged(texts),
+        _steps_exchanged(texts),
+        _copy_with_changes(answer, target),
+    )
+    return [contradiction for contradiction in whole if contradiction]
 
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #4acd62a3
+def _with_comparison(
+    found: list[Contradiction], answer: str, target: str
+) -> list[Contradiction]:
+    "What was found, and a comparison that is turned about; with an opposite it says the same again."
+    if not _is_turned_about(answer, target):
+        return found
+    same = [contradiction for contradiction in found if contradiction.kind != "side"]
+    if len(same) < len(found):
+        return same
+    return [*found, Contradiction("order", "the first", "the second")]
+
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #1e2ffb4a
 @lru_cache(2048)
 def contradictions(answer: str, target: str, question: str = "") -> Contradictions:
     """Find the facts of a target that an answer replaces with others.
@@ -596,24 +638,12 @@ def contradictions(answer: str, target: str, question: str = "") -> Contradictio
         question: Facts that it names are not counted against the answer.
     """
     texts = _read_texts(answer, target, question)
-    found = []
-    everywhere = True
-    for clause in texts.target:
-        here = _of_clause(clause, texts)
-        found += here
-        everywhere = everywhere and any(_is_certain(c, answer) for c in here)
-    if not found and texts.brief:
-        whole = (
-            _other_name(texts),
-            _words_exchanged(texts),
-            _steps_exchanged(texts),
-            _copy_with_changes(answer, target),
-        )
-        found = [contradiction for contradiction in whole if contradiction]
-    if texts.brief and _is_turned_about(answer, target):
-        same = [c for c in found if c.kind != "side"]
-        turned = Contradiction("order", "the first", "the second")
-        found = same if len(same) < len(found) else [*found, turned]
+    by_clause = [_of_clause(clause, texts) for clause in texts.target]
+    everywhere = all(any(_is_certain(c, answer) for c in here) for here in by_clause)
+    found = [contradiction for here in by_clause for contradiction in here]
+    if texts.brief:
+        found = found or _of_whole(texts, answer, target)
+        found = _with_comparison(found, answer, target)
     counted = {fact for fact in facts_of(texts.target) if fact.kind in COUNTED}
     distinct = tuple(dict.fromkeys(found))
     return Contradictions(distinct, len(counted), texts.brief, everywhere)
@@ -677,6 +707,12 @@ _YES_OR_NO = re.compile(
 )
 
 
+def _states_any(wanted: Sequence[Fact], text: str, language: str) -> bool:
+    "Whether one of some facts stands in a text."
+    facts = counted_facts(text, language)
+    return any(stands_in(fact, facts) for fact in wanted)
+
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #d90c56db
 def number_of_another(answer: str, target: str, question: str) -> bool:
     """Whether an answer has the target's numbers only in clauses about something else than the
     question.
@@ -688,20 +724,16 @@ def number_of_another(answer: str, target: str, question: str) -> bool:
     asked = _stems(question) - _stems(" ".join(_SIZES))
     language = language_of(f"{question} {target}")
     wanted = counted_facts(target, language)
-    if not asked or not wanted or language != "en":
+    if not asked or language != "en":
         return False
-    having = [
-        part
-        for part in _parts(answer)
-        if any(stands_in(fact, counted_facts(part, language)) for fact in wanted)
-    ]
+    parts = _parts(answer)
+    having = [part for part in parts if _states_any(wanted, part, language)]
     beside = _stems(target) | _stems(question)
-    silent = [part for part in _parts(answer) if asked & _stems(part)]
-    declined = any(map(declines, silent))
-    return bool(having) and all(
-        not asked & _stems(part) and _is_foreign(part, question, beside, declined)
-        for part in having
-    )
+    on_topic = [part for part in parts if asked & _stems(part)]
+    if not having or not set(having).isdisjoint(on_topic):
+        return False
+    declined = any(map(declines, on_topic))
+    return all(_is_foreign(part, question, beside, declined) for part in having)
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #0a3f90ef
 def leaves_open(answer: str, target: str) -> bool:
@@ -733,7 +765,7 @@ def says_the_opposite(answer: str, question: str) -> bool:
     opposed = [f for f in sides if any(_alike(f, other) for other in stated)]
     return bool(opposed) and not any(stands_in(fact, stated) for fact in sides)
 
-
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #dc950d6f
 _FORMERLY = re.compile(
     r"\b(?:used to|formerly|previously|no longer|any ?more|früher|bisher|nicht mehr|vormals"
     r"|autrefois|auparavant|anciennement|ne \w+ plus|antes|anteriormente|ya no)\b",
@@ -745,17 +777,13 @@ def was_so(answer: str, target: str) -> bool:
     "Whether an answer states the numbers of a target only as what was so before, which the target does not."
     language = language_of(f"{target} {answer}")
     wanted = counted_facts(target, language)
-    having = [
-        part
-        for whole in _parts(answer)
-        for part in re.split(r"[()]|, ", whole)
-        if any(stands_in(fact, counted_facts(part, language)) for fact in wanted)
-    ]
+    parts = [part for s in _parts(answer) for part in re.split(r"[()]|, ", s)]
+    having = [part for part in parts if _states_any(wanted, part, language)]
     if _FORMERLY.search(target) or not having:
         return False
     return all(map(_FORMERLY.search, having))
 
-
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #4caf2a5b
 _EXCEPT = re.compile(
     r"\b(?:all|any\w*|every\w*|none|nothing|no one|nobody) (?:\w+ )?(?:but|except|save)(?: for)? "
     r"|\b(?:except(?: for)?|apart from|other than|excluding|aside from) "

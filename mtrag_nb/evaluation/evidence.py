@@ -114,7 +114,7 @@ def _label_failure(turn: Trajectory, gold: Gold) -> str | None:
         return "answered though unanswerable"
     return None
 
-
+# %% ../../nbs/7_evaluation/14_evidence.ipynb #602247ad
 def failure_summary(
     turn: Trajectory,
     gold: Gold | None = None,

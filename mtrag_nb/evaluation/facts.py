@@ -146,7 +146,7 @@ def _compound_numbers(text: str, language: str) -> str:
 
     return _COMPOUND.sub(total, text)
 
-
+# %% ../../nbs/7_evaluation/01_facts.ipynb #0cb301fe
 _THOUSANDS = re.compile(  # of the words 'mil quinientos', 'mille deux cents'
     r"(?<![\d.,] )\b(?:(?P<times>\d{1,2}) )?1000(?: (?P<count>\d) (?=100\b))?(?: (?P<hundreds>[1-9]00))?"
     r"(?: (?P<rest>\d{1,2}))?\b(?![.,]?\d)"
@@ -159,7 +159,7 @@ def _as_sum(match: re.Match) -> str:
     hundreds = parts["hundreds"] * (parts["count"] or 1)
     return str(1000 * (parts["times"] or 1) + hundreds + parts["rest"])
 
-
+# %% ../../nbs/7_evaluation/01_facts.ipynb #3c199d63
 @lru_cache(8192)
 def numbers_in_digits(text: str, language: str = "en") -> str:
     "Rewrite number words as digits ('twelve' as '12'), shares as percent, and units in English."

@@ -440,7 +440,7 @@ def _check_options(measure: str, price: float, least: float) -> None:
         problem = "a price of wrong answers goes with the measure right"
         raise SettingsError(f"{problem}, not {measure}")
 
-
+# %% ../../nbs/7_evaluation/19_gate.ipynb #11d60660
 def _compare_turns(
     base: Evidence, before: Mapping[str, float], after: Mapping[str, float]
 ) -> tuple[dict[str, float], list[str]]:
@@ -456,7 +456,7 @@ def _compare_turns(
             lost.append(i)
     return changes, lost
 
-
+# %% ../../nbs/7_evaluation/19_gate.ipynb #0aa6f743
 def gate_runs(
     base: Evidence,  # the old version
     new: Evidence,

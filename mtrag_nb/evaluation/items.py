@@ -159,7 +159,7 @@ def _contexts_of(
             raise DataError(problem, remedy="Copy passages.jsonl again")
     return tuple(passages[i] for i in turn.contexts)
 
-
+# %% ../../nbs/7_evaluation/06_items.ipynb #c0fc6d59
 def turn_item(
     turn: Trajectory,
     passages: Mapping[str, Context],
@@ -221,7 +221,7 @@ def _check_filled(path: str | Path, predictions: Iterable[Prediction]) -> None:
             problem = "neither an answer nor contexts"
             raise DataError(problem, path, prediction.line, remedy)
 
-
+# %% ../../nbs/7_evaluation/06_items.ipynb #39f8b49c
 def prediction_items(path: str | Path, tasks: Sequence[Task] = ()) -> list[Item]:
     """Read a prediction file as items: its answers or, if it has no answers, its rankings.
 

@@ -188,7 +188,7 @@ def _unread_fields(reply: JudgeReply) -> tuple[str, ...]:
     "The fields of a reply that could not be read."
     return tuple(name for name, value in reply.values.items() if value is None)
 
-
+# %% ../../nbs/7_evaluation/09_judge.ipynb #b454fa4a
 def _settle(
     protocol: str,
     way: str,
@@ -566,7 +566,7 @@ def _applies(protocol: str, item: Item, target: str | None) -> bool:
     claims = not (item.refused or item.asked_back)
     return claims or protocol not in _OF_CLAIMS
 
-
+# %% ../../nbs/7_evaluation/09_judge.ipynb #5f19627a
 def _judge_by(
     protocol: str,
     item: Item,
@@ -596,7 +596,7 @@ def _judge_by(
     texts = (history, question, answer, target, item.documents)
     return _judge_rating(model, *texts, way)
 
-
+# %% ../../nbs/7_evaluation/09_judge.ipynb #e2a7ffe2
 def _check_protocols(protocols: Iterable[str]) -> None:
     "Raises SettingsError for an unknown protocol."
     for protocol in sorted(protocols):
@@ -604,7 +604,7 @@ def _check_protocols(protocols: Iterable[str]) -> None:
             names = ", ".join(ALL_PROTOCOLS)
             raise SettingsError(f"unknown protocol {protocol!r}: there are {names}")
 
-
+# %% ../../nbs/7_evaluation/09_judge.ipynb #9d65ba6a
 def judge_item(
     item: Item,
     gold: Gold | None,

@@ -226,7 +226,7 @@ def _end_of(item: Item) -> str:
         return "refused"
     return "asked back" if item.asked_back else "answered"
 
-
+# %% ../../nbs/7_evaluation/12_judged_runs.ipynb #e7cd8919
 def judge_report(
     run: Run | str | Path,
     folder: str | Path | None = None,
@@ -327,7 +327,7 @@ def _unjudged(run: Run, items: Sequence[Item], gold: Mapping[str, Gold]) -> list
     whole = [i for i in items if not (i.failed or i.answerless)]
     return [i for i in whole if not _judged_on(run, i, gold)]
 
-
+# %% ../../nbs/7_evaluation/12_judged_runs.ipynb #37c8e67a
 def _judge_identity(
     models: Models, protocols: Sequence[str], way: str, split: str
 ) -> dict[str, str]:
@@ -339,7 +339,7 @@ def _judge_identity(
     identity["way"] = way
     return identity | {"protocols": ", ".join(protocols), "split": split}
 
-
+# %% ../../nbs/7_evaluation/12_judged_runs.ipynb #3e011fb3
 def judge_run(
     run: Run | str | Path,
     tasks: Sequence[Task],  # for the histories

@@ -480,7 +480,7 @@ def _decided_by_label(answers: Sequence[RatedAnswer]) -> tuple[int, ...]:
             decided.append(i)
     return tuple(decided)
 
-
+# %% ../../nbs/7_evaluation/10_licence.ipynb #8efc2223
 def lexical_measures(answers: Sequence[RatedAnswer]) -> list[MeasuredAnswers]:
     """Measure rated answers with everything that needs no model, and read the official scores of
     their file.
@@ -565,7 +565,7 @@ def _seconds_each(times: Path) -> float:
     answers = max(1, sum(line["answers"] for line in lines))
     return sum(line["seconds"] for line in lines) / answers
 
-
+# %% ../../nbs/7_evaluation/10_licence.ipynb #802698cd
 def model_measures(
     answers: Sequence[RatedAnswer],
     model: ChatModel,

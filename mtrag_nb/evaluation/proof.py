@@ -227,7 +227,7 @@ def _keeps_gold(row: TurnEvidence, kind: type[Graded] | type[Ranked]) -> bool:
     kept = {contexts[i].document_id for i in kept_by(steps[-1]) if i in contexts}
     return not (_documents_found(row) - kept) & set(row.relevant)
 
-
+# %% ../../nbs/7_evaluation/16_proof.ipynb #f1168d52
 def _checks_well(row: TurnEvidence) -> bool:
     "Whether each draft was checked, and passed exactly if it is right; False without drafts."
     drafts = row.turn.drafts

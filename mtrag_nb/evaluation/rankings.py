@@ -179,7 +179,7 @@ def _single_scores(task: str, pairs: Sequence[tuple[str, float]]) -> list[float]
         raise DataError(problem, remedy="Mend the run")
     return values.astype(np.float32).tolist()
 
-
+# %% ../../nbs/7_evaluation/03_rankings.ipynb #129556e0
 def _as_scores(
     task: str,
     ranking: Ranking,
@@ -259,7 +259,7 @@ def _check_domains(
             raise DataError(f"task {task!r} has no domain")
     return domains.get
 
-
+# %% ../../nbs/7_evaluation/03_rankings.ipynb #84c6f959
 def retrieval_scores(
     qrels: Mapping[str, Mapping[str, int]],  # task id -> passage id -> relevance
     run: Mapping[str, Ranking],  # task id -> passages with scores

@@ -61,7 +61,7 @@ def _best_decision(item: Item, judged: Judgement | None) -> tuple[str, float | N
         return "judge", judged.score
     return "rule", idk_by_rule(item.answer, item.phrases)
 
-
+# %% ../../nbs/7_evaluation/11_refusals.ipynb #b7d7198a
 def decision(
     item: Item, judgements: Judgements = {}, source: str = "best"
 ) -> tuple[str, float | None]:
@@ -294,7 +294,7 @@ def _refused_share(
             refused[task] = float(idks[task] == 1)
     return mean_by_task(refused, talks)
 
-
+# %% ../../nbs/7_evaluation/11_refusals.ipynb #00c00f35
 def _refusal_row(
     name: str,
     labels: Mapping[str, str],
@@ -403,7 +403,7 @@ def _asking_row(
     share = mean_by_task(asks, talks)
     return AskingRow(name, int(asked), refused, answered, share)
 
-
+# %% ../../nbs/7_evaluation/11_refusals.ipynb #4537f64e
 def asking_report(
     items: Sequence[Item],
     gold: Mapping[str, Gold],
@@ -416,12 +416,14 @@ def asking_report(
     vague: dict[str, float] = {}
     clear: dict[str, float] = {}
     for item in items:
-        label = gold[item.task_id].answerability if item.task_id in gold else ""
         asks = clarifies(item)
-        if label and asks is not None:
-            kind = vague if label in TO_ASK else clear
-            kind[item.task_id] = asks
-    asked = [i for kind in (vague, clear) for i, asks in kind.items() if asks]
+        if item.task_id not in gold or asks is None:
+            continue
+        if gold[item.task_id].answerability in TO_ASK:
+            vague[item.task_id] = asks
+        elif gold[item.task_id].answerability:
+            clear[item.task_id] = asks
+    asked = [i for i, asks in (*vague.items(), *clear.items()) if asks]
     if not vague and not asked:
         return None
     rightly = mean_by_task({i: float(i in vague) for i in asked}, talks)

@@ -432,7 +432,7 @@ class _Source:
         about = {"judge": judge_name(self.run)}
         return about if web is None else {**about, "web": str(web)}
 
-
+# %% ../../nbs/7_evaluation/13_scores.ipynb #289312fe
 def _open_source(
     source: Run | str | Path, tasks: Sequence[Task], phrases: Sequence[str]
 ) -> _Source:
@@ -447,7 +447,7 @@ def _open_source(
     items = [replace(item, phrases=tuple(phrases)) for item in opened.items]
     return replace(opened, items=items)
 
-
+# %% ../../nbs/7_evaluation/13_scores.ipynb #abfe12a9
 def _add_retrieval(
     scores: Mapping[str, dict[str, float | None]],
     source: _Source,
@@ -472,7 +472,7 @@ def _add_retrieval(
         raise DataError(problem, source.place, remedy=remedy)
     return retrieval
 
-
+# %% ../../nbs/7_evaluation/13_scores.ipynb #abd00882
 def _score_refusals(
     source: _Source,
     gold: Mapping[str, Gold],
@@ -488,7 +488,7 @@ def _score_refusals(
     asking = asking_report(items, gold, verdicts, source.name)
     return refusal_report(items, gold, without, verdicts, source.name), asking
 
-
+# %% ../../nbs/7_evaluation/13_scores.ipynb #c29f3b2b
 def _describe_scoring(
     source: _Source, gold: Mapping[str, Gold], bert: PairScorer | None, idk: str
 ) -> dict[str, str]:
@@ -588,7 +588,7 @@ def _check_comparable(report: ScoreReport, measure: str) -> None:
         known = ", ".join(report.measures)
         raise DataError(f"run {report.name!r} has no {measure!r}: it has {known}")
 
-
+# %% ../../nbs/7_evaluation/13_scores.ipynb #ab1f4f15
 def compare_runs(
     reports: Sequence[ScoreReport],
     measure: str,

@@ -98,7 +98,7 @@ class ReleasedRuns:
         "Task id -> conversation."
         return dict(zip(self.tasks, map(str, self.conversations)))
 
-
+# %% ../../nbs/7_evaluation/24_standings.ipynb #8c418020
 def read_released_runs(path: str | Path) -> ReleasedRuns:
     "Read a file of `data/board`. Raises DataError if it has another form."
     try:
@@ -143,12 +143,11 @@ def released_entrant(run: ReleasedRun, tasks: Sequence[str]) -> Entrant:
     failures = {i: "retrieve" for i, value in values.items() if value == 0}
     asks: dict[str, float] = {}
     if run.setting != "A":
-        judged = {i: v for i, v in zip(tasks, run.verdicts) if v in "ruf"}
-        scores = {i: float(verdict == "r") for i, verdict in judged.items()}
+        verdicts = dict(zip(tasks, run.verdicts))
+        asked = {tasks[n] for n in run.asked}
+        scores = {i: float(v == "r") for i, v in verdicts.items() if v in "ruf"}
         failures = {tasks[n]: stage for stage, at in run.blame.items() for n in at}
-        for n, verdict in enumerate(run.verdicts):
-            if verdict != ".":
-                asks[tasks[n]] = float(n in run.asked)
+        asks = {i: float(i in asked) for i, v in verdicts.items() if v != "."}
     return Entrant(run.name, scores, failures, values, run.team, run.official, asks)
 
 # %% ../../nbs/7_evaluation/24_standings.ipynb #stand011
@@ -165,7 +164,7 @@ def _search_entrant(run: Evidence, name: str) -> Entrant:
     failures = {i: "retrieve" for i, value in values.items() if value == 0}
     return Entrant(name, values, failures, values)
 
-
+# %% ../../nbs/7_evaluation/24_standings.ipynb #bcf609e5
 def _answers_entrant(run: Evidence, name: str) -> Entrant:
     "A run that answers, by its verdicts."
     report = blame(run)
@@ -176,7 +175,7 @@ def _answers_entrant(run: Evidence, name: str) -> Entrant:
     asks = {i: asked for i, asked in replies.items() if asked is not None}
     return Entrant(name, scores, failures, values, asks=asks)
 
-
+# %% ../../nbs/7_evaluation/24_standings.ipynb #4894b6d9
 def entrant_of(run: Evidence, name: str = "") -> Entrant:
     """Return a run of one's own as an entrant of a leaderboard.
 
@@ -385,7 +384,7 @@ def _shared_tasks(entrants: Sequence[Entrant], tasks: Iterable[str]) -> list[str
     "The tasks that all entrants have, in order."
     return [i for i in tasks if all(i in entrant.scores for entrant in entrants)]
 
-
+# %% ../../nbs/7_evaluation/24_standings.ipynb #b0b447a4
 def _left_out(runs: Iterable[ReleasedRun]) -> tuple[str, ...]:
     "A sentence for each run of which only means may be kept."
     lines = []
@@ -398,7 +397,7 @@ def _left_out(runs: Iterable[ReleasedRun]) -> tuple[str, ...]:
         )
     return tuple(lines)
 
-
+# %% ../../nbs/7_evaluation/24_standings.ipynb #3a1bb658
 def _board(
     about: str,
     entrants: Sequence[Entrant],
@@ -479,7 +478,7 @@ def _settings_of(run: Evidence) -> str:
         return "B"
     return "C" if any(t.contexts for t in run.turns.values()) else "BC"
 
-
+# %% ../../nbs/7_evaluation/24_standings.ipynb #384a3be6
 def place_run(run: Evidence, name: str = "") -> list[Standings]:
     """Place a run among the published runs over the same tasks, one leaderboard for each setting.
 

@@ -204,7 +204,7 @@ def _has_number(answer: str, wanted: ClaimToken) -> bool:
     tokens = chain.from_iterable(map(claim_tokens, sentences(answer)))
     return any(_is_same_number(t, wanted) for t in tokens if t.key.startswith("#"))
 
-
+# %% ../../nbs/7_evaluation/05_verdicts.ipynb #3c7860a8
 def _by_range(answer: str, target: str, numbers: int) -> TargetVerdict:
     "An answer with some of a target's numbers: wrong if it has another range than the target's two."
     if numbers == 2 and _is_another_range(answer, target):
@@ -218,7 +218,7 @@ def _is_another_range(answer: str, target: str) -> bool:
     wanted = _ranges_in(target)
     return bool(ranges and wanted) and ranges.isdisjoint(wanted)
 
-
+# %% ../../nbs/7_evaluation/05_verdicts.ipynb #b7fdd8ba
 def _by_numbers(answer: str, target: str, stated: bool = False) -> TargetVerdict:
     """Numbers: each of the target's stands in the answer, with its sign and, where both have one, unit.
 
@@ -275,7 +275,7 @@ def _denied_keys(answer: str, target: str) -> list[str]:
             turned.append(key)
     return turned
 
-
+# %% ../../nbs/7_evaluation/05_verdicts.ipynb #0d0eb1ba
 def _by_words(answer: str, target: str) -> TargetVerdict:
     "Names and other few words: all stand in the answer, denied as in the target, or none does."
     if not content_words(target):
@@ -334,7 +334,7 @@ def _brief_doubt(answer: str, target: str, question: str) -> str:
         return "all but what the target names"
     return ""
 
-
+# %% ../../nbs/7_evaluation/05_verdicts.ipynb #465c8114
 def _by_facts(answer: str, target: str, question: str) -> TargetVerdict:
     "A long target: enough of its words, and none of its facts replaced. Facts make no verdict right."
     language = language_of(f"{question} {target}")
@@ -440,6 +440,17 @@ def _only_denied(answer: str, target: str, question: str) -> bool:
     return bool(having) and all(words & no for words in having)
 
 # %% ../../nbs/7_evaluation/05_verdicts.ipynb #980199d5
+def _doubt_of_number(answer: str, target: str, question: str) -> str:
+    "Why the target's number in an answer may not be what was asked for; '' if nothing speaks against it."
+    if number_of_another(answer, target, question):
+        return "the number of another thing"
+    if leaves_open(answer, target):
+        return "the target's number or another"
+    if was_so(answer, target):
+        return "the target's number as what was so before"
+    return ""
+
+
 def _doubt(answer: str, target: str, question: str, kind: str) -> str:
     "Why an answer with the words or numbers of a short target may not be right; '' if nothing speaks against it."
     if kind in ("name", "list") and excepts(answer, target, question):
@@ -448,14 +459,12 @@ def _doubt(answer: str, target: str, question: str, kind: str) -> str:
         return ""
     if _only_denied(answer, target, question):
         return "in a clause that denies"
-    if kind == "number" and number_of_another(answer, target, question):
-        return "the number of another thing"
     if kind == "name" and says_the_opposite(answer, question):
         return "the opposite of what was asked"
-    if kind == "number" and leaves_open(answer, target):
-        return "the target's number or another"
-    if kind == "number" and was_so(answer, target):
-        return "the target's number as what was so before"
+    if kind == "number":
+        doubt = _doubt_of_number(answer, target, question)
+        if doubt:
+            return doubt
     decisive = contradictions(answer, target, question).decisive
     language = language_of(f"{question} {target} {answer}")
     replaced = not _states_numbers(answer, target, language)

@@ -235,7 +235,7 @@ def _check_same_task(folder: Path, line: Mapping, task: Task) -> None:
     problem = f"{folder} holds a run of another task {task.id!r}: its {part} differs"
     raise RunMismatch(f"{problem}. Use another folder, or the same tasks")
 
-
+# %% ../../nbs/6_runs/00_run.ipynb #77784c96
 def _keep_tasks(folder: Path, tasks: Sequence[Task]) -> None:
     "Record tasks in `tasks.jsonl`. Raises RunMismatch with the first whose id was another task's."
     path = folder / "tasks.jsonl"
@@ -339,7 +339,7 @@ def load_toolbox(
         raise SettingsError(f"unknown setting {setting!r}: it is rag or reference")
     return Toolbox(settings, models.chat, models.embedder, retriever)
 
-
+# %% ../../nbs/6_runs/00_run.ipynb #b2693a70
 def _check_texts(tasks: Iterable[Task]) -> None:
     "Raises DataError for a task that came with a passage without text."
     for task in tasks:
@@ -371,7 +371,7 @@ def _open_retriever(
     _check_words(opened.manifest, settings)
     return open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
 
-
+# %% ../../nbs/6_runs/00_run.ipynb #92330645
 def _check_words(manifest: "Manifest", settings: Settings) -> None:
     "Raises IndexMismatch for an index that counts words otherwise than a run that searches by them."
     by_words = any(leg.words for leg in legs(settings.retrieval.views))
@@ -542,7 +542,7 @@ def _finished_turns(folder: Path) -> dict[str, Trajectory]:
     turns = read_trajectories(folder / "trajectories.jsonl")
     return {task_id: turn for task_id, turn in turns.items() if not turn.failed}
 
-
+# %% ../../nbs/6_runs/00_run.ipynb #4fee2084
 def _answer_all(
     folder: Path,
     tasks: Sequence[Task],

@@ -138,7 +138,7 @@ def _merge_kind(kind: str, folders: Sequence[Path], out: Path) -> None:
         merged["sessions"] = sessions
     write_json(out / kind, merged)
 
-
+# %% ../../nbs/6_runs/03_shards.ipynb #25825050
 def merge_runs(folders: Iterable[str | Path], out: str | Path) -> Path:
     """Merge the shards of a run, or of its judgements, into one folder.
 

@@ -151,7 +151,7 @@ def _describe_missing(
     path = " > ".join(visit.node for visit in visits)
     return f"the turn {often}: it went {path}"
 
-
+# %% ../../nbs/6_runs/02_visits.ipynb #9b99c79e
 def find_visit(
     visits: Sequence[Visit],
     nodes: Sequence[str],

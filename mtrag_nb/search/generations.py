@@ -99,7 +99,7 @@ def _kept_sums(folder: Path, data: Path) -> dict[Path, int]:
         sums = {folder / "manifest.json": crc, **sums}
     return sums
 
-
+# %% ../../nbs/4_search/06_generations.ipynb #eab46017
 def check_sums(folder: str | Path, part: str = "") -> None:
     """Compare the files of an index with their checksums. `part`: only this file, and the manifest.
 

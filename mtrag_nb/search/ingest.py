@@ -272,7 +272,7 @@ def _find_difference(
         return f"passage {passage.id!r} has another text or title there"
     return ""
 
-
+# %% ../../nbs/4_search/08_ingest.ipynb #fe0e478b
 def _skip_known(
     folder: Path, manifest: Manifest, passages: Iterator[Passage], whole: _CorpusHash
 ) -> set[str]:

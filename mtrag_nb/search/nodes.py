@@ -303,7 +303,7 @@ def _describe(value: object, depth: int) -> object:
     }
     return {name: {k: _describe(v, depth - 1) for k, v in sorted(inner.items())}}
 
-
+# %% ../../nbs/4_search/00_nodes.ipynb #67155e95
 def _describe_collection(value: Collection, depth: int) -> list | dict:
     "The elements of a collection as plain data; of a long or a deep one its kind and size."
     if len(value) > _MANY or depth < 1:

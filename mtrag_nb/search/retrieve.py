@@ -422,7 +422,7 @@ def _as_hit(n: NodeWithScore) -> Found:
     cosine = round(_cosine_of(n), 4)
     return Found(child_name(n), parent, document_of_node(n), cosine, n.score)
 
-
+# %% ../../nbs/4_search/09_retrieve.ipynb #fe122597
 class _NodeRetriever:
     "Any retriever of LlamaIndex with its postprocessors, as systems ask it; as thread-safe as it is."
 

@@ -384,7 +384,7 @@ def open_store(
         sparse_query_fn=bm25.questions if bm25 else None,
     )
 
-
+# %% ../../nbs/4_search/04_store.ipynb #aa0199da
 def close_store(store: BasePydanticVectorStore) -> None:
     "Let go of the files or the server of a store; LanceDB holds none."
     close = getattr(store.client, "close", None)

@@ -64,7 +64,7 @@ def _rewrite_objects(path: Path, change: Callable[[dict], dict | None]) -> None:
 
     _rewrite(path, new_line)
 
-
+# %% ../../nbs/serve/13_deletion.ipynb #afffb370
 def _drop(path: Path, text: str) -> int:
     "Take the lines that hold a text out of a log; how many there were."
     return _rewrite(path, lambda line: b"" if text.encode() in line else line)
@@ -141,7 +141,7 @@ def deletions(folder: Path) -> list[dict]:
     path = folder / "deleting.jsonl"
     return list(read_lines(path, _DELETION.validate_python, "a deletion"))
 
-
+# %% ../../nbs/serve/13_deletion.ipynb #d246d198
 def cross_out(folder: Path, **what: str) -> None:
     """Remove a pending deletion from the list of what is still to be deleted.
 

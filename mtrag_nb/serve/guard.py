@@ -162,7 +162,7 @@ def _called_name(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "").lower()
     return ""
 
-
+# %% ../../nbs/serve/17_guard.ipynb #b17343d0
 def refuse_foreign(
     headers: Mapping[str, str],
     hosts: frozenset[str],

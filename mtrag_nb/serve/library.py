@@ -88,7 +88,7 @@ def _sentence_spans(part: str, start: int) -> list[tuple[int, int]]:
         spans.append((start + a, start + b))
     return spans
 
-
+# %% ../../nbs/serve/09_library.ipynb #1a810a47
 def _paragraphs(text: str, start: int, end: int) -> list[list[tuple[int, int]]]:
     "Where the sentences of each paragraph are. Together they hold all of the text but white space."
     piece = text[start:end]
@@ -196,7 +196,7 @@ def _place_of(document: Document, start: int, end: int) -> str:
     following = f"&next={','.join(further)}" if further else ""
     return f"{document.name}#page={page}{following}"
 
-
+# %% ../../nbs/serve/09_library.ipynb #4fb137e4
 def section_passages(document: Document, collection: str) -> list[Passage]:
     """Cut a document into passages, in order, at sections and whole sentences; their ids name their
     place.
@@ -228,7 +228,7 @@ def _document_chunks(chunks: ChunkSettings = ChunkSettings()) -> ChunkSettings:
     "How the passages of documents are cut, by the children's sizes: each is one parent."
     return replace(chunks, parent_size=1500, parent_overlap=0, flat=False)
 
-
+# %% ../../nbs/serve/09_library.ipynb #d8bacee6
 class SentenceSplitter(SpanSplitter):
     """A LlamaIndex splitter into pieces of whole sentences, up to `size` characters; a longer
     sentence is one piece.
@@ -250,7 +250,7 @@ class SentenceSplitter(SpanSplitter):
             last = (start, end)
         return pieces
 
-
+# %% ../../nbs/serve/09_library.ipynb #95beeee1
 def document_parser(chunks: ChunkSettings) -> NodeParser:
     """Return a LlamaIndex node parser for documents: parents of fixed size, children that end with
     a sentence.

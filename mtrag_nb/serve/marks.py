@@ -49,7 +49,7 @@ def label_of(
         return "ANSWERABLE"
     return ""
 
-
+# %% ../../nbs/serve/12_marks.ipynb #77bf127e
 def task_context(context: Context) -> dict:
     "Return a passage in the form of a context in a task line."
     keys = ("document_id", "text", "title", "url", "source")

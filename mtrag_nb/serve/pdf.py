@@ -602,7 +602,7 @@ def _is_empty(page: ParsedPage) -> bool:
     "Whether a page holds no text."
     return not any(item.text.strip() for item in page.text_items)
 
-
+# %% ../../nbs/serve/06_pdf.ipynb #096adba8
 def _pdf_notes(
     parsed: ParseResult, objects: PdfObjects, running: Sequence[str]
 ) -> list[str]:

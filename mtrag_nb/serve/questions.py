@@ -183,7 +183,7 @@ def _library_contexts(service: Service) -> list[Context]:
             contexts += [context for _, context in passages_of(held.index, i)]
     return contexts
 
-
+# %% ../../nbs/serve/16_questions.ipynb #f5a8dec8
 def draw_questions(service: Service, seed: int = 0) -> list[dict]:
     """Draw at most twelve questions from the library, in turn: a question, a follow-up, an
     unanswerable one.

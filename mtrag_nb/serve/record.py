@@ -302,7 +302,7 @@ def _check_turn(line: dict) -> dict:
     check_shape(line["reply"], answer=str, outcome=str)
     return line
 
-
+# %% ../../nbs/serve/11_record.ipynb #26f408f5
 class Conversations:
     "The conversations of a service, one file each in a folder. Safe in several threads."
 

@@ -275,7 +275,7 @@ def _print_kept(talk: Talk) -> None:
         turns = f"{n} turn{'s' * (n > 1)} kept"
         print(f"{talk.system}: {turns}. To see them: mtrag report {talk.run.folder}")
 
-
+# %% ../../nbs/serve/21_serve.ipynb #5929b2af
 def ask(
     index: Annotated[
         str | Path | None,

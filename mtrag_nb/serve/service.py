@@ -369,7 +369,7 @@ def _next_task(
     i = f"{conversation}<::>{n}"
     return Task(i, conversation, n, collection, question.strip(), tuple(history))
 
-
+# %% ../../nbs/serve/15_service.ipynb #93691acf
 def ask_service(
     service: Service,
     question: str,

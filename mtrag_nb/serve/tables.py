@@ -134,7 +134,7 @@ def _row_line(row: Sequence[_Placed]) -> str:
     "The texts of a row as they stand side by side."
     return " | ".join(placed.cell.text for placed in row)
 
-
+# %% ../../nbs/serve/02_tables.ipynb #1a628c2c
 class StatementTable:
     'Turns a table, given row by row, into one statement for each row: "Price: 3; Weight: 2 kg.".'
 

@@ -128,7 +128,7 @@ def owner_of(token: str) -> str:
     "Return the owner's name that belongs to a token: a digest of it."
     return hmac.digest(token.encode(), b"owner", "sha256").hex()
 
-
+# %% ../../nbs/serve/14_uploads.ipynb #ee5a7aa7
 class Owners:
     """Records who owns which documents and questions, by name, in a JSON file; one may have several
     owners.
@@ -230,7 +230,7 @@ def _as_reply(entry: Entry) -> dict:
     shown = {key: getattr(entry, key) for key in _SHOWN}
     return {**shown, "chunks": entry.passages}
 
-
+# %% ../../nbs/serve/14_uploads.ipynb #10014a8d
 class ServedDocuments:
     """The documents of a service's library.
 

@@ -103,7 +103,7 @@ def caption_title(caption: str) -> str:
     "The first sentence of a caption, without its full stop."
     return caption.partition(". ")[0].rstrip(".")
 
-
+# %% ../../nbs/8_show/01_figures.ipynb #4ad51869
 def _captioned_svg(svg: bytes, caption: str) -> bytes:
     "An SVG with a title and a description, which readers and screen readers look for."
     start = svg.index(b">", svg.index(b"<svg ")) + 1
@@ -111,7 +111,7 @@ def _captioned_svg(svg: bytes, caption: str) -> bytes:
     words = f"\n <title>{title}</title>\n <desc>{about}</desc>"
     return svg[:start] + words.encode() + svg[start:]
 
-
+# %% ../../nbs/8_show/01_figures.ipynb #bdf2f4fc
 def _file(
     fig: Figure,
     format: str,

@@ -75,7 +75,7 @@ def _number(digits: str) -> int | float:
     plain_digits = digits.replace(",", "")
     return float(plain_digits) if "." in plain_digits else int(plain_digits)
 
-
+# %% ../../nbs/8_show/08_paper_table.ipynb #39d9aadc
 def read_value(text: str) -> PaperValue | None:
     "Read the number in a printed cell, with its unit; None for a text with several numbers, or none."
     match = _PRINTED.fullmatch(text)
@@ -167,7 +167,7 @@ def _rounded(cell: object) -> object:
     "A cell with at most six decimals, the same on every processor."
     return round(cell, 6) if isinstance(cell, float) else cell
 
-
+# %% ../../nbs/8_show/08_paper_table.ipynb #2366eb43
 def _as_cell(column: str, cell: object) -> PaperValue | str:
     "A cell as a number where it is one, else as words."
     if isinstance(cell, PaperValue):
@@ -177,7 +177,7 @@ def _as_cell(column: str, cell: object) -> PaperValue | str:
     text = str(cell)
     return text if column in _WORDS else read_value(text) or text
 
-
+# %% ../../nbs/8_show/08_paper_table.ipynb #6de1b24e
 def _as_value(
     column: str, cell: object, source: str, tasks: object
 ) -> dict[str, object]:
@@ -211,7 +211,7 @@ def _is_number(column: Sequence[str]) -> bool:
     "Whether the texts of a column, its header first, are numbers."
     return all(map(_SHOWN_NUMBER.fullmatch, column[1:]))
 
-
+# %% ../../nbs/8_show/08_paper_table.ipynb #d04e6f22
 _SHOWN_NUMBER = re.compile(r"[-+–]?[\d.,]*%?(?: [\[(].*[\])])?")  # with an interval
 
 
@@ -257,13 +257,13 @@ def _latex_text(text: str) -> str:
     words = re.sub(r'(^|[\s(])"', r"\1``", " ".join(text.split()))
     return "".join(_TEX.get(mark, mark) for mark in words)
 
-
+# %% ../../nbs/8_show/08_paper_table.ipynb #f0a313d7
 def _longest_word(column: Sequence[str]) -> int:
     "Characters of the longest word of a column, 11 at most; a line may end after an underscore or a slash."
     words = [word for cell in column for word in re.split(r"[\s_/]", cell)]
     return min(11, 1 + max(map(len, words)))
 
-
+# %% ../../nbs/8_show/08_paper_table.ipynb #66eb1600
 def _wrapped_widths(
     columns: Mapping[int, Sequence[str]], room: float
 ) -> dict[int, float]:
@@ -279,7 +279,7 @@ def _wrapped_widths(
         shares[n] = least[n] if n in short else room * widths[n] / whole
     return shares
 
-
+# %% ../../nbs/8_show/08_paper_table.ipynb #48765e63
 def _latex_columns(rows: Sequence[Sequence[str]]) -> str:
     "The columns of a tabular: words left and wrapped where the line is too short for them, numbers right."
     columns = list(zip(*rows))
@@ -298,7 +298,7 @@ def _latex_columns(rows: Sequence[Sequence[str]]) -> str:
             kinds.append("r" if _is_number(column) else "l")
     return "".join(kinds)
 
-
+# %% ../../nbs/8_show/08_paper_table.ipynb #dd39d190
 def _latex_table(block: PaperBlock, caption: str, label: str, note: str) -> str:
     "A block as a LaTeX table, with a note below it."
     lines = [
@@ -401,7 +401,7 @@ def mean_value(
     """
     return interval_value(mean_interval(values, talks), digits, unit)
 
-
+# %% ../../nbs/8_show/08_paper_table.ipynb #c4358064
 def share_value(run: Evidence, match: Callable[[Trajectory], bool]) -> PaperValue:
     "Return the share of a run's turns that match as a cell, in percent, with its interval."
     turns = run.turns.values()
@@ -414,7 +414,7 @@ def share_value(run: Evidence, match: Callable[[Trajectory], bool]) -> PaperValu
     percent = replace(share, value=ends[0], low=ends[1], high=ends[2])
     return interval_value(percent, unit="%")
 
-
+# %% ../../nbs/8_show/08_paper_table.ipynb #09817140
 Facts = Mapping[str, object]
 "What a template may name."
 

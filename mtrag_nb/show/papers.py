@@ -611,7 +611,7 @@ def _count_value(counts: Mapping[str, _Counted], key: str, words: str = "") -> o
     count, whole = counts[key]
     return PaperValue(f"{words}{count} of {whole}", count, n=whole, unit="of n")
 
-
+# %% ../../nbs/8_show/10_papers.ipynb #e22c0112
 def _told_block(caption: str, counts: Mapping[str, _Counted]) -> PaperBlock:
     "The counts beside the words of the paper."
     latency: object = "not recorded"
@@ -631,7 +631,7 @@ def _told_block(caption: str, counts: Mapping[str, _Counted]) -> PaperBlock:
     named = [f["what"] for f in read_published("ncl")["text"]]
     return PaperBlock(caption, FIGURE_HEAD, tuple(zip(named, cells, strict=True)))
 
-
+# %% ../../nbs/8_show/10_papers.ipynb #3638a2dc
 def _cost_block() -> PaperBlock:
     "What a turn of NCL takes beside the direct baseline, over the tasks of `9_studies/01_specifications`."
     of_set = measured_file("ncl")["sets"]["mtrag-human"]
@@ -644,7 +644,7 @@ def _cost_block() -> PaperBlock:
     caption = f"means over {of_set['tasks']} tasks of mtrag-human, by the laptop's models ({origin_of('ncl.json')})"
     return PaperBlock(caption, head, tuple(rows))
 
-
+# %% ../../nbs/8_show/10_papers.ipynb #006c3959
 def _table_ncl_told(runs: Sequence[Evidence]) -> PaperTable:
     "What NCL's section 5 tells without a table: rank, four kinds of errors, latency."
     own = [_told_block(f"{r.name}: {r.about}", _ncl_counts(r)) for r in runs]

@@ -495,7 +495,7 @@ class PageSection:
     first: bool = False
     "Whether it is shown at the top and printed; the others can be unfolded."
 
-
+# %% ../../nbs/8_show/04_sections.ipynb #a06ebc8b
 def _view_html(shown: object, title: str) -> str:
     "What a view returned; a plain text is escaped."
     from matplotlib.figure import Figure

@@ -215,7 +215,7 @@ def _targets_block(
         rows.append((name, replace(cell, note=reason), reason))
     return PaperBlock(caption, _TARGET_HEAD, tuple(rows))
 
-
+# %% ../../nbs/8_show/09_specification.ipynb #4506403f
 def _target_tables() -> dict[str, PaperTable]:
     "8.1 and 8.2 beside what `data/measured/agents.json` holds of them."
     measured = measured_file("agents")

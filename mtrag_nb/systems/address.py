@@ -53,7 +53,7 @@ class _AddressSettings:
     patience: float = 300.0
     "Seconds; a busy server is then not asked again for the same turn."
 
-
+# %% ../../nbs/5_systems/13_address.ipynb #07fea5ea
 _PLACES = (
     "citations",
     "context.citations",

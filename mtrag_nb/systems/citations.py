@@ -211,7 +211,7 @@ def _claims_in(text: str) -> list[Claim]:
     places = zip(whole, spans_of(text, whole))
     return [Claim(a, b, s) for s, (a, b) in places if claims_something(s)]
 
-
+# %% ../../nbs/5_systems/06_citations.ipynb #24abfcc2
 # Claim, source -> how much it is supported, and whether that is enough.
 Supports = Callable[[str, Context], tuple[float, bool]]
 
@@ -229,7 +229,7 @@ def by_words(least: float = 0.6) -> Supports:
 
     return supports
 
-
+# %% ../../nbs/5_systems/06_citations.ipynb #9a45cb8d
 def by_claims(claim: str, source: Context) -> tuple[float, bool]:
     """Say how well a source supports a claim, and whether that is enough.
 

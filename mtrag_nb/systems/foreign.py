@@ -593,7 +593,7 @@ def _has_draft(reply: Reply, steps: Sequence[Step]) -> bool:
     drafts = [step.text for step in steps if isinstance(step, Drafted)]
     return bool(drafts) and drafts[-1] == reply.text
 
-
+# %% ../../nbs/5_systems/11_foreign.ipynb #ece22516
 def end_with_reply(
     reply: Reply, memory: PassageMemory, domain: str = ""
 ) -> tuple[dict, list[Step]]:

@@ -209,7 +209,7 @@ def _stated_confidence(
         return _licensed_confidence(licence, _chance(licence, raw))
     return None, f"no confidence is stated: {why}"
 
-
+# %% ../../nbs/5_systems/20_nexus.ipynb #4810b455
 def _licensed_confidence(licence: Mapping, chance: float) -> tuple[float | None, str]:
     "A chance with the ratings that it rests on; None where they do not bear it out."
     auroc, low, _ = licence["auroc"]
@@ -433,7 +433,7 @@ def _confidence_of(
         ground = f"{count_citations(claims)}; {ground}"
     return confidence, ground
 
-
+# %% ../../nbs/5_systems/20_nexus.ipynb #cbc8eac1
 def _verify_node(state: _NexusState, tools: Toolbox) -> tuple[dict, Cited]:
     "The claims of the draft, held against their sources; the answer, unless it is sent back."
     own = tools.settings.own

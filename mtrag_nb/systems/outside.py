@@ -125,7 +125,7 @@ def outside(
         system = _function_system(value, name, seen)
     return replace(system, program=program, seen=seen)
 
-
+# %% ../../nbs/5_systems/21_outside.ipynb #7e8f12a5
 def _graph_system(
     bound: BoundGraph,
     name: str,
@@ -143,7 +143,7 @@ def _graph_system(
     name = name or getattr(graph, "__name__", type(graph).__name__)
     return graph_system(bound, name, keys, kinds, source)
 
-
+# %% ../../nbs/5_systems/21_outside.ipynb #921a16cf
 def _function_system(value: object, name: str, seen: ProgramIdentity) -> ForeignSystem:
     "A function of the messages as a system. Raises SettingsError for what cannot be called."
     shown = name or repr(value)

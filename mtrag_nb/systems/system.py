@@ -146,7 +146,7 @@ def graph_of(
         graph.add_node(name, as_node(name, work, tools))
     return graph
 
-
+# %% ../../nbs/5_systems/02_system.ipynb #04707e22
 def replace_nodes(works: Mapping[str, Work]) -> Around:
     """Return a wrapper that replaces nodes.
 
@@ -544,7 +544,7 @@ class SettingSource(NamedTuple):
     source: str
     'The last layer that set it; "default": no layer did.'
 
-
+# %% ../../nbs/5_systems/02_system.ipynb #679ec6ed
 def explain_settings(
     system: System,
     profile: str | Settings = "laptop",
@@ -676,7 +676,7 @@ def _draw_nodes(
         boxes[name] = text.get_bbox_patch()
     return boxes
 
-
+# %% ../../nbs/5_systems/02_system.ipynb #307bee15
 _ROW = 54.0  # points between two rows
 _BENDS = (0.3, 0.0, 0.45, 0.6, 0.8, 1.0, 1.2, 1.5)  # as matplotlib's arc3 takes them
 _Point = tuple[float, float]
@@ -695,7 +695,7 @@ def _curve(start: _Point, end: _Point, bend: float) -> list[_Point]:
         points.append((x, first * y0 + middle * middle_y + last * y1))
     return points
 
-
+# %% ../../nbs/5_systems/02_system.ipynb #b1a63a0d
 def _bend(edge: Edge, places: Mapping[str, _Point], unit: float) -> float:
     "The least bend that leads an arrow beside all other nodes; `unit`: points of a step to the right."
     if places[edge.target][1] - places[edge.source][1] == -1:
@@ -715,7 +715,7 @@ def _bend(edge: Edge, places: Mapping[str, _Point], unit: float) -> float:
     sides = [side for bend in _BENDS for side in (-bend, bend)]
     return next(filter(is_free, sides), -_BENDS[0])
 
-
+# %% ../../nbs/5_systems/02_system.ipynb #7e935065
 def _draw_edge(
     axes: Axes,
     edge: Edge,
