@@ -218,7 +218,7 @@ def _result(nodes: Sequence[BaseNode], scores: np.ndarray) -> VectorStoreQueryRe
 
 # %% ../../nbs/4_search/04_store.ipynb #others10
 class NodeStore(BasePydanticVectorStore):
-    "Any vector store of LlamaIndex whose scores are cosines, and which is searched by words, too."
+    "Wraps any vector store of LlamaIndex: dense scores are cosines, and it can be searched by words, too."
 
     stores_text: bool = True
     _inner: BasePydanticVectorStore = PrivateAttr()
