@@ -291,7 +291,7 @@ def _given(function: Callable, typed: Mapping[str, object]) -> dict[str, object]
 
 # %% ../../nbs/app/00_options.ipynb #2d145cdd
 def typed_command(function: Callable) -> Callable[..., int]:
-    "Wrap a command for typer: it takes the typed values by name and returns the exit code."
+    "Wrap a command for typer: the result takes the command line's values by name and returns the exit code."
 
     def call(**typed: object) -> int:
         whole = carry_out(function, _given(function, typed), typed.get("json", False))

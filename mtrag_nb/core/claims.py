@@ -102,9 +102,9 @@ class ClaimToken:
     "A word, name or number of a sentence."
 
     key: str
-    "What it is compared by: the stem of a word, a number by its value."
+    "What is compared with other tokens: a word's stem, or a number's value."
     kind: str
-    '"number", "name", "word"; "": it carries nothing of its own.'
+    '"number", "name" or "word"; "": a word without content of its own, such as "the".'
     text: str
     "As it is written."
     negated: bool = False

@@ -117,7 +117,7 @@ class Step:
         return ()
 
     def summary(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
-        "What its kind holds, as headings and texts. `name` gives the name of a context."
+        "The content of the step as (heading, text) pairs. `name` gives the name of a context by its id."
         return []
 
     def lines(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
@@ -332,12 +332,12 @@ class Retried(Step, kind="retried"):
 
 @dataclass(frozen=True, kw_only=True)
 class Refused(Step, kind="refused"):
-    "No answer is given."
+    "The turn ends in a refusal."
 
     reason: str
     "Name of the reason, as the system calls it."
     role: Literal[ROLES]
-    "Role of the reason."
+    "Why no answer was given: 'dropped' (the passages), 'declined' (by the model) or 'exhausted' (the retries)."
 
 # %% ../../nbs/1_core/13_record.ipynb #d7b27aab
 @dataclass(frozen=True, kw_only=True)
@@ -469,8 +469,8 @@ def _fault_of(error: BaseException) -> Fault:
 
 # %% ../../nbs/1_core/13_record.ipynb #232cfa57
 def kept_by(step: Graded | Ranked) -> tuple[str, ...]:
-    """Return the ids of the contexts that a grade or ranking kept: as the system says
-    (`Step.state_update`), else what passed.
+    """Return the ids of the contexts that a grade or ranking kept: those that the system recorded as
+    kept (`Step.state_update`), else all that passed.
     """
     own_rule = step.state_update.get("kept")
     return step.kept if own_rule is None else tuple(own_rule)
@@ -500,7 +500,7 @@ class Trajectory:
     reason: str = ""
     'Reason of a refusal, as the system names it; "" for an answer or an error.'
     role: Literal[("", *ROLES)] = ""
-    "Role of the reason."
+    "Why no answer was given, as `Refused.role` has it; '' if there is an answer."
     answer: str = ""
     'The answer; "" for an error.'
     cited: tuple[str, ...] = ()

@@ -157,7 +157,7 @@ _CUT = ("...", "\u2026")  # how a text ends that a tracer has cut off
 
 
 def span_output(span: Span) -> object:
-    "Return the output of a span, or what its convention writes in place of it."
+    "Return the output of a span, from the attribute in which OpenInference, GenAI or others store it."
     return span.at(SpanAttributes.OUTPUT_VALUE, "gen_ai.tool.call.result", "output")
 
 

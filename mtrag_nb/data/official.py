@@ -91,7 +91,8 @@ FETCHED = Path("data/official")
 def official_dir(needed_for: str = "", having: str = "") -> Path | None:
     """Find the folder of official data ($MTRAG_DATA, data/official) that has the path `having`.
 
-    Returns None if there is none; raises DataError then if it is `needed_for` something.
+    If there is none: raises DataError, which names what it is `needed_for`, or returns None if that is
+    empty.
     """
     named = os.environ.get("MTRAG_DATA")
     folder = Path(named) if named else FETCHED

@@ -48,7 +48,7 @@ class Agreement(Report):
 
     @property
     def n(self) -> int:
-        "The answers that were judged."
+        "Number of answers that were judged."
         return sum(self.counts.values())
 
     def _table(self) -> HeadAndRows:

@@ -182,9 +182,9 @@ def _in_other_language(query: str, question: str) -> bool:
 
 # %% ../../nbs/7_evaluation/15_blame.ipynb #3d68bfd7
 def _strayed(query: str, question: str, history: Sequence[str] = ()) -> bool:
-    """Whether a query asks about something else than the conversation does, by its words.
+    """Whether the words of a query show that it asks about something else than the conversation.
 
-    Of a query in another language its words say nothing.
+    False for a query in another language, which has other words anyway.
     """
     asked = set(content_words(question))
     sought = set(content_words(query))
@@ -276,7 +276,7 @@ def _find_evidence_failure(row: TurnEvidence) -> _Failure | None:
 
 # %% ../../nbs/7_evaluation/15_blame.ipynb #46316a0f
 def _is_unsupported(row: TurnEvidence, draft: Drafted) -> bool:
-    "Whether most of a draft stands in no passage that the generator saw: which a check should see."
+    "Whether the passages that the generator saw hardly support a draft, so that a check should reject it."
     contexts = row.run.contexts
     texts = [contexts[i].text for i in row.turn.contexts if i in contexts]
     return support(draft.text, texts) < LEAST_SUPPORT
@@ -297,7 +297,7 @@ def _find_lax_check(row: TurnEvidence) -> Checked | None:
 
 # %% ../../nbs/7_evaluation/15_blame.ipynb #34613e6d
 def _find_strict_check(row: TurnEvidence, refused: bool) -> Checked | None:
-    "The check that rejected a right draft, better by ROUGE-L than how the turn ended; None: none did."
+    "The check that rejected a right draft with a higher ROUGE-L than the final answer; None: none did."
     last = 0.0 if refused else row.rouge_l(row.turn.answer) or 0.0
     margin = 0.0 if refused else _MINIMAL_CHANGE
     for draft in row.turn.drafts:
@@ -312,7 +312,7 @@ def _find_strict_check(row: TurnEvidence, refused: bool) -> Checked | None:
 
 # %% ../../nbs/7_evaluation/15_blame.ipynb #bc058fd8
 def _has_promising_draft(row: TurnEvidence) -> bool:
-    "Whether a draft stands in the passages and is not known to be wrong."
+    "Whether a draft is supported by the passages and not known to be wrong."
     for draft in row.turn.drafts:
         if draft.declined or assess_draft(row, draft.text).verdict == "wrong":
             continue
@@ -322,7 +322,7 @@ def _has_promising_draft(row: TurnEvidence) -> bool:
 
 # %% ../../nbs/7_evaluation/15_blame.ipynb #bde894b9
 def _find_failure_without_draft(turn: Trajectory, refused: bool) -> _Failure:
-    "What went wrong where gold had arrived and no draft is on record."
+    "Find what went wrong if the generator had a gold passage and no draft was recorded."
     if turn.refused:
         return _Failure("refused though gold was there", _last_node(turn.steps[:-1]))
     if turn.asked_back:
@@ -333,7 +333,7 @@ def _find_failure_without_draft(turn: Trajectory, refused: bool) -> _Failure:
 
 # %% ../../nbs/7_evaluation/15_blame.ipynb #35e907b3
 def _find_draft_failure(row: TurnEvidence, refused: bool) -> _Failure:
-    "What went wrong from the drafts on, where gold had arrived."
+    "Find what went wrong if the generator had a gold passage: the draft or its check."
     turn = row.turn
     if not turn.drafts:
         return _find_failure_without_draft(turn, refused)
@@ -350,7 +350,7 @@ def _find_draft_failure(row: TurnEvidence, refused: bool) -> _Failure:
 
 # %% ../../nbs/7_evaluation/15_blame.ipynb #c8a73ffb
 def _find_answering_failure(row: TurnEvidence) -> _Failure:
-    "What let pass an answer to a question that has none."
+    "Find the stage that should have stopped an answer to an unanswerable question."
     turn = row.turn
     if not turn.retrievals and not row.run.searches:
         return _Failure(_SEARCH_NOT_RECORDED)
@@ -370,7 +370,7 @@ def _find_answering_failure(row: TurnEvidence) -> _Failure:
 
 # %% ../../nbs/7_evaluation/15_blame.ipynb #564da878
 def _blame_clarification(row: TurnEvidence) -> Blame | None:
-    "The verdict on asking back, or not asking; None if that settles nothing."
+    "Judge a turn by whether it asked back; None if this does not decide."
     turn = row.turn
     asked = turn.of(Clarified)
     if not asked:
@@ -530,7 +530,7 @@ class BlameReport(Report):
         }
 
     def _undecided(self) -> list[str]:
-        "Why turns are undecided, where it is not the recall of a long target."
+        "Why turns are undecided, if there is another reason than the share of the target's words."
         turns = [b for b in self.turns.values() if b.verdict == "undecided" and b.why]
         reasons = Counter(b.why for b in turns).most_common()
         lines = [f"{n} undecided: {why}. " for why, n in reasons[:3]]

@@ -194,16 +194,16 @@ class Score:
 # %% ../../nbs/3_models/00_chat.ipynb #f185669a
 @dataclass(frozen=True)
 class Sampling:
-    "How the next token is drawn: parameters besides the temperature."
+    "How the next token is drawn."
 
     temperature: float = 1.0
-    "What logits are divided by; 0: the likeliest token."
+    "Logits are divided by it; 0: always take the likeliest token."
     top_p: float = 1.0
-    "Only the likeliest tokens that have this share of the probability together."
+    "Draw only from the likeliest tokens that together have this probability."
     top_k: int = 0
-    "Only so many likeliest tokens; 0: all."
+    "Draw only from so many of the likeliest tokens; 0: from all."
     repeat_penalty: float = 1.0
-    "What the logit of a token of the reply is divided by; 1: nothing."
+    "Penalty on tokens that the reply already has: their positive logits are divided by it; 1: none."
 
     def __post_init__(self):
         sizes = self.temperature >= 0 and self.top_k >= 0

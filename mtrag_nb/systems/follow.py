@@ -133,8 +133,9 @@ class VisitFollower:
         self.put(key, Overwrite(self.documents(key, ids, documents)))
 
     def documents(self, key: str, ids: Sequence[str], written: list) -> list:
-        """Return passages in the form that a key holds: passages that are there already stay,
-        others are made anew.
+        """Return passages in the form in which a key of the state stores them.
+
+        Those that the key or `written` already has stay the same objects; others are made.
         """
         seen = by_key(self.view).get(key)
         there = {}

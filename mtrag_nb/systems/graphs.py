@@ -375,7 +375,7 @@ class _WatchedGraph:
         yield {**state, **update, "steps": [*state["steps"], *update["steps"]]}
 
     def finish(self, state: Mapping[str, object], values: Mapping[str, object]) -> dict:
-        "The update that ends a turn. Raises DataError where the program left no answer."
+        "Make the state update that ends a turn. Raises DataError if the graph left no answer."
         key = self.programs[""].keys["answer"]
         text = answer_text(values.get(key))
         if text is None:

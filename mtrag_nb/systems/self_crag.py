@@ -64,7 +64,7 @@ _after_generate = by_state("declined", "fallback", "hallucination_check")
 
 # %% ../../nbs/5_systems/07_self_crag.ipynb #repair01
 def _draft_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
-    "A draft by the model; a retry as `stages.retry` says."
+    "Write a draft with the model; a retry is written as `stages.retry` says."
     attempt = state.get("retries", 0)
     if not attempt or tools.stages.retry != "extractive":
         return generate_node(state, tools)

@@ -69,7 +69,7 @@ def _visiting() -> ThreadPoolExecutor:
 # %% ../../nbs/5_systems/14_watch.ipynb #640a4e0b
 @cache
 def _node_kinds() -> tuple[type, type]:
-    "The classes of a watched node and of a graph within a graph, made when LangChain is first needed."
+    "Define the runnables for a watched node and for a nested graph; here, to import LangChain only if needed."
     from langchain_core.runnables import Runnable
     from langchain_core.runnables.config import merge_configs, set_config_context
 
