@@ -178,7 +178,7 @@ class RecordedAddress(Address):
 
     @property
     def whole(self) -> str:
-        "Raise SettingsError: the caller has not named the address."
+        "The full URL, which is not known here: reading it raises SettingsError."
         raise not_named(self.key, self)
 
 # %% ../../nbs/1_core/03_settings.ipynb #37fa1789
@@ -329,11 +329,11 @@ class RetrievalSettings:
     postprocessors: str = ""
     "FILE.py:NAME or MODULE:NAME of LlamaIndex's postprocessors, with blanks between: after the reranker."
     views: str = "query"
-    "What is searched with: see `legs`."
+    "Texts of the conversation that are searched for, such as `query mix bm25:query`: see `legs`."
     fusion: Literal[FUSIONS] = "rrf"
-    '"rrf" (weighted, textbook), "pool": rerank all.'
+    'How searches are combined: "rrf" (weighted reciprocal rank fusion), "pool" (the reranker gets all).'
     reranker: Literal[("", *RERANKERS)] = ""
-    '"": the profile\'s model, else overlap.'
+    'Name of the reranker; "": the profile\'s model if it has one, else "overlap".'
 
     def __post_init__(self):
         legs(self.views)

@@ -384,7 +384,7 @@ class Reason:
     name: str
     "Its name, as it is recorded."
     role: Literal[ROLES]
-    "Its role."
+    "Why no answer was given: passages were dropped, retries exhausted, or the model declined."
     about: str
     "What happened, in a few words."
 

@@ -755,7 +755,7 @@ _WHICH = re.compile(r"\W*(?:who|which|wer|welche\w*|qui|quel\w*|quién|cuál)\b"
 
 
 def says_the_opposite(answer: str, question: str) -> bool:
-    "Whether an answer to a question of who or which has the opposite of one of its words, and not the word."
+    "Whether an answer to a who- or which-question says the opposite of a word in it ('smaller' for 'larger')."
     if not _WHICH.match(question):
         return False
     language = language_of(question)

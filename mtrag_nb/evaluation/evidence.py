@@ -164,9 +164,9 @@ _ProofFile = TypedDict("_ProofFile", {**_PROOF, "turns": Mapping[str, _TriedTurn
 
 # %% ../../nbs/7_evaluation/14_evidence.ipynb #f179965a
 class TurnEvidence:
-    """One turn of a run beside what is known of its task.
+    """One turn of a run with the gold, history and judgements of its task.
 
-    Blame, proofs, pairs, the gate and cards read these rows. Each part is computed on first use.
+    `blame_turn` and other reports read it. Each property is computed on first use.
     """
 
     def __init__(self, run: Evidence, turn: Trajectory):

@@ -371,7 +371,7 @@ def scale_fact(fact: Fact) -> tuple[float, str]:
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #e7f6bc91
 def _same_number(fact: Fact, other: Fact) -> bool:
-    "Whether two numbers are equal, in one unit or where one has none; a third is 33 %."
+    "Whether two numbers are equal in the same unit, or as written if one has no unit; percentages may be rounded."
     value, unit = scale_fact(fact)
     other_value, other_unit = scale_fact(other)
     if not (unit and other_unit) and fact.value == other.value:

@@ -141,7 +141,7 @@ def _chosen(
     fields: Sequence[ReplyField],
     choices: Iterator[tuple[dict[str, float], float]],  # as `choose` gives them
 ) -> JudgeReply:
-    "The reading of one reply: in each field the likeliest option."
+    "Take the likeliest option of each field as the reply."
     values: dict[str, str | float | None] = {}
     p = {}
     masses = []
@@ -170,7 +170,7 @@ def _ask_judge(
     way: str = "text",
     reason: bool = True,
 ) -> list[JudgeReply]:
-    "A reading of the judge's reply to each prompt; `reason`: with a line of reasoning. Raises SettingsError."
+    "Ask the judge each prompt and read its replies; `reason`: it first writes its reasoning. Raises SettingsError."
     check_way(way)
     begun = [replace(p, prefill="Reasoning:" if reason else "") for p in prompts]
     return WAYS[way](model, begun, fields, reason)
@@ -179,7 +179,7 @@ def _ask_judge(
 def _ask_once(
     model: ChatModel, prompt: Prompt, field: ReplyField, way: str, reason: bool = True
 ) -> JudgeReply:
-    "A reading of the judge's reply to one prompt with one field."
+    "Ask the judge one prompt with one field, and read its reply."
     [read] = _ask_judge(model, [prompt], [field], way, reason)
     return read
 
@@ -196,7 +196,7 @@ def _settle(
     f: ReplyField,
     scores: Mapping[str, float] | None = None,  # of the options; None: they are numbers
 ) -> Judgement:
-    "A reading as a judgement, by the field that makes the score."
+    "Make a judgement of a reply; `f`: the field that gives the score."
     points = scores or {option: float(option) for option in f.options}
     value = reply.values[f.name]
     used = f.default if value is None else value
@@ -222,7 +222,7 @@ def _settle(
 
 # %% ../../nbs/7_evaluation/09_judge.ipynb #28591e72
 def _flagged(judgement: Judgement, reply: JudgeReply) -> Judgement:
-    "A judgement with its hallucination flag; unread counts as yes."
+    "Add the hallucination flag to a judgement; an unread flag counts as yes."
     p = reply.p.get(HALLUCINATION.name)
     flag = reply.values[HALLUCINATION.name] or HALLUCINATION.default
     flag_p = round(p["yes"], 4) if p else None
@@ -284,7 +284,7 @@ def _words_in_order(text: str) -> list[str]:
 def _spared(
     embedder: EmbedderLike | None, answer: str, target: str
 ) -> tuple[str, str] | None:
-    "Who says that an answer is right without a judge (rule or cosine), and why; None: nobody."
+    "What settles that an answer is right without a judge (rule or cosine), and why; None: nothing does."
     if embedder is not None:
         ours, theirs = [embedder.encode([text])[0] for text in (answer, target)]
         cosine = (ours * theirs).sum()
@@ -349,7 +349,7 @@ def idk_agreement(
 ) -> Agreement:
     """Compare a judge's refusal verdicts (1, 0.5, 0 or None) with the rule's.
 
-    0.5, a refusal in part, counts as no refusal. `talks`: the conversation of each.
+    0.5, a partial refusal, counts as no refusal. `talks`: the conversation of each response.
     """
     words = {1.0: "yes", 0.5: "partial", 0.0: "no", None: "unparsed"}
     verdicts = []
@@ -381,7 +381,7 @@ def _tokens(text: str) -> Iterator[ClaimToken]:
 
 # %% ../../nbs/7_evaluation/09_judge.ipynb #d34a7766
 def _stands_in(statement: str, answer: str) -> bool:
-    "Whether an answer says a statement: half of its words, all numbers, nothing denied otherwise."
+    "Whether an answer makes a statement: it has half of its words and all its numbers, and negates the same."
     if support(statement, [answer]) < 0.5:
         return False
     if not _numbers(statement) <= _numbers(answer):
@@ -402,7 +402,7 @@ def _covers(statements: Sequence[str], sentence: str) -> bool:
 
 
 def _distinct(statements: Iterable[str]) -> list[str]:
-    "Statements of which none says but a part of what another one says."
+    "Leave out statements whose facts are all contained in another one."
     facts = {s: _facts(s) for s in statements}
     kept: list[str] = []
     for s in sorted(facts, key=lambda s: -len(facts[s])):
@@ -425,8 +425,8 @@ def _listed_statements(reply: str) -> list[str]:
 
 
 def _held_against(reply: str, answer: str) -> tuple[list[str], int]:
-    """The statements of a judge's reply that the answer makes, and each sentence of the answer that
-    they leave out; how many sentences these are. Questions claim nothing."""
+    """The statements in a judge's reply that the answer makes, then the answer's sentences that they
+    leave out (without questions), and the number of these sentences."""
     claims = _claims_of(answer)
     single = []
     for statement in _listed_statements(reply):

@@ -566,7 +566,7 @@ class _Plan(NamedTuple):
 
 # %% ../../nbs/7_evaluation/16_proof.ipynb #8de37160
 def _plan(b: Blame, known: Gold, kinds: set[type]) -> _Plan:
-    "What to try of a failed turn of a system with steps of these kinds."
+    "Which repairs to try on a failed turn of a system with steps of these kinds, or why none."
     if b.stage == "a fault":
         return _Plan((), "the turn broke: run it again")
     if b.stage in ("", "other"):

@@ -425,7 +425,7 @@ def build_index(
         Passage
     ],  # a list, a Corpus, which is not held in memory, or an iterator
     folder: str
-    | Path,  # made if it isn't there; an unfinished index in it is gone on with
+    | Path,  # made if it isn't there; an unfinished index in it is continued
     embedder: EmbedderLike | BaseEmbedding,
     chunks: ChunkSettings = ChunkSettings(),
     url: str = "",  # a Qdrant server; "": the embedded engine, in the folder
@@ -442,7 +442,8 @@ def build_index(
 ) -> Manifest:
     """Build an index, or finish one that was interrupted.
 
-    Raises IndexMismatch for an index made otherwise, InUse if another process writes, and DiskFull.
+    Raises IndexMismatch if the folder has an index with other settings, InUse if another process writes
+    to it, and DiskFull.
     """
     _check_place(url, hnsw, shard, store)
     if isinstance(embedder, BaseEmbedding):
@@ -513,8 +514,7 @@ def _add_index(folder: Path, store: QdrantVectorStore, index: Index) -> None:
 # %% ../../nbs/4_search/08_ingest.ipynb #420f96a6
 def merge_indexes(
     folders: Iterable[str | Path],  # of all shards, in any order
-    out: str
-    | Path,  # made if it isn't there; an unfinished merge in it is gone on with
+    out: str | Path,  # made if it isn't there; an unfinished merge in it is continued
     url: str = "",  # a Qdrant server; "": the embedded engine, in the folder
 ) -> Manifest:
     """Merge the shards of a corpus into one index.

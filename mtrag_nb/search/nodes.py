@@ -65,7 +65,7 @@ _SEPARATORS = ("\n\n", "\n", " ", "")  # LangChain's defaults, which the seed pa
 
 
 def _cuts(text: str, start: int, end: int, separator: str) -> Sequence[int]:
-    "Where `text[start:end]` falls apart at `separator`: its start, each separator's position, its end."
+    "The offsets at which `separator` cuts `text[start:end]`, with its start and its end."
     if not separator:
         return range(start, end + 1)
     first, *rest = text[start:end].split(separator)
@@ -80,7 +80,7 @@ def _cuts(text: str, start: int, end: int, separator: str) -> Sequence[int]:
 def _glue(
     text: str, cuts: Sequence[int], size: int, overlap: int
 ) -> Iterator[tuple[int, int]]:
-    "Spans of up to `size` characters between cuts whose pieces are all shorter than `size`."
+    "Merge adjacent pieces (between cuts, each shorter than `size`) into spans of up to `size` characters."
     first = 0
     last = len(cuts) - 1
     while True:
@@ -207,15 +207,15 @@ class SpanSplitter(TextSplitter):
 
 # %% ../../nbs/4_search/00_nodes.ipynb #d9a77bfb
 def _piece_name(node: BaseNode) -> str:
-    "The readable name of a parent: its document and its place in it; of a node without a place, its id."
+    "The readable name of a parent: document and position; the node id if it has no position."
     if getattr(node, "start_char_idx", None) is None:
         return node.node_id
     return f"{node.ref_doc_id}#{node.start_char_idx}-{node.end_char_idx}"
 
 # %% ../../nbs/4_search/00_nodes.ipynb #split004
 def hierarchical_parser(chunks: ChunkSettings = ChunkSettings()) -> NodeParser:
-    """Return LlamaIndex's hierarchical node parser with the settings' sizes; with `flat`, only the
-    splitter of its children.
+    """Return LlamaIndex's hierarchical node parser with the chunk sizes of the settings; if they say
+    `flat`, only the splitter of its children.
     """
     children = SpanSplitter(size=chunks.child_size, overlap=chunks.child_overlap)
     if chunks.flat:
@@ -230,13 +230,13 @@ def hierarchical_parser(chunks: ChunkSettings = ChunkSettings()) -> NodeParser:
 class ChildNodes(TransformComponent):
     """The leaves of any node parser, each with its parent's text, title, url and id in its metadata.
 
-    Also the page, where its url ends with one, and the time (UTC, ISO 8601), where that is asked for.
+    Adds the page if the url names one and, with `timestamp`, the time of indexing (UTC, ISO 8601).
     """
 
     timestamp: bool = False
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs) -> list[BaseNode]:
-        "Leaves, in their order; a leaf without a parent is its own."
+        "Return the leaves in order; a leaf without a parent counts as its own parent."
         by_id = {n.node_id: n for n in nodes}
         leaves = get_leaf_nodes(list(nodes))
         for leaf in leaves:
@@ -260,7 +260,7 @@ class ChildNodes(TransformComponent):
         return leaves
 
     def _place_and_time(self, leaf: BaseNode) -> dict[str, int | str]:
-        "The page and the time of a leaf, as far as there are any."
+        "The page of a leaf if its url names one, and the time if it is asked for."
         fields: dict[str, int | str] = {}
         page = re.search(r"#page=(\d+)", leaf.metadata.get("url", ""))
         if page:

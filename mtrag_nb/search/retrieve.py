@@ -113,7 +113,7 @@ class _ViewRetriever(BaseRetriever):
         leg: Leg = Leg("query"),
         top_k: int = 20,
     ) -> None:
-        "Over an index and the embedder that it was opened with; the leg: which view, and whether by words."
+        "`embedder`: the one that the index was opened with. `leg`: the view, and whether to search by words."
         super().__init__()
         self.index = index
         self.embedder = embedder
@@ -160,7 +160,7 @@ class _WeightedFusion(BaseRetriever):
 
 # %% ../../nbs/4_search/09_retrieve.ipynb #a72f5d87
 class _ByRank(BaseRetriever):
-    "What a retriever finds, scored by reciprocal rank: scores of different searches do not compare."
+    "Scores the nodes of a retriever by reciprocal rank, since scores of different searches cannot be compared."
 
     def __init__(self, retriever: BaseRetriever) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class _ByRank(BaseRetriever):
 
 # %% ../../nbs/4_search/09_retrieve.ipynb #cf0310b2
 def _pool(retrievers: Sequence[BaseRetriever]) -> QueryFusionRetriever:
-    "All that retrievers find, each node once, its best reciprocal rank: LlamaIndex's fusion, unordered."
+    "Collect the nodes of several retrievers with LlamaIndex's fusion: each once, with its best reciprocal rank."
     return QueryFusionRetriever(
         [_ByRank(r) for r in retrievers],
         llm=MockLLM(),
@@ -187,7 +187,7 @@ def _pool(retrievers: Sequence[BaseRetriever]) -> QueryFusionRetriever:
 
 # %% ../../nbs/4_search/09_retrieve.ipynb #post0001
 class _QuestionCosine(BaseNodePostprocessor):
-    "Notes each node's cosine with the question: by the first view with a vector, else the question."
+    "Notes each node's cosine with the first view that is searched by vector; without one, with the question."
 
     _index: Index = PrivateAttr()
     _embedder: EmbedderLike = PrivateAttr()
@@ -222,12 +222,12 @@ class _QuestionCosine(BaseNodePostprocessor):
 
 # %% ../../nbs/4_search/09_retrieve.ipynb #52b1e803
 def _cosine_of(n: NodeWithScore) -> float:
-    "A node's cosine with the question, where it is noted; else its score."
+    "A node's cosine with the question if it was noted; else its score."
     return n.node.metadata.get("cosine", n.score or 0.0)
 
 
 class _NodeReranker(BaseNodePostprocessor):
-    "Gives nodes new scores and sorts by them. As it is, it keeps the order of the first stage."
+    "Base of the rerankers: scores nodes and sorts them. By itself it keeps the scores of the search."
 
     @property
     def fingerprint(self) -> str:
@@ -316,7 +316,7 @@ class _OverlapReranker(_NodeReranker):
 def _best_three(
     nodes: Sequence[NodeWithScore], cosines: Sequence[float]
 ) -> list[float]:
-    "For each node its passage's mean cosine over the best three candidates; missing: the worst candidate's."
+    "For each node, the mean cosine of its passage's best three candidates; missing ones count as the worst."
     floor = min(cosines, default=0.0)
     best_of: dict[str, list[float]] = {}
     for n, cosine in sorted(zip(nodes, cosines), key=lambda pair: -pair[1]):
@@ -326,7 +326,7 @@ def _best_three(
 
 # %% ../../nbs/4_search/09_retrieve.ipynb #978bb1f3
 class _PassageReranker(_OverlapReranker):
-    "Cosine and overlap, and what was found of the same passage besides."
+    "Adds to the overlap score a share of the mean cosine of the passage's best three candidates."
 
     siblings: float = (
         0.2  # of the mean cosine of the passage's best three; chosen on mtrag-human
@@ -351,7 +351,7 @@ WEIGHTS = (0.16, -0.5, 0.25, 0.52, 0.12, 0.11, 0.16, 0.21)
 
 
 class _TalkReranker(_OverlapReranker):
-    "What the conversation says of a child: learned weights of eight signals, by the embedder alone."
+    "Scores a child by eight signals from the conversation with learned weights; needs only the embedder."
 
     weights: tuple[float, ...] = WEIGHTS
     _embedder: EmbedderLike = PrivateAttr()
@@ -368,7 +368,7 @@ class _TalkReranker(_OverlapReranker):
         return f"talk:{digest(list(self.weights), 8)}"
 
     def signals(self, nodes: Sequence[NodeWithScore], q: Question) -> np.ndarray:
-        "The signals of nodes, [nodes, signals], as in _SIGNALS; 0 for a part that the conversation lacks."
+        "The signals of nodes, [nodes, signals] in the order of _SIGNALS; 0 for a view that is empty."
         texts = {part: view_text(part, q.query_str, q.turns) for part in _PARTS}
         q.with_embedder(self._embedder).encode([t for t in texts.values() if t])
         nothing = np.zeros(self._embedder.dim, np.float32)
@@ -396,7 +396,7 @@ _RERANKERS: dict[str, Callable[[Index, EmbedderLike], _NodeReranker]] = {
 def _make_reranker(
     name: str, index: Index, embedder: EmbedderLike, model: Reranker | None = None
 ) -> _NodeReranker:
-    "The reranker of a name; '': the model (a cross-encoder), or overlap. SettingsError without its model."
+    "The reranker with a name; '': `model` if there is one, else overlap. Raises SettingsError: no model."
     name = name or ("model" if model else "overlap")
     if name in _RERANKERS:
         return _RERANKERS[name](index, embedder)
@@ -424,7 +424,7 @@ def _as_hit(n: NodeWithScore) -> Found:
 
 # %% ../../nbs/4_search/09_retrieve.ipynb #fe122597
 class _NodeRetriever:
-    "Any retriever of LlamaIndex with its postprocessors, as systems ask it; as thread-safe as it is."
+    "Adapts a LlamaIndex retriever and its postprocessors to systems; thread-safe if the retriever is."
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ from .edge import EdgeClient, EdgeError, EdgeLocked
 from .sparse import Bm25
 
 # %% auto #0
-__all__ = ['REBUILD', 'HNSW', 'disk_size', 'copy_sparse', 'check_free', 'NodeStore', 'open_store', 'close_store',
+__all__ = ['REBUILD', 'HNSW', 'disk_size', 'copy_sparse', 'check_free', 'HeldNodes', 'NodeStore', 'open_store', 'close_store',
            'create_collection', 'count_points', 'all_points', 'StoredChild', 'all_children', 'vectors_of']
 
 # %% ../../nbs/4_search/04_store.ipynb #files001
@@ -166,7 +166,7 @@ class _FolderClient(EdgeClient):
 _Postings = tuple[np.ndarray, np.ndarray]  # rows of children, weights of a word there
 
 
-class _HeldNodes:
+class HeldNodes:
     "The nodes of a store in memory, and BM25 over them as Qdrant computes it."
 
     def __init__(self, nodes: Sequence[BaseNode], bm25: Bm25 | None) -> None:
@@ -218,13 +218,13 @@ def _result(nodes: Sequence[BaseNode], scores: np.ndarray) -> VectorStoreQueryRe
 
 # %% ../../nbs/4_search/04_store.ipynb #others10
 class NodeStore(BasePydanticVectorStore):
-    "Any vector store of LlamaIndex whose scores are cosines, and which is searched by words, too."
+    "Wraps any vector store of LlamaIndex: dense scores are cosines, and it can be searched by words, too."
 
     stores_text: bool = True
     _inner: BasePydanticVectorStore = PrivateAttr()
     _bm25: Bm25 | None = PrivateAttr()
     _stored: dict[str, str] = PrivateAttr()
-    _held: _HeldNodes | None = PrivateAttr(None)
+    _held: HeldNodes | None = PrivateAttr(None)
 
     def __init__(
         self,
@@ -243,7 +243,7 @@ class NodeStore(BasePydanticVectorStore):
         return self._inner.client
 
     @property
-    def held(self) -> _HeldNodes:
+    def held(self) -> HeldNodes:
         "All nodes, read once after each change. Raises DataError: not readable, or one there twice."
         if self._held is None:
             remedy = REBUILD
@@ -256,7 +256,7 @@ class NodeStore(BasePydanticVectorStore):
                 raise DataError(problem, remedy=remedy) from e
             for n in nodes:
                 n.embedding = None
-            self._held = _HeldNodes(nodes, self._bm25)
+            self._held = HeldNodes(nodes, self._bm25)
             if len(self._held.by_id) < len(nodes):
                 problem = f"{type(self._inner).__name__} holds children twice"
                 raise DataError(problem, remedy=remedy)

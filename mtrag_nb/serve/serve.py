@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 # %% ../../nbs/serve/21_serve.ipynb #2719699a
 class Talk:
-    "A conversation in the terminal that is recorded as a run; close it."
+    "A conversation in the terminal, recorded as a run; call `close` at its end."
 
     def __init__(
         self,

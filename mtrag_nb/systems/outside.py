@@ -176,8 +176,8 @@ def program_identity(system: System) -> ProgramIdentity:
 
 
 def settle(system: System) -> None:
-    """Keep the identity of a foreign system although its turns have changed objects in it, such as
-    caches.
+    """Keep the identity that a foreign system had before its turns, which may have changed objects in
+    it, such as caches.
     """
     if isinstance(system, ForeignSystem) and system.program is not None:
         keep_identity_of(system.program, system.seen)
