@@ -298,7 +298,7 @@ class Controls:
         self.strip = w.HTML()
         self.body = w.HTML()
         self.said = w.HTML()
-        self.turns = w.Select(rows=24, layout=_width(24))
+        self.turns = w.Select(rows=24, layout=w.Layout(width="auto"))
         self.talk = _line()
         self.box = self._laid_out()
 
@@ -335,8 +335,8 @@ def _line_of(r: TurnRow, by: str = _FAILED_FIRST, several: bool = True) -> str:
         ends.append("–" if value is None else f"{value:.4g}")
     if several:
         ends.append(r.run)
-    room = max(12, 44 - sum(len(end) + 3 for end in ends))
-    return " · ".join([f"{r.sign} {r.turn} {r.question[:room]}", *ends])
+    room = max(12, 42 - sum(len(end) + 3 for end in ends))
+    return " · ".join([f"{r.sign} {r.turn} {r.question[:room].strip()}", *ends])
 
 
 def _window(at: int, n: int) -> range:
