@@ -113,6 +113,8 @@ class Board:
     report's page."""
     forks: Mapping[int, ForkReports] = field(default_factory=dict)
     "Index of a run -> its audit and ladder."
+    tasks: str = ""
+    "Name of the file of the tasks; '': none is known."
 
     @property
     def runs(self) -> list[Evidence]:

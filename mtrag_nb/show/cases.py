@@ -16,7 +16,7 @@ from ..core.text import known_words, share_known
 from ..core.types import DataError, Outcome
 from ..evaluation.evidence import Evidence, failure_summary
 from ..evaluation.summary import turn_result
-from .turn import beside_html, turn_html, turn_measures
+from .turn import beside_html, describe_run, turn_html, turn_measures
 
 # %% auto #0
 __all__ = ['Case', 'pick_cases', 'CaseView', 'read_published', 'PublishedCase', 'published_cases', 'PublishedView']
@@ -193,11 +193,15 @@ class CaseView(View):
     ):
         t = run.turns[case.task_id]
         pair = ""
+        lines = [(run.name, describe_run(run))]
         if other and case.task_id in other.turns:
             pair = beside_html([run, other], case.task_id, chars)
+            lines.append((other.name, describe_run(other)))
         shown = turn_html(run, case.task_id, timing=timing, chars=chars)
         place = (run.name, t.domain, t.task_id)
-        body = render("turn.html", "case", case.kind, case.why, place, shown, pair)
+        body = render(
+            "turn.html", "case", case.kind, case.why, place, lines, shown, pair
+        )
         title = f"{case.kind}: {' '.join(t.question.split())[:60]}"
         super().__init__(title, body, f"{case.kind}: {case.why}")
 

@@ -43,8 +43,8 @@ from ..evaluation.proof import proof_of
 
 # %% auto #0
 __all__ = ['SIGNS', 'AnyRun', 'list_unlicensed', 'ending_words', 'turn_measures', 'turn_outcome', 'page_texts', 'outcome_words',
-           'fault_of', 'first_to_fail', 'turn_html', 'TurnView', 'ConversationView', 'run_html', 'RunView',
-           'divergence', 'beside_html']
+           'fault_of', 'first_to_fail', 'turn_html', 'TurnView', 'describe_run', 'ConversationView', 'run_html',
+           'RunView', 'divergence', 'beside_html']
 
 # %% ../../nbs/8_show/00_turn.ipynb #3f5be350
 _ASK_NO_MODEL = ("support", "claims", "rules")
@@ -397,6 +397,23 @@ class TurnView(View):
         )
         body = turn_html(run, task_id, timing=timing, chars=chars)
         super().__init__(f"{run.name}: {task_id}", body, text)
+
+# %% ../../nbs/8_show/00_turn.ipynb #runline2
+def describe_run(run: Evidence, tasks: str = "") -> str:
+    """Say in one line what a run is: system, profile, model, size, data, and the version that recorded it.
+
+    `tasks`: name of the file of its tasks.
+    """
+    parts = [run.about]
+    source = run.manifest.get("imported", {}).get("file")
+    if source:
+        parts.append(f"imported from {source}")
+    if tasks:
+        parts.append(f"tasks of {tasks}")
+    version = run.manifest.get("packages", {}).get("mtrag_nb")
+    if version:
+        parts.append(f"mtrag_nb {version}")
+    return ", ".join(parts)
 
 # %% ../../nbs/8_show/00_turn.ipynb #8f5e7450
 def _views(

@@ -849,12 +849,18 @@ def pictures(browser, expect, folder: Path) -> None:
         picture = Image.open(path)
         cut = picture.crop(picture.getchannel("A").getbbox())
         cut.quantize(64).save(path, optimize=True)
-    runs = sorted(p.name for p in RECORDED.iterdir())
-    cell = f"CaseBrowser([Evidence({str(RECORDED)!r} + '/' + name, gold=gold) for name in {runs}], timing=False)"
-    notebook(folder / "cases.ipynb", HEAD, cell)
+    cell = "CaseBrowser([crag, naive], timing=False)"
+    runs = f"crag, naive = [Evidence(x, gold=gold) for x in {[str(CRAG), str(NAIVE)]}]"
+    notebook(folder / "cases.ipynb", HEAD, runs, cell)
     with jupyterlab(folder) as address:
         tab = opened(browser, address("cases.ipynb"), {"width": 1700, "height": 1900})
         run_all(tab, expect, 600)
+        panel = Panel(tab, expect)
+        listed = panel.listed()
+        parts = listed.locator("option", has_text="And the year").first
+        listed.select_option(label=parts.inner_text())
+        panel.press("sample_naive")
+        expect(panel.body).to_contain_text("they part here")
         tab.wait_for_timeout(3000)
         at = tab.locator(".jp-OutputArea-output").last.bounding_box()
         place = {**at, "height": min(at["height"], 760)}

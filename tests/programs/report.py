@@ -210,6 +210,9 @@ def whole_without_script(checks: Checks, browser, path: Path) -> None:
 
 CUT = """[...document.querySelectorAll('main .wide, #list td, #list th')].filter(e => e.scrollWidth > e.clientWidth + 1)
 .map(e => e.getAttribute('aria-label') || e.textContent)"""
+# rows of the list that are higher than two lines and their padding
+HIGH = """[...document.querySelectorAll('#list tbody tr')].filter(
+    r => r.offsetHeight > 2.5 * parseFloat(getComputedStyle(r.cells[0]).lineHeight)).map(r => r.innerText)"""
 
 
 def looks(checks: Checks, browser, axe: str, pages: dict) -> None:
@@ -227,6 +230,8 @@ def looks(checks: Checks, browser, axe: str, pages: dict) -> None:
                 if size["width"] > 1000:
                     cut = v.tab.evaluate(CUT)
                     assert not cut, cut
+                    high = v.tab.evaluate(HIGH)
+                    assert not high, high
                 list_works(v)
                 unfold_all(v.tab, "#more details, #turns > details")
                 if name != "2000":
