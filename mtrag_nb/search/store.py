@@ -187,11 +187,19 @@ class HeldNodes:
                 weights[number].append(weight)
         return {n: (np.array(rows[n]), np.array(weights[n])) for n in rows}
 
+    @cached_property
+    def _with_words(self) -> np.ndarray:
+        "Which children have a word, bool [children]; Qdrant counts no others."
+        counted = np.zeros(len(self.nodes), bool)
+        for rows, _ in self._postings.values():
+            counted[rows] = True
+        return counted
+
     def word_scores(self, text: str, domain: str) -> np.ndarray:
         "The score of each child, float64 [children]; a word is as rare as it is in the domain."
-        inside = (
-            np.full(len(self.nodes), True) if not domain else self.domains == domain
-        )
+        inside = self._with_words
+        if domain:
+            inside = inside & (self.domains == domain)
         scores = np.zeros(len(self.nodes))
         [numbers], [weights] = self.bm25.questions([text])
         for number, weight in zip(numbers, weights):

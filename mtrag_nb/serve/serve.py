@@ -275,6 +275,15 @@ def _print_kept(talk: Talk) -> None:
         turns = f"{n} turn{'s' * (n > 1)} kept"
         print(f"{talk.system}: {turns}. To see them: mtrag report {talk.run.folder}")
 
+# %% ../../nbs/serve/21_serve.ipynb #chkthere
+def _check_there(index: str | Path, sources: Iterable[str | Path] = ()) -> None:
+    "Raises DataError for a folder or file that is not there, before all that reads it is loaded."
+    for source in sources:
+        if not Path(source).exists():
+            raise DataError("no such file or folder", source, remedy="Check the path")
+    if not sources and not Path(index).exists():
+        Manifest.load(index)
+
 # %% ../../nbs/serve/21_serve.ipynb #5929b2af
 def ask(
     index: Annotated[
@@ -535,15 +544,6 @@ def _check_words(what: str, which: Sequence, options: dict[str, str]) -> None:
         wants = {"add": "files or folders", "list": "no names"}
         wanted = wants.get(what, "names or ids: see library list")
         raise SettingsError(f"library {what} takes {wanted}")
-
-
-def _check_there(index: str | Path, sources: Iterable[str | Path] = ()) -> None:
-    "Raises DataError for a folder or file that is not there, before all that reads it is loaded."
-    for source in sources:
-        if not Path(source).exists():
-            raise DataError("no such file or folder", source, remedy="Check the path")
-    if not sources and not Path(index).exists():
-        Manifest.load(index)
 
 # %% ../../nbs/serve/21_serve.ipynb #83aa6b5b
 def _print_documents(library: "Library") -> None:

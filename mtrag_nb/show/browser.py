@@ -253,7 +253,7 @@ def _note(head: str, text: str = "") -> str:
 
 def _line(*widgets: w.Widget) -> w.HBox:
     "Widgets side by side, on more lines where there is no room."
-    return w.HBox(widgets, layout=w.Layout(flex_flow="row wrap", grid_gap="0 .6em"))
+    return w.HBox(widgets, layout=w.Layout(flex_flow="row wrap"))
 
 
 def _labelled(kind: type[w.Widget], name: str, em: int) -> w.Widget:
@@ -298,7 +298,7 @@ class Controls:
         self.strip = w.HTML()
         self.body = w.HTML()
         self.said = w.HTML()
-        self.turns = w.Select(rows=24, layout=w.Layout(width="auto"))
+        self.turns = w.Select(rows=24, layout=_width(24))
         self.talk = _line()
         self.box = self._laid_out()
 
@@ -329,14 +329,13 @@ class Controls:
 # %% ../../nbs/8_show/07_browser.ipynb #cd5743b0
 def _line_of(r: TurnRow, by: str = _FAILED_FIRST, several: bool = True) -> str:
     "A turn in the list: its question, the value it is sorted by, its run where there are several."
-    ends = []
+    parts = [f"{r.sign} {r.turn} {r.question[:44]}"]
     if by not in (_FAILED_FIRST, _AS_RUN, "turn"):
         value = r.measures.get(by)
-        ends.append("–" if value is None else f"{value:.4g}")
+        parts.append("–" if value is None else f"{value:.4g}")
     if several:
-        ends.append(r.run)
-    room = max(12, 42 - sum(len(end) + 3 for end in ends))
-    return " · ".join([f"{r.sign} {r.turn} {r.question[:room].strip()}", *ends])
+        parts.append(r.run)
+    return " · ".join(parts)
 
 
 def _window(at: int, n: int) -> range:

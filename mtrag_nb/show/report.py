@@ -41,13 +41,7 @@ from mtrag_nb.show.sections import (
     stages_to_blame,
     verdict_html,
 )
-from mtrag_nb.show.turn import (
-    describe_run,
-    ending_words,
-    first_to_fail,
-    page_texts,
-    turn_html,
-)
+from .turn import ending_words, first_to_fail, page_texts, turn_html
 
 # %% auto #0
 __all__ = ['turns_beside', 'views_in', 'write_report']
@@ -220,6 +214,12 @@ def _write_views(board: Board, folder: Path, back: str) -> int:  # how many file
     return len(written)
 
 # %% ../../nbs/8_show/05_report.ipynb #page0001
+def _about(run: Evidence) -> str:
+    "What a run is: system, profile, model, size, and the version that recorded it."
+    version = run.manifest.get("packages", {}).get("mtrag_nb")
+    return f"{run.about}, mtrag_nb {version}" if version else run.about
+
+
 def _report_html(board: Board, whole: bool = True) -> str:
     "The page; `whole`=False: its turns alone."
     *others, last = [run.name for run in board.runs]
@@ -233,7 +233,7 @@ def _report_html(board: Board, whole: bool = True) -> str:
     views = ""
     if not board.beside:
         views = join_html(*(_talk_html(board, talk) for talk in board.talks))
-    runs = [(s.name, describe_run(s.run, board.tasks)) for s in board.standings]
+    runs = [(s.name, _about(s.run)) for s in board.standings]
     body = fill("page", title, runs, verdict, caveat, first, turns, looked_up, views)
     return document(f"{'Report' if whole else 'Cases'}: {title}", body, "report")
 
@@ -327,10 +327,7 @@ def _board_of(
         own = read_forks(standing.run)
         if own or own.stale:
             forks[n] = own
-    tasks = ""
-    if benchmark:
-        tasks = path.name if reference else "the sample"
-    return Board(tuple(standings), forks=forks, tasks=tasks)
+    return Board(tuple(standings), forks=forks)
 
 # %% ../../nbs/8_show/05_report.ipynb #5838bba8
 # of a manifest, in a card
