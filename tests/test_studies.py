@@ -47,25 +47,6 @@ def test_every_module_of_the_studies_says_what_it_is_for():
         assert path.read_text(encoding="utf-8").startswith('"""'), path.name
 
 
-def in_percent(interval: dict, unit: str) -> str:
-    value, low, high = (f"{100 * interval[k]:.0f}" for k in ("value", "low", "high"))
-    return f"{value} {unit} [{low}, {high}]"
-
-
-def test_what_readme_finds_is_what_the_study_kept():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    kept = read_json(MEASURED / "guilty.json")
-    pooled = kept["placebo"]["all four"]["words"]
-    for group, where in (("none", "failures without"), ("all", "for which all gold")):
-        assert f"{pooled[group]['n']} {where}" in readme
-        assert in_percent(pooled[group], "%") in readme
-    assert in_percent(pooled["excess"], "points") in readme
-    shares = [
-        d["exactly one"]["value"] for r in kept["guilty"].values() for d in r.values()
-    ]
-    assert f"{100 * min(shares):.0f} to {100 * max(shares):.0f} %" in readme
-
-
 def test_each_kept_file_says_where_it_is_from():
     files = {p.name for p in MEASURED.iterdir()} - {"provenance.json"}
     assert files == ORIGINS.keys()

@@ -545,4 +545,4 @@ def check_findings() -> None:
     wrong = {
         c: [by[p]["answerable"] for p in PROMPTS] for c, by in prevented_kept.items()
     }
-    assert wrong == {"gold": [27, 49], "elser": [98, 87], "recall": [95, 100]}
+    assert wrong == {"gold": [27, 49], "elser": [98, 87], "recall": [95, 101]}
