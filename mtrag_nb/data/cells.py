@@ -19,7 +19,6 @@ from enum import Enum
 from pathlib import Path, PurePath
 from uuid import UUID
 
-from pydantic import AnyUrl
 
 from ..core.files import open_file
 from ..core.types import DataError, kind_words
@@ -51,13 +50,13 @@ def _unpacked(value: object) -> object:
         return value.value
     if isinstance(value, int):
         return int(value)
-    if isinstance(value, (str, PurePath, UUID, AnyUrl)):
+    if isinstance(value, (str, PurePath, UUID)):
         return str(value)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, (date, time)):
         return value.isoformat()
-    for name in ("model_dump", "to_dict", "tolist", "item"):
+    for name in ("model_dump", "unicode_string", "to_dict", "tolist", "item"):
         convert = getattr(value, name, None)
         if callable(convert) and not isinstance(value, type):
             return convert()

@@ -145,9 +145,8 @@ def _about_run(run: Run) -> str:
     if not settings:
         return f"{run.system}, {size}"
     chat = settings["chat"]
-    model = chat["name"]
-    if chat["quantization"]:
-        model += f", {chat['quantization']}"
+    parts = [chat.get("name") or "no model named", chat.get("quantization")]
+    model = ", ".join(filter(None, parts))
     passages = "retrieval"
     if run.manifest["identity"]["setting"] == "reference":
         passages = "the passages that come with a task"
