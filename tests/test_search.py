@@ -348,7 +348,7 @@ def test_page_time_and_collection_are_stored_and_leave_the_identity(tmp_path):
         with open_folder(folder) as index:
             children = index.passages(["one", "two"])
             payloads = [p.payload for page in all_points(index.store) for p in page]
-            hits = [h.document_id for h in index.search_words("ferry crowns", 2)]
+            hits = [child_name(h) for h in index.search_words("ferry crowns", 2)]
             indexes.append((index.fingerprint, children, hits))
     assert indexes[0] == indexes[1]
     assert {p["doc_id"]: p.get("page") for p in payloads} == {"one": 7, "two": None}
