@@ -516,7 +516,7 @@ def test_a_wrong_answer_is_never_right_and_a_right_one_never_wrong(row):
 
 
 def test_answers_that_were_labelled_before_the_rule_was_measured_on_them():
-    "Of 60: none wrongly right, at most three decided against a person, nine undecided."
+    "Of 60: none wrongly right, at most three decided against a person, eight undecided."
     pairs = [
         (row["label"], verdict_on(row)) for row in rows_of("verdict_answers_2.jsonl")
     ]
@@ -524,7 +524,7 @@ def test_answers_that_were_labelled_before_the_rule_was_measured_on_them():
     print(counts)
     assert not counts["wrong", "right"]
     assert sum(label != verdict != "undecided" for label, verdict in pairs) <= 3
-    assert sum(verdict == "undecided" for _, verdict in pairs) <= 9
+    assert sum(verdict == "undecided" for _, verdict in pairs) <= 8
 
 
 def test_a_verdict_takes_milliseconds():

@@ -389,10 +389,32 @@ def _twins(clause: Clause, texts: _Texts) -> list[Clause]:
     ]
     return [other for other, n in zip(nearest, back) if n == most]
 
+# %% ../../nbs/7_evaluation/02_contradictions.ipynb #bfaft001
+def _before_for_after(clause: Clause, other: Clause) -> Contradiction | None:
+    "A number behind 'after' in one of two clauses and behind 'before' in the other; none if one is negated."
+    if clause.negative != other.negative:
+        return None
+    for fact in _of_kind(clause, "number"):
+        same = [f for f in _of_kind(other, "number") if stands_in(fact, [f])]
+        turned = [{fact.before, f.before} == {"before", "after"} for f in same]
+        if turned and all(turned):
+            stated = f"'{same[0].before} {same[0].text}'"
+            return Contradiction("order", f"'{fact.before} {fact.text}'", stated)
+    return None
+
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #3077ed6f
+_TESTS = (
+    _opposite_side,
+    _denied,
+    _names_exchanged,
+    _numbers_exchanged,
+    _before_for_after,
+)
+
+
 def _turned(clause: Clause, other: Clause) -> Contradiction | None:
     "A side, a denial or an order in which two clauses differ."
-    for test in (_opposite_side, _denied, _names_exchanged, _numbers_exchanged):
+    for test in _TESTS:
         contradiction = test(clause, other)
         if contradiction:
             return contradiction
