@@ -18,7 +18,7 @@ from mtrag_nb.core.settings import ChunkSettings
 from mtrag_nb.core.types import Context, DataError, as_context
 from mtrag_nb.data.mtrag import sample_dir
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.search.index import open_index
+from mtrag_nb.search.store import open_index
 from mtrag_nb.serve.documents import parse_document
 from mtrag_nb.serve.library import (
     Library,

@@ -27,7 +27,7 @@ from mtrag_nb.core.types import DataError, DiskFull, MTRAGError
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.search.store import copy_sparse
+from mtrag_nb.search.vector_store import copy_sparse
 from mtrag_nb.serve import questions, service
 from mtrag_nb.serve.api import make_app
 from mtrag_nb.serve.deletion import to_delete

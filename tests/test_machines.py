@@ -31,7 +31,7 @@ from mtrag_nb.models.server import ServerChat
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.runs.shards import merge_runs
 from mtrag_nb.search.ingest import Corpus, build_index, merge_indexes
-from mtrag_nb.search.index import child_name, open_index
+from mtrag_nb.search.store import child_name, open_index
 from mtrag_nb.systems.baselines import NAIVE
 from tests.support import servers
 from tests.support.qdrant import qdrant

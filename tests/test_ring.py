@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.test_house import ROOT, SOURCES, named_modules
 
-RING = """core.types core.record models.chat models.calls search.nodes search.store search.retrieve systems.stages
+RING = """core.types core.record models.chat models.calls search.nodes search.vector_store search.retrieve systems.stages
 systems.system systems.self_crag runs.run evaluation.scores evaluation.blame show.turn""".split()
 SCRIPT = """
 from pathlib import Path

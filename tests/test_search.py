@@ -28,12 +28,12 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.core.types import DataError, IndexMismatch, Passage, SettingsError
-from mtrag_nb.search.index import Index, child_name, open_folder, open_index
+from mtrag_nb.search.store import Index, child_name, open_folder, open_index
 from mtrag_nb.search.ingest import build_index
-from mtrag_nb.search.store import all_points
+from mtrag_nb.search.vector_store import all_points
 from mtrag_nb.systems.agents import AGENTS
 from mtrag_nb.search.sparse import Bm25, searched_text
-from mtrag_nb.search.index import document_ids
+from mtrag_nb.search.store import document_ids
 from mtrag_nb.serve.documents import document_of
 from mtrag_nb.serve.serve import ask
 from mtrag_nb.serve.library import Library

@@ -25,7 +25,7 @@ from mtrag_nb.models.chat import ScriptedChat, chat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.search.retrieve import _SIGNALS, WEIGHTS, Retriever
-from mtrag_nb.search.index import document_of_node, open_index
+from mtrag_nb.search.store import document_of_node, open_index
 from mtrag_nb.systems.outside import configure
 from mtrag_nb.systems.stages import Toolbox
 from tools.studies.bench import (

@@ -48,7 +48,7 @@ from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import BertScorer, HashEmbedder
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.search.retrieve import Retriever
-from mtrag_nb.search.index import open_index
+from mtrag_nb.search.store import open_index
 from mtrag_nb.systems.agents import Variation, _Varied
 from mtrag_nb.systems.baselines import NAIVE, QUOTE
 from mtrag_nb.systems.citations import claims_of

@@ -40,7 +40,7 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.retrieve import Retriever
-from mtrag_nb.search.index import open_index
+from mtrag_nb.search.store import open_index
 from mtrag_nb.serve.serve import library
 from mtrag_nb.systems.foreign import as_passage, read_reply
 from tests.support.servers import completion, serving

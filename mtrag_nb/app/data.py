@@ -490,7 +490,7 @@ def coverage(
     Raises DataError for qrels without gold, or without a domain.
     """
     from mtrag_nb.search.generations import data_folder
-    from mtrag_nb.search.index import document_ids, gold_coverage, open_folder
+    from mtrag_nb.search.store import document_ids, gold_coverage, open_folder
 
     gold = {}
     domains = {}

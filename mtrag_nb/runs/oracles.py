@@ -44,7 +44,7 @@ from ..models.calls import Models
 from .audits import extra_state, intervene, nodes_leaving, steps_by_node
 from .forks import Intervention
 from .recorded import system_of_run
-from ..search.index import context_of
+from ..search.store import context_of
 from ..search.retrieve import Retriever, best_hits
 from ..search.types import Retrieval
 from ..systems.foreign import ForeignSystem

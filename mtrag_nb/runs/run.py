@@ -353,7 +353,7 @@ def _open_retriever(
     settings: Settings, models: Models, index: str | Path | None
 ) -> RetrieverLike:
     "What searches an index, or somebody's own retriever with its own index."
-    from mtrag_nb.search.index import open_index
+    from mtrag_nb.search.store import open_index
     from mtrag_nb.search.retrieve import open_retriever
 
     if names_code(settings.retrieval.retriever):

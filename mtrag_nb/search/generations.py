@@ -20,7 +20,7 @@ from typing import BinaryIO
 from ..core.files import disk_full, only_writer, read_json, write_json
 from ..core.types import DataError, InUse, digest
 from .manifest import _SUMS, Manifest, lost_state
-from .store import REBUILD, close_store, count_points, open_store
+from .vector_store import REBUILD, close_store, count_points, open_store
 
 # %% auto #0
 __all__ = ['data_folder', 'keep_checksums', 'check_sums', 'sweep', 'sweep_if_idle', 'next_generation']

@@ -45,7 +45,7 @@ from mtrag_nb.core.types import (
 from ..models.chat import EmbedderLike
 from ..models.embed import FromEmbedding
 from .generations import keep_checksums
-from .index import Index, document_ids, open_folder
+from .store import Index, document_ids, open_folder
 from .manifest import Manifest, require_same
 from mtrag_nb.search.nodes import (
     ChildNodes,
@@ -56,7 +56,7 @@ from mtrag_nb.search.nodes import (
     with_stable_ids,
 )
 from .sparse import words
-from mtrag_nb.search.store import (
+from mtrag_nb.search.vector_store import (
     REBUILD,
     all_children,
     all_points,

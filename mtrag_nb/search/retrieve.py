@@ -35,7 +35,7 @@ from mtrag_nb.core.settings import (
 from ..core.text import view_text
 from ..core.types import Context, SettingsError, Turn, digest
 from ..models.chat import EmbedderLike, Reranker
-from .index import Index, child_name, context_of, document_of_node
+from .store import Index, child_name, context_of, document_of_node
 from .nodes import named_part, part_identity
 from .sparse import words
 from .types import Retrieval, RetrieverLike, rrf

@@ -43,11 +43,11 @@ from mtrag_nb.search.generations import (
     sweep,
     sweep_if_idle,
 )
-from ..search.index import Index, document_ids
+from ..search.store import Index, document_ids
 from ..search.ingest import BATCH, Ingestion, batches, finish, remove_passages
 from ..search.manifest import Manifest, lost_state, require_same
 from ..search.nodes import SpanSplitter, hierarchical_parser
-from mtrag_nb.search.store import (
+from mtrag_nb.search.vector_store import (
     check_free,
     copy_sparse,
     create_collection,

@@ -60,7 +60,7 @@ from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
 if TYPE_CHECKING:
-    from mtrag_nb.search.index import Index
+    from mtrag_nb.search.store import Index
 
 # %% auto #0
 __all__ = ['UNREADABLE', 'ReadWriteLock', 'ServedRun', 'open_run', 'new_id', 'time_now', 'exchange', 'set_unreadable_aside',

@@ -85,7 +85,7 @@ class Talk:
         """
         from mtrag_nb.models.calls import BatchingChat
         from mtrag_nb.runs.run import chunks_of
-        from mtrag_nb.search.index import open_index
+        from mtrag_nb.search.store import open_index
         from mtrag_nb.serve.record import new_id, open_run
 
         self.system = system

@@ -40,7 +40,7 @@ from ..evaluation.evidence import Evidence
 from ..models.calls import BatchingChat, Models
 from ..runs.run import chunks_of, open_web
 from ..search.generations import check_sums
-from ..search.index import Index, open_index
+from ..search.store import Index, open_index
 from ..search.manifest import Manifest
 from ..search.retrieve import best_hits, open_retriever
 from mtrag_nb.serve.deletion import (

@@ -40,7 +40,7 @@ from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.search.generations import data_folder
 from mtrag_nb.search.manifest import Manifest
-from mtrag_nb.search.index import open_index
+from mtrag_nb.search.store import open_index
 from mtrag_nb.serve.api import make_app
 from mtrag_nb.serve.guard import rules_of
 from mtrag_nb.serve.library import Library

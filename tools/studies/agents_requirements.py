@@ -17,7 +17,7 @@ from mtrag_nb.core.settings import MINILM, load_settings
 from mtrag_nb.core.text import clip_text
 from mtrag_nb.core.types import Turn
 from mtrag_nb.models.embed import Embedder
-from mtrag_nb.search.store import HNSW
+from mtrag_nb.search.vector_store import HNSW
 from mtrag_nb.systems.agents import (
     AGENTS,
     Remembered,
@@ -166,7 +166,9 @@ def retrieval() -> dict[str, Evidence]:
     memory = last_memory()
     grades = [g.verdict for s in steps_of(both, Graded) for g in s.grades]
     return {
-        "hnsw": Evidence("search.store.HNSW", ", ".join(map(str, HNSW.values()))),
+        "hnsw": Evidence(
+            "search.vector_store.HNSW", ", ".join(map(str, HNSW.values()))
+        ),
         "collection": Evidence("profile agents", local.store.collection),
         "fusion": Evidence(
             "profile agents",

@@ -36,7 +36,7 @@ from mtrag_nb.evaluation.statistics import Interval, auroc_interval, mean_interv
 from mtrag_nb.runs.run import machine, package_versions
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.search.retrieve import Retriever, _query_vectors, _view_terms, best_hits
-from mtrag_nb.search.index import open_index
+from mtrag_nb.search.store import open_index
 from mtrag_nb.systems.stages import grade_by_cosine
 from tests.support.clarity import _ALONE, underspecified
 from tests.support.prices import price_curve, read_ending

@@ -32,7 +32,7 @@ from mtrag_nb.evaluation.calibrate import (
 from mtrag_nb.models.calls import Models
 from mtrag_nb.search.types import GivenPassages
 from mtrag_nb.search.retrieve import Retriever, best_hits
-from mtrag_nb.search.index import context_of, open_index
+from mtrag_nb.search.store import context_of, open_index
 from mtrag_nb.search.manifest import Manifest
 from mtrag_nb.systems.ncl import LAPTOP as NCL_LAPTOP
 from mtrag_nb.systems.ncl import (

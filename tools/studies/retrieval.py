@@ -28,7 +28,7 @@ from mtrag_nb.models.chat import EmbedderLike
 from mtrag_nb.models.embed import Embedder
 from mtrag_nb.runs.run import machine, package_versions
 from mtrag_nb.search.retrieve import Retriever, _make_reranker
-from mtrag_nb.search.index import Index, document_of_node, open_index
+from mtrag_nb.search.store import Index, document_of_node, open_index
 from tools.real_data import real_data
 from tools.study import kept_in
 

@@ -34,7 +34,7 @@ from mtrag_nb.search.retrieve import (
     _PassageReranker,
     _TalkReranker,
 )
-from mtrag_nb.search.index import Index, document_of_node, open_index
+from mtrag_nb.search.store import Index, document_of_node, open_index
 from mtrag_nb.search.sparse import words
 from tools.real_data import real_data
 from tools.studies.retrieval import (

@@ -25,8 +25,8 @@ from mtrag_nb.data.mtrag import read_corpus
 from mtrag_nb.runs.run import machine, package_versions
 from mtrag_nb.search.ingest import build_index
 from mtrag_nb.search.retrieve import Retriever
-from mtrag_nb.search.index import open_index
-from mtrag_nb.search.store import disk_size
+from mtrag_nb.search.store import open_index
+from mtrag_nb.search.vector_store import disk_size
 from tools.real_data import POOL, pool_file, real_data
 
 STORE_WAYS = {
