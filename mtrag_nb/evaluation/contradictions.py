@@ -298,6 +298,11 @@ def _of_fact(fact: Fact, clause: Clause, texts: _Texts) -> Contradiction | None:
     return None
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #80246af4
+def _counted(facts: Sequence[Fact]) -> list[Fact]:
+    "The numbers, dates, times and codes among facts."
+    return [fact for fact in facts if fact.kind in COUNTED]
+
+
 def _of_kind(clause: Clause, kind: str) -> list[Fact]:
     return [fact for fact in clause.facts if fact.kind == kind]
 
@@ -336,23 +341,23 @@ def _names_exchanged(clause: Clause, other: Clause) -> Contradiction | None:
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #c821794a
 def _numbers_exchanged(clause: Clause, other: Clause) -> Contradiction | None:
     "Two numbers of one unit in the other order."
-    order = [scale_fact(fact) for fact in _of_kind(clause, "number")]
-    stated = [scale_fact(fact) for fact in _of_kind(other, "number")]
-    if len(order) != 2 or order[0][1] != order[1][1] or order[0] == order[1]:
+    numbers = _of_kind(clause, "number")
+    stated = _of_kind(other, "number")
+    order = [scale_fact(fact) for fact in numbers]
+    if len(order) != 2 or [scale_fact(fact) for fact in stated] != order[::-1]:
         return None
-    if order != stated[::-1]:
+    first, second = numbers
+    one_unit = order[0] != order[1] and order[0][1] == order[1][1]
+    same_things = first.noun != second.noun == stated[0].noun
+    if same_things or not one_unit:
         return None
-    first, second = _of_kind(clause, "number")
-    nouns = {fact.value: fact.noun for fact in _of_kind(other, "number")}
-    if first.noun != second.noun and nouns[second.value] == second.noun:
-        return None  # each still counts the same
     return Contradiction("order", first.text, second.text)
 
 
 def _plain_words(clause: Clause) -> frozenset[str]:
     "A clause's words and numbers, without words that have an opposite."
     sides = {fact.noun for fact in clause.facts if fact.kind == "side"}
-    numbers = {str(fact.value) for fact in clause.facts if fact.kind in COUNTED}
+    numbers = {str(fact.value) for fact in _counted(clause.facts)}
     return clause.words - sides | numbers
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #6ac2360b
@@ -394,12 +399,11 @@ def _before_for_after(clause: Clause, other: Clause) -> Contradiction | None:
     "A number behind 'after' in one of two clauses and behind 'before' in the other; none if one is negated."
     if clause.negative != other.negative:
         return None
-    for fact in _of_kind(clause, "number"):
-        same = [f for f in _of_kind(other, "number") if stands_in(fact, [f])]
-        turned = [{fact.before, f.before} == {"before", "after"} for f in same]
-        if turned and all(turned):
-            stated = f"'{same[0].before} {same[0].text}'"
-            return Contradiction("order", f"'{fact.before} {fact.text}'", stated)
+    for fact, stated in product(_of_kind(clause, "number"), _of_kind(other, "number")):
+        turned = {fact.before, stated.before} == {"before", "after"}
+        if turned and stands_in(fact, [stated]):
+            sides = [f"'{f.before} {f.text}'" for f in (fact, stated)]
+            return Contradiction("order", *sides)
     return None
 
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #3077ed6f
@@ -448,8 +452,8 @@ def _other_bound(clause: Clause, texts: _Texts) -> Contradiction | None:
 # %% ../../nbs/7_evaluation/02_contradictions.ipynb #98880169
 def _counts_equally(clause: Clause, other: Clause) -> bool:
     "Whether two clauses have the same numbers, dates, times and codes."
-    counted = [f for f in clause.facts if f.kind in COUNTED]
-    stated = [f for f in other.facts if f.kind in COUNTED]
+    counted = _counted(clause.facts)
+    stated = _counted(other.facts)
     same = len(counted) == len(stated)
     return same and all(stands_in(fact, stated) for fact in counted)
 
@@ -543,7 +547,7 @@ def _is_turned_about(answer: str, target: str) -> bool:
         if not match:
             return False
         ends = (text[: match.start()], text[match.end() :])
-        sides.append([_stems(end) for end in ends])
+        sides.append([words_beside_facts(end) for end in ends])
     (left, right), (first, second) = sides
     to_right = (left - right) & (second - first)
     to_left = (right - left) & (first - second)
@@ -666,7 +670,7 @@ def contradictions(answer: str, target: str, question: str = "") -> Contradictio
     if texts.brief:
         found = found or _of_whole(texts, answer, target)
         found = _with_comparison(found, answer, target)
-    counted = {fact for fact in facts_of(texts.target) if fact.kind in COUNTED}
+    counted = set(_counted(facts_of(texts.target)))
     distinct = tuple(dict.fromkeys(found))
     return Contradictions(distinct, len(counted), texts.brief, everywhere)
 
@@ -692,10 +696,6 @@ _OR = re.compile(
 )
 
 
-def _stems(text: str) -> frozenset[str]:
-    return frozenset(words_beside_facts(text))
-
-
 def _dimensions(text: str) -> set[int]:
     "Which of depth, height, length ... a text names."
     words = {token.text.lower() for token in claim_tokens(text)}
@@ -713,7 +713,7 @@ def _is_foreign(
     words = {token.text.lower() for token in claim_tokens(part)}
     if words & _POINTS_BACK:
         return False
-    other = _stems(part) - beside - _stems(" ".join(_SIZES))
+    other = words_beside_facts(part) - beside - words_beside_facts(" ".join(_SIZES))
     stated = _dimensions(part)
     asked = _dimensions(question)
     least = 1 if declined or stated and asked and not stated & asked else 2
@@ -743,15 +743,15 @@ def number_of_another(answer: str, target: str, question: str) -> bool:
     """
     if _YES_OR_NO.match(question):
         return False
-    asked = _stems(question) - _stems(" ".join(_SIZES))
+    asked = words_beside_facts(question) - words_beside_facts(" ".join(_SIZES))
     language = language_of(f"{question} {target}")
     wanted = counted_facts(target, language)
     if not asked or language != "en":
         return False
     parts = _parts(answer)
     having = [part for part in parts if _states_any(wanted, part, language)]
-    beside = _stems(target) | _stems(question)
-    on_topic = [part for part in parts if asked & _stems(part)]
+    beside = words_beside_facts(target) | words_beside_facts(question)
+    on_topic = [part for part in parts if asked & words_beside_facts(part)]
     if not having or not set(having).isdisjoint(on_topic):
         return False
     declined = any(map(declines, on_topic))
@@ -821,9 +821,9 @@ def excepts(answer: str, target: str, question: str = "") -> bool:
     """
     if _EXCEPT.search(f"{target} {question}"):
         return False
-    words = _stems(target)
+    words = words_beside_facts(target)
     for match in _EXCEPT.finditer(answer):
         behind = answer[match.end() :].split()[:2]
-        if words & _stems(f"of {' '.join(behind)}"):
+        if words & words_beside_facts(f"of {' '.join(behind)}"):
             return True
     return False

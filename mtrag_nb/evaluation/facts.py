@@ -371,16 +371,15 @@ def scale_fact(fact: Fact) -> tuple[float, str]:
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #e7f6bc91
 def _same_number(fact: Fact, other: Fact) -> bool:
-    "Whether two numbers are equal in the same unit, or as written if one has no unit; percentages may be rounded."
+    "Whether two numbers are equal in one unit, or as written if one has none; a percentage may be the other one rounded."
     value, unit = scale_fact(fact)
     other_value, other_unit = scale_fact(other)
     if not (unit and other_unit) and fact.value == other.value:
         return True
-    if unit != other_unit:
-        return False
-    near = unit == "%" and abs(value - other_value) < 0.4
-    rounded = near and {len(str(fact.value)), len(str(other.value))} != {2}
-    return value == other_value or rounded
+    if unit == other_unit == "%":
+        decimals = min(len(str(f.value).partition(".")[2]) for f in (fact, other))
+        return round(value, decimals) == round(other_value, decimals)
+    return (value, unit) == (other_value, other_unit)
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #5c933e6c
 def _same_date(fact: Fact, other: Fact) -> bool:
@@ -693,9 +692,7 @@ def counted_facts(text: str, language: str = "en") -> tuple[Fact, ...]:
     return tuple(f for f in facts if f.kind in COUNTED and f.before not in denies)
 
 
-def words_beside_facts(text: str) -> list[str]:
-    """Return the stems of a text's words, without numbers, units, dates, times and codes, in
-    alphabetical order.
-    """
+def words_beside_facts(text: str) -> frozenset[str]:
+    "Return the stems of a text's words, without numbers, units, dates, times and codes."
     parts = clauses(text, frozenset(), language_of(text))
-    return sorted(frozenset().union(*(clause.words for clause in parts)))
+    return frozenset().union(*(clause.words for clause in parts))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, combinations
@@ -55,23 +55,22 @@ class Interval:
     "Number of conversations."
     level: float = 0.95
 
-    def __str__(self) -> str:
+    def _written(self, write: Callable[[float], str]) -> str:
+        "The estimate and its ends, each number written by a function."
         if self.value is None:
             return show(None)
         span = f"({_few(self.clusters)})"
         if self.low is not None:
-            span = f"[{show(self.low)}, {show(self.high)}]"
-        return f"{show(self.value)} {span}"
+            span = f"[{write(self.low)}, {write(self.high)}]"
+        return f"{write(self.value)} {span}"
+
+    def __str__(self) -> str:
+        return self._written(show)
 
     @property
     def signed(self) -> str:
         "A difference as text with signs: +0.062 [+0.047, +0.077]."
-        if self.value is None:
-            return show(None)
-        span = f"({_few(self.clusters)})"
-        if self.low is not None:
-            span = f"[{self.low:+.3f}, {self.high:+.3f}]"
-        return f"{self.value + 0:+.3f} {span}"
+        return self._written(lambda x: f"{x + 0:+.3f}")
 
 # %% ../../nbs/7_evaluation/00_statistics.ipynb #b7f02741
 def _codes(clusters: Sequence[Hashable]) -> tuple[np.ndarray, int]:

@@ -232,8 +232,8 @@ def _by_numbers(answer: str, target: str, stated: bool = False) -> TargetVerdict
         return _by_range(answer, target, len(wanted))
     words = _words_of(target)
     if stated:
-        words = words_beside_facts(target)
-        answer = " ".join([answer, *words_beside_facts(answer)])
+        words = sorted(words_beside_facts(target))
+        answer = " ".join([answer, *sorted(words_beside_facts(answer))])
     if words and _share(answer, " ".join(words)) < 0.5:
         return TargetVerdict("undecided", "number", "the number without its words")
     return TargetVerdict("right", "number")

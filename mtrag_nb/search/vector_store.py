@@ -254,20 +254,17 @@ class NodeStore(BasePydanticVectorStore):
     def held(self) -> HeldNodes:
         "All nodes, read once after each change. Raises DataError: not readable, or one there twice."
         if self._held is None:
-            remedy = REBUILD
+            kind = type(self._inner).__name__
             try:
                 nodes = self._inner.get_nodes()
             except Exception as e:
-                problem = (
-                    f"{type(self._inner).__name__} does not give its nodes back: {e}"
-                )
-                raise DataError(problem, remedy=remedy) from e
+                problem = f"{kind} does not give its nodes back: {e}"
+                raise DataError(problem, remedy=REBUILD) from e
             for n in nodes:
                 n.embedding = None
             self._held = HeldNodes(nodes, self._bm25)
             if len(self._held.by_id) < len(nodes):
-                problem = f"{type(self._inner).__name__} holds children twice"
-                raise DataError(problem, remedy=remedy)
+                raise DataError(f"{kind} holds children twice", remedy=REBUILD)
         return self._held
 
     def add(self, nodes: Sequence[BaseNode], **options: object) -> list[str]:

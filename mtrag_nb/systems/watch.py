@@ -73,18 +73,21 @@ def _node_kinds() -> tuple[type, type]:
     from langchain_core.runnables import Runnable
     from langchain_core.runnables.config import merge_configs, set_config_context
 
-    class WatchedNode(Runnable):
+    class AwaitedNode(Runnable):
+        "A node whose work is awaited; `invoke` waits for it."
+
+        def invoke(
+            self, view: object, config: RunnableConfig | None = None, **kwargs: object
+        ) -> object:
+            return wait_for(self.ainvoke(view, config, **kwargs))
+
+    class WatchedNode(AwaitedNode):
         "A node of a graph, with a visitor around it."
 
         def __init__(self, name: str, bound: Runnable, visitor: Visitor) -> None:
             self.name = name
             self.bound = bound
             self.visitor = visitor
-
-        def invoke(
-            self, view: object, config: RunnableConfig | None = None, **kwargs: object
-        ) -> object:
-            return wait_for(self.ainvoke(view, config, **kwargs))
 
         async def ainvoke(
             self, view: object, config: RunnableConfig | None = None, **kwargs: object
@@ -108,17 +111,12 @@ def _node_kinds() -> tuple[type, type]:
                     work.cancel()
                 raise
 
-    class NestedGraph(Runnable):
+    class NestedGraph(AwaitedNode):
         "A graph that is a node; its visits know where it stands."
 
         def __init__(self, name: str, graph: CompiledStateGraph) -> None:
             self.name = name
             self.graph = graph
-
-        def invoke(
-            self, view: object, config: RunnableConfig | None = None, **kwargs: object
-        ) -> object:
-            return wait_for(self.ainvoke(view, config, **kwargs))
 
         async def ainvoke(
             self, view: object, config: RunnableConfig | None = None, **kwargs: object
