@@ -324,7 +324,7 @@ def _hindrance(r: Reproduction, planned: PlannedRun) -> str:
         return f"{planned.place} compares {_LARGE.split('/')[1]} with a 3B model; {has}"
     prompts = first.stages.prompts
     if changes.get("stages.prompts") == "permissive" and prompts in _PERMISSIVE:
-        return f"the run itself has the prompts {prompts}"
+        return f"without this change its prompts are permissive already ({prompts})"
     if "chunks.flat" in changes and first.qdrant_url:
         return f"it needs an index of its own, and {first.qdrant_url} holds one"
     if not r.data.root and planned.tasks != r.of.runs[0].tasks:
