@@ -28,7 +28,8 @@ from mtrag_nb.core.text import (
 )
 
 # %% auto #0
-__all__ = ['ClaimToken', 'claim_tokens', 'CheckedClaim', 'claims_something', 'check_claims', 'draft_score']
+__all__ = ['NEGATION_ENDS', 'lexicon_words', 'stem_word', 'opposite_sides', 'ClaimToken', 'claim_tokens', 'CheckedClaim',
+           'claims_something', 'check_claims', 'draft_score']
 
 # %% ../../nbs/1_core/11_claims.ipynb #clm00003
 _ONES = (
@@ -58,13 +59,13 @@ def _units() -> dict[str, str]:
 
 
 @cache
-def _word_list(name: str) -> frozenset[str]:
-    "The words of a list of the lexicon."
+def lexicon_words(name: str) -> frozenset[str]:
+    "Return the words of a list of the lexicon: negations, currencies, frame (words that say nothing alone)."
     return frozenset(" ".join(_lexicon()[name]).split())
 
 # %% ../../nbs/1_core/11_claims.ipynb #clm00004
-def _stem(word: str) -> str:
-    "A word without its ending: one key for the forms of a verb or noun."
+def stem_word(word: str) -> str:
+    "Strip the ending of a word, so that the forms of a verb or noun have one key: 'applied' and 'applies' -> 'apply'."
     stem = re.sub(r"['’]s?$", "", word.lower())
     for end in ("ies", "ied", "ing", "ed", "ly", "es", "s"):
         shortest = 3 if end == "ly" else 2
@@ -80,20 +81,23 @@ def _stem(word: str) -> str:
 
 # %% ../../nbs/1_core/11_claims.ipynb #d0f61ef3
 @cache
-def _sides(table: str) -> dict[str, set[int]]:
-    "Stem -> its sides in a table, opposites or modals; the opposite of side k is k ^ 1."
+def opposite_sides(table: str) -> dict[str, set[int]]:
+    """Map stems to the sides on which they stand in a table of the lexicon, "opposites" or "modals".
+
+    The opposite of side k is k ^ 1: 'increase' and 'reduce' stand on two such sides.
+    """
     sides: dict[str, set[int]] = {}
     for side, words in enumerate("|".join(_lexicon()[table]).split("|")):
         for word in words.split():
-            sides.setdefault(_stem(word), set()).add(side)
+            sides.setdefault(stem_word(word), set()).add(side)
     return sides
 
 
 def _opposed(word: str, theirs: Sequence[str], table: str) -> bool:
     "Whether other words have the opposite of a word, and not its own side."
-    sides = _sides(table)
-    others = set().union(*(sides.get(_stem(w), ()) for w in theirs))
-    own = sides.get(_stem(word), set())
+    sides = opposite_sides(table)
+    others = set().union(*(sides.get(stem_word(w), ()) for w in theirs))
+    own = sides.get(stem_word(word), set())
     return any(side ^ 1 in others for side in own - others)
 
 # %% ../../nbs/1_core/11_claims.ipynb #clm00007
@@ -121,7 +125,8 @@ _SUFFIXES = {"k": 10**3, "K": 10**3, "M": 10**6, "mn": 10**6, "bn": 10**9}
 _VERSIONS = {"version", "versions", "release", "v", "section", "chapter"}
 _REACH = 4
 _LONGEST = 1_000  # tokens of a sentence that are looked at: what comes behind them is no sentence
-_ENDS_REACH = {
+# Marks and words behind which a negation no longer reaches.
+NEGATION_ENDS = {
     *",;:()",
     *"but and or that which who when where if because while than".split(),
 }
@@ -150,7 +155,7 @@ _OF_TIME = frozenset("am pm a p uhr h hrs o'clock".split())
 
 @cache
 def _empty_words() -> frozenset[str]:
-    return STOPWORDS | _word_list("negations") | _word_list("frame")
+    return STOPWORDS | lexicon_words("negations") | lexicon_words("frame")
 
 # %% ../../nbs/1_core/11_claims.ipynb #cla00001
 def _value(word: str, textual: bool = False) -> str:
@@ -205,7 +210,7 @@ def _unit_at(words: Sequence[str], start: int, end: int) -> tuple[str, int]:
     end += bool(power)
     before = words[start - 1] if start else ""
     behind = words[end] if end < len(words) else ""
-    unit = units.get(before if before in _word_list("currencies") else behind, "")
+    unit = units.get(before if before in lexicon_words("currencies") else behind, "")
     if unit in _HAVE_SPEED:
         rate = _BY.match(" ".join(words[end + 1 : end + 3]))
         unit += f"/{rate[1] or rate[2]}" if rate else ""
@@ -300,13 +305,13 @@ def claim_tokens(sentence: str) -> tuple[ClaimToken, ...]:
             tokens.append(replace(token, negated=since <= _REACH))
             continue
         word = raw[i].lower()
-        if word in _word_list("negations"):
+        if word in lexicon_words("negations"):
             since = 0
-        elif word in _ENDS_REACH:
+        elif word in NEGATION_ENDS:
             since = _REACH
         kind = _kind_at(raw, i, bool(tokens) and tokens[-1].kind == "number")
         negated = bool(kind) and since <= _REACH
-        tokens.append(ClaimToken(_stem(word), kind, raw[i], negated))
+        tokens.append(ClaimToken(stem_word(word), kind, raw[i], negated))
         i += 1
     return tuple(tokens)
 
@@ -423,8 +428,8 @@ def _turned(claim: Sequence[ClaimToken], i: int, sources: _Sources) -> _Features
     "Whether the passages have a word's opposite and not the word; or another modal before the same verb."
     word = claim[i].text
     context = sources.context(i)
-    stem = _stem(word)
-    if stem not in _sides("opposites") and stem not in _sides("modals"):
+    stem = stem_word(word)
+    if stem not in opposite_sides("opposites") and stem not in opposite_sides("modals"):
         return {}
     most, row = sources.best(context)
     if 2 * most < len(context):

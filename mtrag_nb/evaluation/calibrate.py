@@ -484,9 +484,7 @@ def _read_calibration(path: str | Path) -> Calibration:
         return build_object(Calibration, read_json(path)["calibration"], "ignore")
     except (DataError, KeyError, TypeError) as e:
         problem = f"not a calibration ({type(e).__name__}: {getattr(e, 'problem', e)})"
-        raise DataError(
-            problem, path, remedy="`mtrag measure_ways` writes one"
-        ) from None
+        raise DataError(problem, path, remedy="`mtrag calibrate` writes one") from None
 
 # %% ../../nbs/7_evaluation/22_calibrate.ipynb #c3e4c89e
 def apply_calibration(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import groupby
 
-from ..core.claims import ClaimToken, _sides, _stem, claim_tokens
+from ..core.claims import ClaimToken, opposite_sides, stem_word, claim_tokens
 from ..core.files import data_dir, read_json
 from mtrag_nb.core.text import (
     STOPWORDS,
@@ -597,12 +597,12 @@ def _name_facts(tokens: Sequence[ClaimToken], names: frozenset[str]) -> list[Fac
 @cache
 def _opposites() -> dict[str, set[int]]:
     "Stem -> its sides in the table of opposites, with those of the languages that are read."
-    sides = {stem: set(places) for stem, places in _sides("opposites").items()}
+    sides = {stem: set(places) for stem, places in opposite_sides("opposites").items()}
     count = 1 + max(max(places) for places in sides.values())
     words = "|".join(_lexicon()["opposites"]).split("|")
     for side, listed in enumerate(words, count):
         for word in level(listed).split():
-            sides.setdefault(_stem(word), set()).add(side)
+            sides.setdefault(stem_word(word), set()).add(side)
     return sides
 
 
@@ -611,7 +611,7 @@ def _sides_of(word: str) -> frozenset[int]:
     "The sides of a word in the table of opposites; of stop words only those that bound something have one."
     if word in STOPWORDS and word not in _BOUNDING:
         return frozenset()
-    return frozenset(_opposites().get(_stem(word), ()))
+    return frozenset(_opposites().get(stem_word(word), ()))
 
 
 def _side_facts(tokens: Sequence) -> list[Fact]:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import chain, groupby
 from typing import NamedTuple
 
-from ..core.claims import _ENDS_REACH, ClaimToken, _word_list, claim_tokens
+from ..core.claims import NEGATION_ENDS, ClaimToken, lexicon_words, claim_tokens
 from ..core.plain_answer import plain_answer
 from ..core.refusals import Stance, declines, stance
 from mtrag_nb.core.text import (
@@ -421,7 +421,9 @@ def _alike_in_form(answer: str, target: str, question: str) -> tuple[str, str]:
 def _words_by_clause(text: str) -> Iterator[tuple[set[str], set[str]]]:
     "The words of each clause of a text, and their keys."
     for sentence in sentences(text):
-        runs = groupby(claim_tokens(sentence), lambda t: t.text.lower() in _ENDS_REACH)
+        runs = groupby(
+            claim_tokens(sentence), lambda t: t.text.lower() in NEGATION_ENDS
+        )
         for is_end, run in runs:
             tokens = list(run)
             if not is_end:
@@ -430,7 +432,7 @@ def _words_by_clause(text: str) -> Iterator[tuple[set[str], set[str]]]:
 
 def _only_denied(answer: str, target: str, question: str) -> bool:
     "Whether a target stands only in clauses with a negation, where neither it nor the question has one."
-    no = _word_list("negations")
+    no = lexicon_words("negations")
     beside = (*claim_tokens(target), *claim_tokens(question))
     if any(t.text.lower() in no for t in beside):
         return False
