@@ -115,7 +115,7 @@ def test_spans_come_back_through_phoenix(name, tmp_path):
 
 
 def test_annotations_name_spans(tmp_path):
-    run = evidence("sample_self_crag")
+    run = evidence("sample_self_crag_laptop")
     path, _ = exported(run, tmp_path / "spans.jsonl")
     ids = {s["spanId"]: s for _, line in read_jsonl(path) for s in spans_in(line)}
     found = read_json(tmp_path / "spans.annotations.json")["data"]

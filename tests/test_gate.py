@@ -204,7 +204,7 @@ def test_both_work_in_the_light_install(tmp_path):
 def repeats() -> list[dict[str, float]]:
     "Five runs of one system with other seeds over 120 conversations: task id -> right answers less half of the wrong ones."
     told = read_json(data_dir("measured") / "equal.json")
-    first = told["endings"]["self_crag+graded"]
+    first = told["endings"]["self_crag"]
     some = [first, *(first | other for other in told["seeds"].values())]
     ends = [{i: right_and_wrong(read_ending(e)) for i, e in x.items()} for x in some]
     return [{i: right - wrong / 2 for i, (right, wrong) in x.items()} for x in ends]
@@ -347,7 +347,7 @@ def searched(*web: str) -> WebSearched:
 
 def test_a_card_holds_mechanisms_against_gold_and_names_the_idle_ones():
     known = read_gold(sample_dir() / "reference.jsonl")
-    card = mechanism_card(Evidence(Run(RUNS / "sample_self_crag"), known))
+    card = mechanism_card(Evidence(Run(RUNS / "sample_self_crag_laptop"), known))
     rows = {r["kind"]: r for r in card.data["mechanisms"]}
     counts = (rows["retry"]["turns"], rows["refusal"]["turns"], rows["check"]["visits"])
     assert counts == (1, 5, 12) and rows["grade"]["good rejected"] == (3, 17)

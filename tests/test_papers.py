@@ -346,7 +346,7 @@ def made_in(
 ):
     "A reproduction whose models need no fetching; Self-CRAG's without the runs of its other variants."
     known = {
-        "variant": "graded" if paper == "self_crag" else "",
+        "variant": "project" if paper == "self_crag" else "",
         "encoder": "none",
         **known,
     }

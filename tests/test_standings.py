@@ -29,7 +29,7 @@ from mtrag_nb.evaluation.standings import (
 )
 
 GOLD = read_gold(sample_dir() / "reference.jsonl")
-RUN = data_dir("recorded") / "sample_self_crag"
+RUN = data_dir("recorded") / "sample_self_crag_laptop"
 
 
 def released(n: int, shares: dict[str, tuple[int, float]]) -> ReleasedRuns:

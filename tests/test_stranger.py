@@ -18,7 +18,7 @@ from mtrag_nb.core.types import MTRAGError
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.serve.documents import parse_document
 
-SAMPLE = Path(__file__).parents[1] / "data" / "recorded" / "sample_self_crag"
+SAMPLE = Path(__file__).parents[1] / "data" / "recorded" / "sample_self_crag_laptop"
 SECRET = "SECRET_OF_THIS_MACHINE"
 CONNECTED: list[object] = []  # addresses that this process connected to
 

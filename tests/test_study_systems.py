@@ -532,7 +532,7 @@ def test_runs_of_ncl_are_compared(tmp_path: Path) -> None:
     "Recorded runs side by side: costs, circular scores, local rewrites."
     gold = read_gold(sample_dir() / "reference.jsonl")
     recorded = {}
-    for name in ("ncl", "naive", "self_crag+graded"):
+    for name in ("ncl", "naive", "self_crag"):
         kept = data_dir("recorded") / f"sample_{name.replace('+', '_')}"
         shutil.copytree(kept, tmp_path / name)
         recorded[name] = Run(tmp_path / name)
@@ -1132,7 +1132,7 @@ def test_nexus_is_measured_from_end_to_end(tmp_path: Path) -> None:
     assert cited_table(cited)[1]
     assert cited["rows"]["nexus"]["supported"]["mean"] == 1 and set(cited["minus"]) == {
         "quote",
-        "self_crag+graded",
+        "self_crag",
         "nexus",
         "nexus-written",
     }

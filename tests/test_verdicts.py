@@ -806,7 +806,7 @@ def test_a_served_judge_decides_by_command(by_judge, tmp_path, capsys):
 
 
 def test_a_recorded_run_is_judged_by_its_kept_judgements():
-    folder = ROOT / "data" / "recorded" / "sample_self_crag"
+    folder = ROOT / "data" / "recorded" / "sample_self_crag_laptop"
     run = Run(folder, judged=folder / "judged")
     gold = read_benchmark(sample_dir() / "reference.jsonl").gold
     found = blame(Evidence(run, gold, verdicts="judge"))

@@ -47,20 +47,23 @@ ROOT = Path(__file__).resolve().parents[1]
 CONVERSATIONS = ("a647d2ed", "a6e3eb1d", "ee5c26c9")
 KEPT = ("manifest.json", "trajectories.jsonl", "passages.jsonl")
 VARIANTS = {  # name of the run -> system, changed settings
-    "sample_self_crag": ("self_crag+laptop", {}),
-    "sample_self_crag_graded": ("self_crag+graded", {}),
+    "sample_self_crag_laptop": ("self_crag+laptop", {}),
+    "sample_self_crag": ("self_crag", {}),
     "sample_naive": ("naive", {}),
     "sample_quote": ("quote", {}),
     "sample_nexus": ("nexus", {}),
     "sample_agents": ("agents", {}),
     "sample_ncl": ("ncl", {}),
     "sample_ncl_no_classification": ("ncl", {"ncl.classify": False}),
-    "sample_self_crag_no_filter": (
+    "sample_self_crag_laptop_no_filter": (
         "self_crag+laptop",
         {"retrieval.domain_filter": False},
     ),
-    "sample_self_crag_flat": ("self_crag+laptop", {"chunks.flat": True}),
-    "sample_self_crag_strict": ("self_crag+laptop", {"stages.prompts": "strict"}),
+    "sample_self_crag_laptop_flat": ("self_crag+laptop", {"chunks.flat": True}),
+    "sample_self_crag_laptop_strict": (
+        "self_crag+laptop",
+        {"stages.prompts": "strict"},
+    ),
 }
 ASKED = (  # of agents, by `mtrag ask`: long enough that most of it lies in the summary
     "who won the coast league in 2021",
@@ -85,8 +88,8 @@ TALKS = {  # name of the run in data/talks -> changed settings of agents, questi
 WALKED = "Are dogs allowed at Ansel Ridge?"  # the first question of the conversation of tour/00
 WORDING = "Does the document answer the question? Reply with one word: yes or no."
 JUDGED = {  # name of a run in data/recorded -> what the laptop's judge is asked
-    "sample_self_crag": PROTOCOLS,
-    "sample_self_crag_graded": ("refusal", "faithfulness", "correctness"),
+    "sample_self_crag_laptop": PROTOCOLS,
+    "sample_self_crag": ("refusal", "faithfulness", "correctness"),
     "sample_ncl": PROTOCOLS,
     "sample_ncl_no_classification": PROTOCOLS,
 }

@@ -306,9 +306,8 @@ def _run_demo(
     return Run(out)
 
 # %% ../../nbs/app/04_run.ipynb #demorec1
-def _recorded_demo(variant: str = "graded") -> Run:
-    "The recorded turns of the default system over the sample; on a laptop it does what its variant `graded` says."
-    ending = "" if variant == "laptop" else f"_{variant}"
+def _recorded_demo(ending: str = "") -> Run:
+    "The recorded turns of the default system over the sample, or of the variant that an ending names, as _laptop."
     return Run(data_dir("recorded") / f"sample_{DEFAULT}{ending}")
 
 
@@ -333,13 +332,13 @@ def _compare_variants(sample: Benchmark) -> str:
     from mtrag_nb.evaluation.blame import blame
     from mtrag_nb.evaluation.evidence import Evidence
 
-    right = {}
-    for variant in ("graded", "laptop"):
-        report = blame(Evidence(_recorded_demo(variant), sample.gold))
-        right[variant] = sum(b.verdict == "right" for b in report.judged)
+    right = []
+    for ending in ("", "_laptop"):
+        report = blame(Evidence(_recorded_demo(ending), sample.gold))
+        right.append(sum(b.verdict == "right" for b in report.judged))
     return (
-        f"Of {len(report.judged)} recorded turns of the sample {DEFAULT} got {right['graded']} right, its "
-        f"variant for a small model {right['laptop']}: `mtrag demo --as laptop` runs that one."
+        f"Of {len(report.judged)} recorded turns of the sample {DEFAULT} got {right[0]} right, its "
+        f"variant for a small model {right[1]}: `mtrag demo --as laptop` runs that one."
     )
 
 # %% ../../nbs/app/04_run.ipynb #a6066ba0

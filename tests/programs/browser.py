@@ -29,7 +29,7 @@ from common import OFFLINE, ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 RECORDED = ROOT / "data" / "recorded"
-CRAG, NAIVE = RECORDED / "sample_self_crag_graded", RECORDED / "sample_naive"
+CRAG, NAIVE = RECORDED / "sample_self_crag", RECORDED / "sample_naive"
 OLD_WIDGETS = "jupyterlab==3.6.8 ipywidgets==7.7.1 jupyterlab-widgets==1.1.1 ipykernel"
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1200, "height": 1000}
 TALL = DESKTOP | {"height": 1900}
@@ -387,7 +387,7 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.body).to_contain_text("Tidebase 4 Starter")
         panel.shot(checks.shots / f"{name}-first.png")
     with checks(f"{name}: filters"):
-        panel.choose("system", "sample_self_crag_graded", "of 16 turns")
+        panel.choose("system", "sample_self_crag", "of 16 turns")
         panel.choose("domain", "clapnq", "of 11 turns")
         panel.choose(
             "turn", "6", "1 of 1 turns", "refused: hallucination loop exhausted"
@@ -446,7 +446,7 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.place).to_contain_text("of 32 turns")
         expect(tab.locator(".widget-button", has_text="▸").first).to_contain_text("1")
     with checks(f"{name}: the disagreements between the systems"):
-        panel.choose("system", "sample_self_crag_graded")
+        panel.choose("system", "sample_self_crag")
         panel.choose("show", "systems disagree")
         expect(panel.place).not_to_contain_text("of 16 turns")
         expect(panel.place).to_contain_text("1 of ")
@@ -470,7 +470,7 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         assert kept == [
             "bad retrieval",
             "gold <b>missing</b>",
-            "sample_self_crag_graded",
+            "sample_self_crag",
         ]
         panel.choose("show", "labelled", "1 of 1 turns")
         panel.press("next")
@@ -611,7 +611,7 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
             tab.goto(html.as_uri())
             tab.wait_for_timeout(1000)
             output = tab.locator(OWN_OUTPUT, has_text=SAVED).first
-            expect(output).to_contain_text("sample_self_crag_graded")
+            expect(output).to_contain_text("sample_self_crag")
             unfold_all(tab)
             shown = " ".join(output.inner_text().split())
             assert all(

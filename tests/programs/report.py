@@ -30,7 +30,7 @@ RECORDED, REFERENCE = (
     ROOT / "data" / "recorded",
     ROOT / "data" / "sample" / "reference.jsonl",
 )
-FOUR = ("sample_self_crag", "sample_ncl", "sample_agents", "sample_naive")
+FOUR = ("sample_self_crag_laptop", "sample_ncl", "sample_agents", "sample_naive")
 WRITE = """import sys, time
 from mtrag_nb.show.report import write_report
 path = write_report(sys.argv[3:], sys.argv[1], sys.argv[2])

@@ -26,7 +26,7 @@ DATA = ("sample", "recorded", "measured", "paper")
 REPORT = """
 from mtrag_nb.app.cli import main
 from mtrag_nb.core.files import data_dir
-raise SystemExit(main(["report", str(data_dir("recorded") / "sample_self_crag"), "--out", "report.html"]))
+raise SystemExit(main(["report", str(data_dir("recorded") / "sample_self_crag_laptop"), "--out", "report.html"]))
 """
 OWN = """
 from pathlib import Path

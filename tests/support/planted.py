@@ -46,7 +46,7 @@ DECLINES = "I don't know: the documents do not say."
 CHANGES = {"stages.rewrite": "always", "stages.check_threshold": 0.5}
 CHANGES |= {"stages.grade_threshold": 0.12}
 NAMES = [
-    "self_crag+graded",
+    "self_crag",
     *list(SYSTEMS)[1:],
 ]  # hashes never reach the gate of the laptop's own
 

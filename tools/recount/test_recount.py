@@ -1246,7 +1246,7 @@ def test_equal_study():
             pair
         )  # none is better here and worse there
     first, seeds = (
-        kept("equal")["endings"]["self_crag+graded"],
+        kept("equal")["endings"]["self_crag"],
         kept("equal")["seeds"].values(),
     )
     changed = [sum(e["said"] != first[i]["said"] for i, e in x.items()) for x in seeds]
@@ -1268,17 +1268,11 @@ def test_blame_of_the_equal_study():
         forks[name] = sum(len(next(iter(some.values()))[k]) for k in ("off", "known"))
     assert {o["system"] for o in forked} == forks.keys()
     for mechanism in ("check and retry", "retry"):
-        some = [
-            (o, o["off"][mechanism])
-            for o in forked
-            if o["system"] == "self_crag+graded"
-        ]
+        some = [(o, o["off"][mechanism]) for o in forked if o["system"] == "self_crag"]
         before = endings_of(
             {o["task"]: row(o, o["run"] if x == "=" else x) for o, x in some}
         )
-        found = points(
-            before, of_equal()["self_crag+graded"], 1 - 0.05 / sum(forks.values())
-        )
+        found = points(before, of_equal()["self_crag"], 1 - 0.05 / sum(forks.values()))
         dear = [s for (p, _), s in signs(found).items() if p >= 0.4]
         if mechanism == "retry":
             assert dear.count(0) > 31 and 1 not in dear

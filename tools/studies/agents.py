@@ -229,7 +229,7 @@ def measured(
 
 BESIDE_AGENTS: Variants = {
     "agents": (AGENTS, {}),
-    "self_crag+graded": (SELF_CRAG.variant("graded"), {}),
+    "self_crag": (SELF_CRAG, {}),
     "ncl": (NCL, {}),
     "naive": (NAIVE, {}),
     "quote": (QUOTE, {}),
@@ -353,7 +353,7 @@ def check_findings() -> None:
     found = kept_in("agents")
     rows = found["beside"]["rows"]
     average = {name: row[SCORES[0]]["mean"] for name, row in rows.items()}
-    writing = [average[n] for n in ("agents", "self_crag+graded", "ncl", "naive")]
+    writing = [average[n] for n in ("agents", "self_crag", "ncl", "naive")]
     assert max(writing) - min(writing) < 0.025
     assert average["quote"] > max(writing)
     for part in ("beside", "parts"):

@@ -313,17 +313,17 @@ def kind_table() -> View:
 
 CLAIMS = (  # system, mechanism, what its paper says that it does
     (
-        "self_crag+graded",
+        "self_crag",
         "rewrite",
         "the rewrite makes questions that lean on the conversation searchable (seed paper, II.D.1)",
     ),
     (
-        "self_crag+graded",
+        "self_crag",
         "grade",
         "the grade keeps away documents that lead the generator astray (seed paper, II.D.2)",
     ),
     (
-        "self_crag+graded",
+        "self_crag",
         "check and retry",
         "the check catches what stands in no document, and its retries repair it (seed paper, II.C)",
     ),
@@ -406,8 +406,8 @@ def check_findings() -> None:
     curves = fork_curves()
     gates = kept_gates()
     causes = failed_causes()
-    both = "self_crag+graded: check and retry"
-    retry = "self_crag+graded: retry"
+    both = "self_crag: check and retry"
+    retry = "self_crag: retry"
     assert curves[both].verdict == "better at prices 0.3 to 1"
     assert (moved(both, False)["refused"], moved(both, False)["wrong"]) == (15, -13)
     assert moved(both, True)["refused"] == 17 and not curves[retry].verdict.startswith(
@@ -421,19 +421,18 @@ def check_findings() -> None:
     assert moved(retry, True)["wrong"] == 5
     assert sum(e.refused for e in pairs["off"][retry].before.values()) == 47
     found = {(n, g.name): g for n, some in gates.items() for g in some}
-    grade = curves["self_crag+graded: grade"]
+    grade = curves["self_crag: grade"]
     perfect = curves["quote: perfect grade"]
     assert (
-        grade.verdict == "not shown"
-        and acted(pairs["off"]["self_crag+graded: grade"]) == 29
+        grade.verdict == "not shown" and acted(pairs["off"]["self_crag: grade"]) == 29
     )
     assert perfect.verdict == "better throughout"
     assert [round(perfect.points[x].value, 1) for x in (CORNERS[0], CORNERS[-1])] == [
         0.1,
         0.7,
     ]
-    refusal = curves["self_crag+graded: perfect refusal"]
-    p = pairs["known"]["self_crag+graded: perfect refusal"]
+    refusal = curves["self_crag: perfect refusal"]
+    p = pairs["known"]["self_crag: perfect refusal"]
     gave = Counter(
         p.after[i].verdict
         for i, e in p.before.items()
@@ -443,7 +442,7 @@ def check_findings() -> None:
         "failed": 15,
         "undecided": 1,
     }
-    check = found["self_crag+graded", "hallucination_check: grounded"]
+    check = found["self_crag", "hallucination_check: grounded"]
     assert (
         check.count(True, True) == 8
         and check.kept.value == 1
@@ -464,7 +463,7 @@ def check_findings() -> None:
         )
     lost = {
         n: found[n, "grade_documents"]
-        for n in ("self_crag+graded", "agents", "quote", "nexus")
+        for n in ("self_crag", "agents", "quote", "nexus")
     }
     assert [round(g.dropped.value, 2) for g in lost.values()] == [
         0.16,
@@ -479,7 +478,7 @@ def check_findings() -> None:
 
 FORKED = {
     "naive": ((), ()),
-    "self_crag+graded": (("grade", "check and retry", "retry"), ("perfect refusal",)),
+    "self_crag": (("grade", "check and retry", "retry"), ("perfect refusal",)),
     "quote": (("grade",), ("perfect grade",)),
     "nexus": ((), ()),
     "ncl": (("check and retry",), ()),

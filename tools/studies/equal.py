@@ -1,7 +1,7 @@
 """Six systems over 120 turns of 120 conversations, half of them unanswerable: the draw, the runs, and how each turn ends.
 
 One turn of a conversation, and no conversation twice: thirty of each kind from each of the two sets. The six systems answer all of
-it once, `self_crag+graded` four times more with other seeds: its first drafts are greedy, so that only its retries are asked anew.
+it once, `self_crag` four times more with other seeds: its first drafts are greedy, so that only its retries are asked anew.
 A run that was interrupted goes on; on one core the six take an hour and a quarter, the seeds half an hour.
 """
 
@@ -29,7 +29,7 @@ from tests.support.prices import PRICES, SHARES, PriceCurve, price_curve, read_e
 from tools.study import kept_in, run_command
 
 KINDS = {"answerable": "ANSWERABLE", "unanswerable": "UNANSWERABLE"}
-SYSTEMS = ("naive", "self_crag+graded", "quote", "nexus", "ncl", "agents")
+SYSTEMS = ("naive", "self_crag", "quote", "nexus", "ncl", "agents")
 SEEDS = range(1, 5)  # beside 0, of Self-CRAG's retries
 Endings = Mapping[str, Ending]  # task id -> how its turn ended
 
@@ -92,7 +92,7 @@ def curve_cells(c: PriceCurve) -> list:
 @cache
 def endings_by_seed() -> dict[str, dict[str, Ending]]:
     "Seed -> how the turns of Self-CRAG ended."
-    first = kept_endings()["self_crag+graded"]
+    first = kept_endings()["self_crag"]
     seeds = [("0", {}), *kept_in("equal")["seeds"].items()]
     return {s: first | read_endings(some) for s, some in seeds}
 
@@ -173,14 +173,14 @@ def check_findings() -> None:
         e.outcome is Outcome.ERROR for some in ends.values() for e in some.values()
     )
     for n in ("quote", "nexus"):
-        assert curve(n, "naive").shown == 1 and curve(n, "self_crag+graded").shown == 0
+        assert curve(n, "naive").shown == 1 and curve(n, "self_crag").shown == 0
         won = [
             x
-            for x in curve(n, "self_crag+graded").points
-            if curve(n, "self_crag+graded").sign(*x) == 1
+            for x in curve(n, "self_crag").points
+            if curve(n, "self_crag").sign(*x) == 1
         ]
         assert max(p for p, _ in won) <= 0.5 and max(s for _, s in won) <= 0.2
-    both = curve("self_crag+graded", "naive")
+    both = curve("self_crag", "naive")
     assert [both.sign(0.0, s) for s in SHARES] == [0, 0, 0, 0, 1] and better_from(
         both
     ) == 0.4
@@ -276,11 +276,9 @@ def run_equal(folder: Path) -> None:
         return endings(Evidence(Run(out), known.gold))
 
     kept = {name: ended(name) for name in SYSTEMS}
-    first = kept["self_crag+graded"]
+    first = kept["self_crag"]
     others = {
-        str(seed): {
-            i: e for i, e in ended("self_crag+graded", seed).items() if e != first[i]
-        }
+        str(seed): {i: e for i, e in ended("self_crag", seed).items() if e != first[i]}
         for seed in SEEDS
     }
     made = {

@@ -690,6 +690,4 @@ def check_findings() -> None:
         all(golden["quote"] + golden["nexus"])
         and len(golden["quote"] + golden["nexus"]) == 208
     )
-    assert {
-        round(1 - np.mean(golden[n]), 2) for n in ("self_crag+graded", "agents")
-    } == {0.06}
+    assert {round(1 - np.mean(golden[n]), 2) for n in ("self_crag", "agents")} == {0.06}

@@ -56,7 +56,7 @@ from tools.study import kept_in, run_command
 
 MENDED = (
     "naive",
-    "self_crag+graded",
+    "self_crag",
     "quote",
     "nexus",
     "selective",
@@ -108,14 +108,12 @@ TRIED = {
 COMPARED = [
     (a, b)
     for a in ("self_crag+laptop", "chosen", OLDER)
-    for b in ("naive", "self_crag+graded")
+    for b in ("naive", "self_crag")
 ]
-COMPARED += [("best draft", "self_crag+graded")]
+COMPARED += [("best draft", "self_crag")]
 COMPARED += [("selective", n) for n in MENDED if n != "selective"]
-WIDER = [("self_crag+laptop", "naive"), ("self_crag+laptop", "self_crag+graded")]
-WIDER += [
-    ("selective", n) for n in ("naive", "self_crag+graded", "quote", "self_crag+laptop")
-]
+WIDER = [("self_crag+laptop", "naive"), ("self_crag+laptop", "self_crag")]
+WIDER += [("selective", n) for n in ("naive", "self_crag", "quote", "self_crag+laptop")]
 
 
 def labelled(name: str) -> dict[str, Ending]:
@@ -230,13 +228,13 @@ def chosen_variant() -> tuple[float, str, str]:
 @cache
 def chosen_less_self_crag() -> PriceCurve:
     "The chosen variant less Self-CRAG as it was, on the choosing set."
-    return at_corners(labelled("self_crag+graded"), tried_repairs()[chosen_variant()])
+    return at_corners(labelled("self_crag"), tried_repairs()[chosen_variant()])
 
 
 def show_repairs() -> None:
     "Print the variants without a gate and behind the chosen one, the mean gains of copying, and the choice."
     chosen = chosen_variant()
-    was = labelled("self_crag+graded")
+    was = labelled("self_crag")
     listed = {k: x for k, x in tried_repairs().items() if k[0] in (0.0, chosen[0])}
     listed["Self-CRAG", "", ""] = was
     curves = repair_curves() | {
@@ -527,13 +525,13 @@ def check_findings() -> None:
         n: [round(share_of(reported[n], k, is_refused), 2) for k in BOTH]
         for n in reported
     }
-    assert shares["self_crag+graded"] == [0.27, 0.33], shares
+    assert shares["self_crag"] == [0.27, 0.33], shares
     assert shares["self_crag+laptop"] == shares["selective"] == [0.13, 0.37], shares
     wide = {
         n: [round(share_of(wider[n], k, is_refused), 2) for k in BOTH] for n in more
     }
     assert wide["self_crag+laptop"] == wide["selective"] == [0.07, 0.37], wide
-    assert wide["self_crag+graded"] == [0.22, 0.33] and len(more["naive"]) == 150
+    assert wide["self_crag"] == [0.22, 0.33] and len(more["naive"]) == 150
     assert round(share_of(more["self_crag+laptop"], BOTH[0], is_refused), 2) == 0.05
     known_talks = {
         e.talk for some in (copied, reported["naive"]) for e in some.values()
@@ -542,7 +540,7 @@ def check_findings() -> None:
     calls = {
         n: sum(e.cost["calls"] for e in reported[n].values()) / 120 for n in reported
     }
-    asks = ("self_crag+graded", "self_crag+laptop", OLDER, "selective")
+    asks = ("self_crag", "self_crag+laptop", OLDER, "selective")
     assert [round(calls[n], 1) for n in asks] == [2.5, 0.8, 1.7, 0.0]
     both = after["both"][0]
     mended = both["self_crag+laptop", "naive"]
@@ -551,13 +549,13 @@ def check_findings() -> None:
     assert round(min(values), 3) == 0.095 and round(max(values), 2) == 0.38, values
     assert signs("MTRAG", "self_crag+laptop", "naive") == [False, False, False, True]
     assert all(signs("MTRAG-UN", "self_crag+laptop", "naive"))
-    assert not any(signs("both", "self_crag+laptop", "self_crag+graded"))
-    assert not any(signs("both", "best draft", "self_crag+graded"))
-    found = [both["best draft", "self_crag+graded"].points[x].value for x in FOUR]
+    assert not any(signs("both", "self_crag+laptop", "self_crag"))
+    assert not any(signs("both", "best draft", "self_crag"))
+    found = [both["best draft", "self_crag"].points[x].value for x in FOUR]
     assert [round(x, 2) for x in found] == [0.02, -0.06, 0.0, -0.09]
     for other in ("naive", "self_crag+laptop"):
         assert all(signs("both", "selective", other))
-    assert signs("both", "selective", "self_crag+graded") == [True, False, True, False]
+    assert signs("both", "selective", "self_crag") == [True, False, True, False]
     for other, listed in (("quote", True), ("nexus", False)):
         c = both["selective", other]
         assert signs("both", "selective", other) == [False, False, False, listed]
@@ -568,13 +566,11 @@ def check_findings() -> None:
         k: [round(c.points[x].value, 2) for x in FOUR] for k, c in wide_curves.items()
     }
     assert gained["self_crag+laptop", "naive"] == [0.1, 0.27, 0.14, 0.34], gained
-    assert gained["self_crag+laptop", "self_crag+graded"] == [0.11, 0.09, 0.1, 0.09], (
-        gained
-    )
+    assert gained["self_crag+laptop", "self_crag"] == [0.11, 0.09, 0.1, 0.09], gained
     assert gained["selective", "quote"] == [0.0, 0.06, 0.05, 0.16], gained
     calls = {n: sum(e.cost["calls"] for e in wider[n].values()) / 270 for n in more}
     assert (
-        round(calls["self_crag+graded"], 1) == 2.4
+        round(calls["self_crag"], 1) == 2.4
         and round(calls["self_crag+laptop"], 1) == 0.9
     )
     gate = {
@@ -589,13 +585,13 @@ def check_findings() -> None:
         0.08,
     ]
     assert all(signs("wider", "self_crag+laptop", "naive"))
-    assert signs("wider", "self_crag+laptop", "self_crag+graded") == [
+    assert signs("wider", "self_crag+laptop", "self_crag") == [
         True,
         False,
         True,
         False,
     ]
-    for other in ("naive", "self_crag+graded", "self_crag+laptop"):
+    for other in ("naive", "self_crag", "self_crag+laptop"):
         assert all(signs("wider", "selective", other))
     assert signs("wider", "selective", "quote") == [False, True, False, True]
     rungs = {k: [c.points[x] for x in FOUR] for k, c in gains.items()}
@@ -816,7 +812,7 @@ def run_mended(
         s: run(more, s, name=f"{s}_{MORE}", only=few) for s in MENDED if s != "nexus"
     }
     found[OLDER] = run(equal, "self_crag+laptop", "self_crag_older", **REWRITING)
-    graded = "self_crag+graded"
+    graded = "self_crag"
     seeds = [run(equal, graded, f"{graded}_{n}", seed=n) for n in SEEDS]
     ends = {n: kept(endings(e)) for n, e in found.items()}
     ends["best draft"] = kept(best_drafts([found[graded], *seeds]))

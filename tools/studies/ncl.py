@@ -104,12 +104,12 @@ Classes = tuple[int, ...]  # that were asked for in one turn, nearest exchange f
 VARIANTS: Variants = {
     "ncl": (NCL, {}),
     "ncl-no-classification": (NCL, {"ncl.classify": False}),
-    "self_crag+graded": (SELF_CRAG.variant("graded"), {}),
+    "self_crag": (SELF_CRAG, {}),
     "naive": (NAIVE, {}),
 }
 SYSTEMS = (
     "ncl",
-    "self_crag+graded",
+    "self_crag",
     "naive",
 )  # the variants that are systems of their own
 
@@ -468,12 +468,12 @@ def check_findings() -> None:
     rows = {r["what"].split(",")[0]: r for r in ncl_told["refusal"]["rows"]}
     wrongly = {n: r["refused"] - r["refused_wrongly"] for n, r in rows.items()}
     assert wrongly["ncl"] == 0
-    assert wrongly["self_crag+graded"] <= 2
+    assert wrongly["self_crag"] <= 2
     share = {
         r["what"]: r["refused"] / r["tasks"]
         for r in ncl_told["with passages"]["mtrag-human"]
     }
-    assert share["self_crag+graded"] > share["ncl"] > share["ncl-no-classification"]
+    assert share["self_crag"] > share["ncl"] > share["ncl-no-classification"]
     assert share["ncl-no-classification"] > share["naive"] == 0
     for p in kept_curve().points:
         if p.risk is not None and p.coverage > 0.2:

@@ -373,7 +373,7 @@ def cited_rows(
 BESIDE_NEXUS: Variants = {
     "naive": (NAIVE, {}),
     "quote": (QUOTE, {}),
-    "self_crag+graded": (SELF_CRAG.variant("graded"), {}),
+    "self_crag": (SELF_CRAG, {}),
     "nexus": (NEXUS, {}),
     "nexus-written": (NEXUS, {"nexus.generator": "write"}),
 }
@@ -502,7 +502,7 @@ def check_findings() -> None:
         "open"
     ) and hypothesis(found["cited"], "nexus")[1].startswith("shown")
     assert (
-        hypothesis(found["cited"], "self_crag+graded")[1].startswith("shown")
+        hypothesis(found["cited"], "self_crag")[1].startswith("shown")
         and 0.4 < rows["nexus-written"]["in company"]["mean"] < 0.6
     )
     assert (
