@@ -258,23 +258,25 @@ def _minutes_spent(folder: Path) -> float:
     return sum(s.get("seconds", 0) for s in Run(folder).manifest["sessions"]) / 60
 
 # %% ../../nbs/app/04_run.ipynb #7ce0d450
+def _longest_turn(run: Run) -> Trajectory:
+    "The turn of a run with the most steps; of equals, the first by its id."
+    return min(run.trajectories.values(), key=lambda t: (-len(t.steps), t.task_id))
+
+
 def _print_demo(run: Run, sample: Benchmark) -> None:
     "Print what came of the demo: outcomes, a conversation, one turn by its steps, the stages to blame."
     from mtrag_nb.evaluation.blame import blame
     from mtrag_nb.evaluation.evidence import Evidence
 
     print_run(run)
-    turns = run.trajectories
     talk = max(run.conversations.values(), key=len)
     print("\nA conversation:")
     for t in talk:
         print(
             f"  {t.turn}. {t.question}\n     {clip_text(t.answer, 160) or t.error.message}"
         )
-    example = max(
-        sorted(turns.values(), key=lambda t: t.task_id), key=lambda t: len(t.steps)
-    )
-    print(f"\nOne turn, the one with the most steps:\n{tell(example, run.passages)}")
+    longest = tell(_longest_turn(run), run.passages)
+    print(f"\nOne turn, the one with the most steps:\n{longest}")
     found = blame(Evidence(run, sample.gold))
     counts = found.counts("stage").items()
     stages = ", ".join(f"{s or 'no stage can be named'} ({n})" for s, n in counts)
@@ -314,11 +316,9 @@ def _recorded_demo(ending: str = "") -> Run:
 def _print_recorded_turn() -> None:
     "Print the recorded turn with the most steps, and what the live run will show and take."
     kept = _recorded_demo()
-    turns = sorted(kept.trajectories.values(), key=lambda t: t.task_id)
-    example = max(turns, key=lambda t: len(t.steps))
     print(
         f"A turn of {DEFAULT} that was recorded before, step by step:\n"
-        f"{tell(example, kept.passages)}\n\n"
+        f"{tell(_longest_turn(kept), kept.passages)}\n\n"
         "Now it answers live, about five minutes on two cores: models load, an index is "
         f"built, the first turn appears, then {_DEMO_TURNS - 1} more together.\n"
         "You will see: how they ended, a conversation, and which stage failed first. "

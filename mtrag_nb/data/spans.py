@@ -291,6 +291,8 @@ def _event_values(events: Iterable[tuple[str, Mapping]]) -> dict[str, object]:
             lists[MESSAGES_OUT if is_reply else MESSAGES_IN].append(message)
         result = at(event, "db.query.result")
         if isinstance(result, Mapping):  # of a store, as OpenLLMetry has it
+            if "document" in result:  # its text
+                result = {"text": result["document"], **result}
             lists[SpanAttributes.RETRIEVAL_DOCUMENTS].append(result)
     if SpanAttributes.RETRIEVAL_DOCUMENTS in lists:
         values[SpanAttributes.OPENINFERENCE_SPAN_KIND] = "RETRIEVER"

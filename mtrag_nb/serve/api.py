@@ -506,6 +506,11 @@ class ServiceServer(uvicorn.Server):
         self.ready: Callable[[], object] = lambda: None
         "Called when it answers, and can be stopped."
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        "Serve until a signal stops the service."
+        self._loop = asyncio.get_running_loop()
+        await super().serve(sockets)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         "Start the server, then call `ready`, which tells the service's owner that it answers."
         await super().startup(sockets)
@@ -513,7 +518,8 @@ class ServiceServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: object) -> None:
         "Stop the service when a signal comes; a second interrupt ends the process at once."
-        self.stopping()
+        # The loop calls it: code that a signal interrupts may hold a lock that it needs.
+        self._loop.call_soon_threadsafe(self.stopping)
         self.force_exit |= self.should_exit and sig == signal.SIGINT
         self.should_exit = True  # not kept, or uvicorn would raise it at its end
 
