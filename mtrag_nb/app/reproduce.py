@@ -227,6 +227,8 @@ class Reproduction:
         self.folder = Path(self.folder)
         self.of = plans[self.paper]
         planned_runs = self.of.runs
+        self.has_defaults = self.profile == "laptop" and not self.variant
+        "Whether nothing but the laptop's defaults is used."
         if self.variant == OWN_VARIANT:
             self.variant = ""
         elif not self.variant and self.profile not in _NO_PAPERS_MODELS:
@@ -238,11 +240,6 @@ class Reproduction:
         self.runs = [(planned, _hindrance(self, planned)) for planned in planned_runs]
         "Each with why it is left out."
         self.made = [planned for planned, why in self.runs if not why]
-
-    @property
-    def has_defaults(self) -> bool:
-        "Whether nothing but the laptop's defaults is used."
-        return self.profile == "laptop" and not self.variant
 
     @property
     def most(self) -> int | None:
@@ -259,7 +256,7 @@ class Reproduction:
         "Return the variant of the system that makes a run."
         if planned.variant == OWN_VARIANT:
             return ""
-        return self.variant or (planned.variant if self.profile == "laptop" else "")
+        return self.variant or (planned.variant if self.has_defaults else "")
 
     def system_of(self, planned: PlannedRun) -> str:
         "Return the name of the system that makes a run."
