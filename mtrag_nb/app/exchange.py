@@ -67,7 +67,7 @@ def import_run(
         str | Path,
         Argument(
             metavar="FILE",
-            help="spans of OpenTelemetry, OpenInference, Phoenix or LangSmith; or predictions: of the",
+            help="spans of OpenTelemetry, OpenInference, Phoenix or LangSmith; or predictions of the benchmark, of TREC or of InspectorRAGet",
         ),
     ],
     /,
@@ -90,7 +90,7 @@ def import_run(
         str | Path | None,
         Option(
             metavar="FILE",
-            help="{node: kind} in JSON or YAML, for nodes whose name does not say what they do:",
+            help="{node: kind} in JSON or YAML, for nodes whose name does not say what they do",
         ),
     ] = None,
     task: Annotated[

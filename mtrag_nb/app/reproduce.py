@@ -734,7 +734,7 @@ def reproduce(
     recorded: Annotated[
         bool,
         Option(
-            help="tables and figures of the runs over the sample that are kept with the project,"
+            help="tables and figures of the runs over the sample that are kept with the project"
         ),
     ] = False,
     *,

@@ -391,7 +391,7 @@ def demo(
             "; ".join(problems) + ". Without models: mtrag demo --recorded"
         )
     models = models or load_name("models.calls:Models")(settings)
-    index = out.parent / f"{out.name}-index"
+    index = out.with_name(f"{out.name}-index")
     ingest(sample_corpus(), index, settings=settings, models=models, progress=progress)
     go = partial(
         run_tasks,

@@ -393,7 +393,7 @@ _WORDS = {  # pydantic's kind of error -> ours
     "int_parsing": "must be a whole number",
     "dict_type": "must be an object",
     "model_type": "must be an object",
-    "model_attributes_type": "must be an object",
+    "model_attributes_type": "must be an object, sent as application/json",
     "list_type": "must be a list",
     "literal_error": "must be {expected}",
     "extra_forbidden": "is no field of this request",

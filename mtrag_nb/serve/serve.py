@@ -615,12 +615,17 @@ def library(
     from mtrag_nb.models.calls import Models
 
     embedder = (models or Models(settings)).embedder
-    named = collection or "documents"
-    whole = True
+    problems = []
     for source in which:
-        change = there.add(source, named, embedder, settings.chunks, progress)
-        for problem in change.problems:
-            print(f"left out: {problem}", file=sys.stderr)
-            whole = False
-        print(f"{source}: {change}")
-    return whole
+        try:
+            change = there.add(
+                source, collection or "documents", embedder, settings.chunks, progress
+            )
+        except DataError as e:
+            problems.append(e)
+        else:
+            problems += change.problems
+            print(f"{source}: {change}")
+    for problem in problems:
+        print(f"left out: {problem}", file=sys.stderr)
+    return not problems
