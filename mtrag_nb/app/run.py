@@ -320,7 +320,8 @@ def _print_recorded_turn() -> None:
         f"A turn of {DEFAULT} that was recorded before, step by step:\n"
         f"{tell(_longest_turn(kept), kept.passages)}\n\n"
         "Now it answers live, about five minutes on two cores: models load, an index is "
-        f"built, the first turn appears, then {_DEMO_TURNS - 1} more together.\n"
+        f"built, the first turn appears, then {_DEMO_TURNS - 1} more together, and others until the "
+        "time is up (--minutes).\n"
         "You will see: how they ended, a conversation, and which stage failed first. "
         "The small model's answers are often wrong.",
         flush=True,
@@ -337,8 +338,9 @@ def _compare_variants(sample: Benchmark) -> str:
         report = blame(Evidence(_recorded_demo(ending), sample.gold))
         right.append(sum(b.verdict == "right" for b in report.judged))
     return (
-        f"Of {len(report.judged)} recorded turns of the sample {DEFAULT} got {right[0]} right, its "
-        f"variant for a small model {right[1]}: `mtrag demo --as laptop` runs that one."
+        f"Of {len(report.judged)} recorded turns of the sample {DEFAULT} got {right[0]} right, and its "
+        f"variant for a small model, which copies sentences where a draft is rejected, {right[1]}. "
+        "To compare it live: `mtrag demo --as laptop`."
     )
 
 # %% ../../nbs/app/04_run.ipynb #a6066ba0

@@ -70,7 +70,7 @@ class Interval:
     @property
     def signed(self) -> str:
         "A difference as text with signs: +0.062 [+0.047, +0.077]."
-        return self._written(lambda x: f"{x + 0:+.3f}")
+        return self._written("{:+z.3f}".format)
 
 # %% ../../nbs/7_evaluation/00_statistics.ipynb #b7f02741
 def _codes(clusters: Sequence[Hashable]) -> tuple[np.ndarray, int]:

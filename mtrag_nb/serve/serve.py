@@ -622,6 +622,8 @@ def library(
                 source, collection or "documents", embedder, settings.chunks, progress
             )
         except DataError as e:
+            if len(which) == 1:
+                raise
             problems.append(e)
         else:
             problems += change.problems
