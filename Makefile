@@ -43,7 +43,7 @@ figures: $(VENV)/.installed ## the papers' tables and figures, of the runs that 
 	@for paper in self_crag ncl agents nexus; do $(BIN)/mtrag reproduce $$paper --recorded || exit 1; done
 
 test: $(VENV)/.installed-dev ## install, then run every notebook and the tests that are not marked slow (NB=nbs/5_systems/00_stages.ipynb for one notebook, or several)
-	@echo "[2/2] Running the notebooks and the tests, $(JOBS) at a time: about 7 minutes on two cores"
+	@echo "[2/2] Running the notebooks and the tests, $(JOBS) at a time: about a quarter of an hour on two cores"
 	@$(NOTEBOOKS) $(NB); status=$$?; if [ -z "$(NB)" ]; then $(PYTEST) -m "not slow" tests || status=1; fi; exit $$status
 
 test-all: $(VENV)/.installed-dev ## every notebook and all tests, with the cells and tests that are marked slow: more examples of what `make test` shows (about 20 minutes)
