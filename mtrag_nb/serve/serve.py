@@ -615,19 +615,13 @@ def library(
     from mtrag_nb.models.calls import Models
 
     embedder = (models or Models(settings)).embedder
-    problems = []
+    whole = True
     for source in which:
-        try:
-            change = there.add(
-                source, collection or "documents", embedder, settings.chunks, progress
-            )
-        except DataError as e:
-            if len(which) == 1:
-                raise
-            problems.append(e)
-        else:
-            problems += change.problems
-            print(f"{source}: {change}")
-    for problem in problems:
-        print(f"left out: {problem}", file=sys.stderr)
-    return not problems
+        change = there.add(
+            source, collection or "documents", embedder, settings.chunks, progress
+        )
+        for problem in change.problems:
+            print(f"left out: {problem}", file=sys.stderr)
+            whole = False
+        print(f"{source}: {change}")
+    return whole
