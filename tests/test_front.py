@@ -487,7 +487,7 @@ def test_the_ten_tasks_of_the_skill_file_are_done_by_typing_it(
     assert blamed["proof"] is None
     assert blamed["blame"]["stages"] == {"generate": 1}
     (proved,) = (e["proof"] for e in found["blame", "--prove"])
-    assert [p["status"] for p in proved["turns"].values()] == ["blamed stage"]
+    assert [p["status"] for p in proved["turns"].values()] == ["by construction"]
     gated = found["gate", ""]
     assert gated["code"] == 2 and len(gated["spoilt"]) == 2 and gated["mended"] == 1
     (scored,) = found["score", ""]
