@@ -29,15 +29,14 @@ from mtrag_nb.app.reproduce import (
 )
 from mtrag_nb.core.files import read_json
 from mtrag_nb.core.run_folder import Run
-from mtrag_nb.core.settings import Settings
 from mtrag_nb.core.types import DataError, SettingsError
 from mtrag_nb.models.calls import Models
-from mtrag_nb.models.chat import ScriptedChat, first_sentence
-from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.show.cases import read_published
 from mtrag_nb.show.paper_table import VALUE_COLUMNS
 from mtrag_nb.show.specification import measured_file, specification_tables
 from mtrag_nb.systems.outside import configure
+from tests.support.papers import made_in, scripted
 from tests.support.volume import few
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -329,29 +328,6 @@ def test_turns_that_asked_back_are_judged_turns():
 
 
 # Reproduced on the sample by a scripted model
-
-
-def scripted(settings: Settings) -> Models:
-    "Models that need no weights: the first sentence of the documents answers, and a judge says eight."
-    said = "Reasoning: it is.\nHallucination: no\nScore: 8"
-
-    def reply(prompt):
-        return said if "Score" in prompt.messages[-1][1] else first_sentence(prompt)
-
-    return Models(settings, chat=ScriptedChat(reply), embedder=HashEmbedder(384))
-
-
-def made_in(
-    folder: Path, paper: str = "self_crag", limit: int = 4, models=scripted, **known
-):
-    "A reproduction whose models need no fetching; Self-CRAG's without the runs of its other variants."
-    known = {
-        "variant": "project" if paper == "self_crag" else "",
-        "encoder": "none",
-        **known,
-    }
-    how = {"limit": limit, "where": "sample", "models": models, "progress": False}
-    return Reproduction(paper, folder, **known, **how)
 
 
 @pytest.fixture(scope="module")

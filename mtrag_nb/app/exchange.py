@@ -67,7 +67,8 @@ def import_run(
         str | Path,
         Argument(
             metavar="FILE",
-            help="spans of OpenTelemetry, OpenInference, Phoenix or LangSmith; or predictions of the benchmark, of TREC or of InspectorRAGet",
+            help="spans of OpenTelemetry, OpenInference, Phoenix or LangSmith; or "
+            "predictions of the benchmark, of TREC or of InspectorRAGet",
         ),
     ],
     /,

@@ -114,7 +114,8 @@ def replay(
         Option(
             "--set",
             metavar="KEY=VALUE",
-            help="key of the state (query, kept, draft, grounded, ...; question at the beginning) and its new value",
+            help="key of the state (query, kept, draft, grounded, ...; question at the "
+            "beginning) and its new value",
         ),
     ] = (),
     visit: Annotated[

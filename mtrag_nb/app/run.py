@@ -309,7 +309,7 @@ def _run_demo(
 
 # %% ../../nbs/app/04_run.ipynb #demorec1
 def _recorded_demo(ending: str = "") -> Run:
-    "The recorded turns of the default system over the sample, or of the variant that an ending names, as _laptop."
+    "The recorded turns of the default system over the sample, or of a variant (`ending`: _laptop)."
     return Run(data_dir("recorded") / f"sample_{DEFAULT}{ending}")
 
 

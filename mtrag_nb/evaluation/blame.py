@@ -505,7 +505,10 @@ class BlameReport(Report):
         stages = self.counts("stage")
         stages.pop("", None)
         if not stages:
-            return f"{self.name}: no failed turn has a stage to name (a turn without gold is not judged: --reference names it)."
+            return (
+                f"{self.name}: no failed turn has a stage to name "
+                "(a turn without gold is not judged: --reference names it)."
+            )
         stage, n = next(iter(stages.items()))
         return f"{self.name}: look at {stage} first: {n} of {len(self.failed)} failed turns went wrong there."
 

@@ -371,7 +371,10 @@ def scale_fact(fact: Fact) -> tuple[float, str]:
 
 # %% ../../nbs/7_evaluation/01_facts.ipynb #e7f6bc91
 def _same_number(fact: Fact, other: Fact) -> bool:
-    "Whether two numbers are equal in one unit, or as written if one has none; a percentage may be the other one rounded."
+    """Whether two numbers are equal in one unit, or as written if one has none.
+
+    A percentage may be the other one rounded.
+    """
     value, unit = scale_fact(fact)
     other_value, other_unit = scale_fact(other)
     if not (unit and other_unit) and fact.value == other.value:
