@@ -528,17 +528,19 @@ def _given(
     return document
 
 # %% ../../nbs/serve/09_library.ipynb #1031af19
-def _read_source(
-    source: str | Path | Document,
+def _read_sources(
+    sources: Sequence[str | Path | Document],
     entries: Mapping[str, Entry],
     collection: str,
     names: _Names,
-) -> Iterable[Document | DataError | str]:
-    "The documents of a file, of a folder, or one that was read; as `iter_documents` gives them."
-    if isinstance(source, Document):
-        return [_given(source, entries, collection)]
-    same_collection = (e for e in entries.values() if e.collection == collection)
-    return iter_documents(source, {e.name: e.sha256 for e in same_collection}, names)
+) -> Iterator[Document | DataError | str]:
+    "The documents of files and folders, and those that were read; as `iter_documents` gives them."
+    there = {e.name: e.sha256 for e in entries.values() if e.collection == collection}
+    for source in sources:
+        if isinstance(source, Document):
+            yield _given(source, entries, collection)
+        else:
+            yield from iter_documents(source, there, names)
 
 # %% ../../nbs/serve/09_library.ipynb #9471329e
 def _put(
@@ -628,7 +630,7 @@ class Library:
 
     def add(
         self,
-        source: str | Path | Document,
+        source: str | Path | Document | Sequence[str | Path],
         collection: str,
         embedder: EmbedderLike,
         chunks: ChunkSettings | None = None,
@@ -637,8 +639,9 @@ class Library:
         """Add documents, or replace what was read from the same files before.
 
         Args:
-            source: A file, a folder with everything in it, or a document that was read. A
-                `Document` replaces the one of its name.
+            source: A file, a folder with everything in it, or a document that was read; or a list
+                of them, which is one change of the library. A `Document` replaces the one of its
+                name.
             collection: The name by which searches are filtered.
             embedder: Embeds the chunks.
             chunks: Sizes of the chunks; None: as the library has them.
@@ -654,8 +657,12 @@ class Library:
 
         if not collection.strip():
             raise SettingsError("the collection needs a name: --collection NAME")
-        if not isinstance(source, Document) and not Path(source).exists():
-            raise DataError("no such file or folder", source, remedy="Check the path")
+        sources = source
+        if isinstance(source, (str, Path, Document)):
+            sources = [source]
+        for one in sources:
+            if not isinstance(one, Document) and not Path(one).exists():
+                raise DataError("no such file or folder", one, remedy="Check the path")
         library_in(self.folder)  # before anything is written, be it a lock
         with only_writer(self.folder, "library"):
             sweep(self.folder)
@@ -664,7 +671,7 @@ class Library:
             if manifest.generation:
                 entries = {e.name: e for e in self.documents()}
             names = _Names(entries, collection)
-            documents = _read_source(source, entries, collection, names)
+            documents = _read_sources(sources, entries, collection, names)
             documents = tqdm(documents, desc="documents", unit="", disable=not progress)
             change = _put(
                 self.folder, manifest, entries, documents, collection, embedder, names
@@ -672,7 +679,7 @@ class Library:
         if change.problems and not change.added + change.replaced + change.unchanged:
             problem = f"none of its {len(change.problems)} files could be read"
             first = f"{problem}, the first: {change.problems[0]}"
-            raise DataError(first, source, remedy="Check it")
+            raise DataError(first, sources[0], remedy="Check it")
         return change
 
     def remove(self, documents: Sequence[str]) -> Change:  # names or ids

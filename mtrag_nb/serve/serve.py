@@ -564,7 +564,7 @@ def library(
         ),
     ],
     which: Annotated[
-        Iterable[str | Path],
+        Sequence[str | Path],
         Argument(
             metavar="PATH...", help="files; or names (or ids) as `list` says them"
         ),
@@ -595,7 +595,6 @@ def library(
 
     Raises SettingsError for options that do not go together.
     """
-    which = list(which)
     _check_words(what, which, {"collection": collection, "device": device})
     _check_there(index, which if what == "add" else ())
     from mtrag_nb.serve.library import Library
@@ -615,13 +614,10 @@ def library(
     from mtrag_nb.models.calls import Models
 
     embedder = (models or Models(settings)).embedder
-    whole = True
-    for source in which:
-        change = there.add(
-            source, collection or "documents", embedder, settings.chunks, progress
-        )
-        for problem in change.problems:
-            print(f"left out: {problem}", file=sys.stderr)
-            whole = False
-        print(f"{source}: {change}")
-    return whole
+    change = there.add(
+        which, collection or "documents", embedder, settings.chunks, progress
+    )
+    for problem in change.problems:
+        print(f"left out: {problem}", file=sys.stderr)
+    print(f"{index}: {change}")
+    return not change.problems
